@@ -8,7 +8,7 @@
 #include "api/short.h"
 #include "api/sized.h"
 #include "api/tag/scope.h"
-#include "api/text.h"
+#include "api/whereabouts.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
@@ -41,37 +41,18 @@ __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *
                                             : pleat_status_text(st));
 }
 
-/* Finds where else in the instance the address lies, for the text only. */
-static void say_whereabouts(pl_instance *instance, int device, pleat_devptr ptr, pl_text *text)
-{
-    for (int i = 0; i < instance->n_devices; i++) {
-        pl_gpu *gpu = pl_use_find_gpu(instance, i);
-        pleat_block_info info;
-        if (!gpu || gpu->ops->query(gpu->allocator, ptr, &info) != PLEAT_OK) {
-            continue;
-        }
-        if (i != device) {
-            pl_text_add(text, "; it belongs to device %d", i);
-        } else if (info.base != ptr) {
-            pl_text_add(text, "; it lies inside the block that begins at 0x%llx",
-                        (unsigned long long)info.base);
-        }
-        return;
-    }
-}
-
 __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *instance,
                                                                    int device, pleat_devptr ptr,
                                                                    pleat_status st)
 {
-    char where[128];
+    char where[192];
     pl_text text;
     pl_text_init(&text, where, sizeof where);
     if (ptr == 0) {
         return pl_error_set(PLEAT_EINVAL, 0, "the pointer is NULL");
     }
     if (st == PLEAT_EFOREIGN) {
-        say_whereabouts(instance, device, ptr, &text);
+        pl_whereabouts_say(instance, device, ptr, &text);
     }
     return pl_error_set(st, 0, "0x%llx on device %d: %s%s", (unsigned long long)ptr, device,
                         pleat_status_text(st), where);

@@ -3,6 +3,7 @@
 #include "api/short.h"
 #include "api/sized.h"
 #include "api/tag/scope.h"
+#include "api/whereabouts.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 #include "vmm/stream.h"
@@ -105,6 +106,9 @@ static pleat_status refuse(const pl_gpu *gpu, const pl_buffer_change *change, vo
 {
     const char *why = st == PLEAT_EFOREIGN ? "no buffer begins there" : pleat_status_text(st);
     pleat_buffer_info info = { 0 };
+    char where[192];
+    pl_text text;
+    pl_text_init(&text, where, sizeof where);
     if (st == PLEAT_EINVAL) {
         return refuse_range(gpu, change);
     }
@@ -112,8 +116,11 @@ static pleat_status refuse(const pl_gpu *gpu, const pl_buffer_change *change, vo
         gpu->ops->buffer_query(gpu->allocator, change->base, &info) == PLEAT_OK && info.tag) {
         return refuse_asleep(gpu, info.tag, change->bytes, "its buffers get no pages");
     }
-    return pl_error_set(st, change->bytes, "device %d, buffer 0x%llx, stream %p: %s", gpu->ordinal,
-                        (unsigned long long)change->base, stream, why);
+    if (st == PLEAT_EFOREIGN) {
+        pl_whereabouts_say(gpu->instance, gpu->ordinal, change->base, &text);
+    }
+    return pl_error_set(st, change->bytes, "device %d, buffer 0x%llx, stream %p: %s%s",
+                        gpu->ordinal, (unsigned long long)change->base, stream, why, where);
 }
 
 static bool is_explained(pleat_status st)
@@ -211,6 +218,16 @@ pleat_status pleat_buffer_destroy(pleat handle, int device, pleat_devptr buffer,
 
 /* ---- query ----------------------------------------------------------------------------------- */
 
+static void refuse_query(pl_instance *instance, int device, pleat_devptr ptr)
+{
+    char where[192];
+    pl_text text;
+    pl_text_init(&text, where, sizeof where);
+    pl_whereabouts_say(instance, device, ptr, &text);
+    pl_error_set(PLEAT_EFOREIGN, 0, "0x%llx on device %d lies in no buffer%s",
+                 (unsigned long long)ptr, device, where);
+}
+
 pleat_status pleat_buffer_query_sized(pleat handle, int device, pleat_devptr ptr, size_t out_bytes,
                                       pleat_buffer_info *out)
 {
@@ -232,8 +249,7 @@ pleat_status pleat_buffer_query_sized(pleat handle, int device, pleat_devptr ptr
         if (st == PLEAT_OK) {
             pl_sized_write(&kind, &info, out_bytes, out);
         } else {
-            pl_error_set(st, 0, "0x%llx on device %d lies in no buffer", (unsigned long long)ptr,
-                         device);
+            refuse_query(use.instance, device, ptr);
         }
     }
     pl_use_leave(use);

@@ -9,6 +9,7 @@
 
 #include "api/front.h"
 #include "api/short.h"
+#include "api/whereabouts.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 #include "vmm/idle.h"
@@ -132,9 +133,15 @@ pleat_status pleat_host_alloc(pleat handle, int device, size_t bytes, void **out
 
 static pleat_status refuse(const pl_gpu *gpu, const void *ptr, uint64_t n_errors, pleat_status st)
 {
+    char where[192];
+    pl_text text;
+    pl_text_init(&text, where, sizeof where);
+    if (st == PLEAT_EFOREIGN) {
+        pl_whereabouts_say(gpu->instance, gpu->ordinal, (uintptr_t)ptr, &text);
+    }
     pl_driver_clear_error_before(n_errors);
-    return pl_error_set(st, 0, "%p of host memory for device %d: %s", ptr, gpu->ordinal,
-                        pleat_status_text(st));
+    return pl_error_set(st, 0, "%p of host memory for device %d: %s%s", ptr, gpu->ordinal,
+                        pleat_status_text(st), where);
 }
 
 static pleat_status free_unused(pl_gpu *gpu, pleat_devptr ptr, pl_stream *idle)

@@ -35,7 +35,8 @@ typedef void (*pleat_forget_fn)(void *context);
  *           forget  called once when `route` will not be called any more, also if this call fails;
  *                   NULL = nobody needs to know.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (`id` is {0, 0}); PLEAT_ENOTSUP (the allocator has no private
- *           pools); PLEAT_ENOMEM_HOST; what opening the device returns.
+ *           pools); PLEAT_ENOMEM_HOST (also where the device has 65,535 pools: the text says so);
+ *           what opening the device returns.
  *  Failure  nothing is routed.
  *  Owner    `context` stays the caller's, until `forget`.
  *  Threads  any.

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "vmm/base/assert.h"
+#include "vmm/driver.h"
 #include "vmm/stream.h"
 
 struct pl_history_ring {
@@ -270,6 +271,8 @@ void pl_history_drop(pl_history *history, pl_history_ring *ring)
 static bool grow_pools_locked(pl_history *history)
 {
     if (history->n_pools == UINT16_MAX) { /* the capacity may be larger by one */
+        pl_driver_set_detail("the device has %d private pools, the most that it can have",
+                             UINT16_MAX);
         return false;
     }
     if (history->n_pools < history->capacity_of_pools) {

@@ -2,12 +2,20 @@
  * lock. */
 #include "api/pool/state.h"
 
+/* A limit of pleat's own is not a lack of host memory. */
+static const char *why_not(pleat_status st)
+{
+    const char *detail = pl_driver_last_error()->detail;
+    return st == PLEAT_ENOMEM_HOST && detail[0] != '\0' ? detail : pleat_status_text(st);
+}
+
 /* made_as: the route to begin; NULL = only a user is added. */
 static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_route *made_as)
 {
     if (id.first == 0 && id.second == 0) {
         return pl_error_set(PLEAT_EINVAL, 0, "a private pool cannot be called (0, 0)");
     }
+    pl_driver_clear_error();
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
@@ -25,7 +33,7 @@ static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_r
         if (st != PLEAT_OK) {
             pl_error_set(st, 0, "device %d: the private pool (%llu, %llu) could not be made: %s",
                          device, (unsigned long long)id.first, (unsigned long long)id.second,
-                         pleat_status_text(st));
+                         why_not(st));
         }
     }
     pl_use_leave(use);

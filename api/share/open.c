@@ -5,6 +5,7 @@
  * waits but who asks. */
 #include "api/instance.h"
 #include "api/share/ask.h"
+#include "api/whereabouts.h"
 
 /* Descriptors that the program has received. */
 typedef struct given_fds {
@@ -151,6 +152,16 @@ pleat_status pleat_share_open_fds(pleat handle, int device, const void *name, si
 
 /* ---- close ---- */
 
+static pleat_status refuse_close(pl_instance *instance, int device, pleat_devptr ptr)
+{
+    char where[192];
+    pl_text text;
+    pl_text_init(&text, where, sizeof where);
+    pl_whereabouts_say(instance, device, ptr, &text);
+    return pl_error_set(PLEAT_EFOREIGN, 0, "0x%llx on device %d: nothing is open there%s",
+                        (unsigned long long)ptr, device, where);
+}
+
 static pleat_status close_on(pl_gpu *gpu, pleat_devptr ptr, void *stream)
 {
     pl_stream *known;
@@ -168,8 +179,7 @@ static pleat_status close_on(pl_gpu *gpu, pleat_devptr ptr, void *stream)
     }
     pl_imports_unclaim(&gpu->imports);
     if (st == PLEAT_EFOREIGN) {
-        return pl_error_set(st, 0, "0x%llx on device %d: nothing is open there",
-                            (unsigned long long)ptr, gpu->ordinal);
+        return refuse_close(gpu->instance, gpu->ordinal, ptr);
     }
     return st == PLEAT_OK
                ? st
@@ -189,8 +199,7 @@ pleat_status pleat_share_close(pleat handle, int device, pleat_devptr ptr, void 
     if (st == PLEAT_OK && gpu) {
         st = close_on(gpu, ptr, stream);
     } else if (st == PLEAT_OK) {
-        st = pl_error_set(PLEAT_EFOREIGN, 0, "0x%llx on device %d: nothing is open there",
-                          (unsigned long long)ptr, device);
+        st = refuse_close(use.instance, device, ptr);
     }
     pl_use_leave(use);
     return st;

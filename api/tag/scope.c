@@ -53,13 +53,19 @@ pleat_status pl_tag_get(const char *tag, unsigned *out)
     if (*out != 0) {
         return PLEAT_OK;
     }
-    char *copy = pl_tag_text(PLEAT_MOST_TAGS) ? NULL : pl_lasting_alloc(bytes);
+    bool is_full = pl_tag_text(PLEAT_MOST_TAGS) != NULL;
+    char *copy = is_full ? NULL : pl_lasting_alloc(bytes);
+    if (!copy && !is_full) {
+        return pl_error_set(PLEAT_ENOMEM_HOST, 0, "out of host memory: the tag \"%s\" is not kept",
+                            tag);
+    }
     if (copy) {
         memcpy(copy, tag, bytes);
         *out = append(copy);
     }
     return *out != 0 ? PLEAT_OK
-                     : pl_error_set(PLEAT_ENOMEM_HOST, 0, "the tag \"%s\" is one too many: %d", tag,
+                     : pl_error_set(PLEAT_ENOMEM_HOST, 0,
+                                    "the tag \"%s\" is one too many: a process has at most %d", tag,
                                     PLEAT_MOST_TAGS);
 }
 

@@ -265,8 +265,9 @@ static pleat_status not_live(pl_space *space, pleat_devptr ptr)
         return PLEAT_EFOREIGN;
     }
     const pl_block *b = pl_segment_find(seg, ptr);
-    bool is_inside = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT;
-    return is_inside ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
+    bool is_other = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT ||
+                    seg->area->buffer != NULL;
+    return is_other ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
 }
 
 /* `plain`: the first lane of the stream that the free named. A block of its second lane that is

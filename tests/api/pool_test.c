@@ -437,6 +437,21 @@ START_TEST(names_are_found_beside_very_many)
 }
 END_TEST
 
+START_TEST(the_most_pools_of_a_device_are_named_where_one_more_is_refused)
+{
+    enum { MOST = UINT16_MAX };
+    for (uint64_t i = 0; i < MOST; i++) {
+        ck_assert_int_eq(pleat_pool_hold(instance, 0, (pleat_pool_id){ 9, i }), PLEAT_OK);
+    }
+    pleat_pool_id one_more = { 8, 0 };
+    ck_assert_int_eq(pleat_pool_hold(instance, 0, one_more), PLEAT_ENOMEM_HOST);
+    api_expect(PLEAT_ENOMEM_HOST, "65535 private pools, the most");
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "out of host memory"));
+    ck_assert_int_eq(pleat_pool_release(instance, 0, (pleat_pool_id){ 9, 0 }), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_hold(instance, 0, one_more), PLEAT_OK);
+}
+END_TEST
+
 /* Meanwhile pools before the one that is read, in the order of first use, are forgotten, and so are
  * pools behind it. */
 START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
@@ -706,6 +721,7 @@ SUITE(api_pool)
     tcase_add_test(routes, a_pool_of_the_same_name_can_come_again);
     tcase_add_test(routes, of_many_pools_in_turn_the_last_256_are_known);
     tcase_add_test(routes, names_are_found_beside_very_many);
+    tcase_add_test(routes, the_most_pools_of_a_device_are_named_where_one_more_is_refused);
     tcase_add_test(routes, statistics_are_read_one_after_the_other_beside_very_many);
     tcase_add_test(routes, a_full_device_names_the_pool_that_holds_it);
     tcase_add_test(routes, a_pool_gets_what_the_default_pool_caches);
