@@ -199,6 +199,7 @@ enum { MAX_ROUNDS = 64 };
 /* The application is asked for memory as long as it says that it freed some. */
 static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_slept *out)
 {
+    pl_driver_clear_error();
     pleat_status st = gpu->ops->room_wake(gpu->allocator, room, most_bytes, out);
     for (unsigned i = 0; i < MAX_ROUNDS && st == PLEAT_ENOMEM_DEVICE; i++) {
         bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, out->needed_bytes);
@@ -226,7 +227,7 @@ static pleat_status refuse_wake(pl_gpu *gpu, const char *tag, pleat_status st,
     pl_text_init(&text, sentence, sizeof sentence);
     pl_text_add(&text, "device %d, tag \"%s\": it cannot wake, and sleeps on: ", gpu->ordinal, tag);
     if (is_short) {
-        verdict = pl_oom_explain(gpu, NULL, needed_bytes, st, &text);
+        verdict = pl_oom_explain(gpu, NULL, needed_bytes, st, &driver, &text);
     } else {
         const char *detail = detail_of(st);
         pl_text_add(&text, "%s%s%s", pleat_status_text(st), detail[0] != '\0' ? "; " : "", detail);
