@@ -39,6 +39,10 @@ typedef struct pl_area {
     struct pl_buffer *buffer;  /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
     struct pl_area **rests_in; /* the list that it enters when n_used falls to 0; NULL = none */
     struct pl_area *next_rest; /* in that list */
+    struct pl_area **rest_slot; /* what points to it there; NULL = it is in none */
+    struct pl_area **slot;      /* of a room's buffer: what points to it in the room's list */
+    struct pl_area *next_noted; /* hollow.h */
+    bool is_noted;
 } pl_area;
 
 pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */
@@ -49,7 +53,40 @@ pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane);
 static inline void pl_area_rest(pl_area *area, pl_area **list)
 {
     area->next_rest = *list;
+    area->rest_slot = list;
+    if (*list != NULL) {
+        (*list)->rest_slot = &area->next_rest;
+    }
     *list = area;
+}
+
+/* It leaves that list. */
+static inline void pl_area_unrest(pl_area *area)
+{
+    *area->rest_slot = area->next_rest;
+    if (area->next_rest != NULL) {
+        area->next_rest->rest_slot = area->rest_slot;
+    }
+    area->rest_slot = NULL;
+}
+
+/* Into a list in which any may leave its place, and out of it. */
+static inline void pl_area_link(pl_area *area, pl_area **list)
+{
+    area->next = *list;
+    area->slot = list;
+    if (*list != NULL) {
+        (*list)->slot = &area->next;
+    }
+    *list = area;
+}
+
+static inline void pl_area_unlink(pl_area *area)
+{
+    *area->slot = area->next;
+    if (area->next != NULL) {
+        area->next->slot = area->slot;
+    }
 }
 
 /* One of its blocks is used no more. */

@@ -37,7 +37,7 @@ pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_gr
     pl_area *area;
 
     while ((area = *head) != NULL) {
-        *head = area->next_rest;
+        pl_area_unrest(area);
         pl_lock_touch(1);
         if (!area->segments->has_poison) {
             area->buffer->is_open = true;
@@ -48,7 +48,7 @@ pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_gr
     return NULL;
 }
 
-static void free_buffer(pl_space *space, pl_buffer *buffer)
+void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
 {
     pl_area_destroy(&space->host, buffer->area);
     pl_host_free(&space->host, buffer);
@@ -70,12 +70,11 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range,
     buffer->area->pool = room;
     pleat_status st = pl_space_add_segment(space, buffer->area, range);
     if (st != PLEAT_OK) {
-        free_buffer(space, buffer);
+        pl_buffer_free_closed(space, buffer);
         return st;
     }
     if (room != NULL) {
-        buffer->area->next = room->buffers;
-        room->buffers = buffer->area;
+        pl_area_link(buffer->area, &room->buffers);
     }
     buffer->is_open = true;
     space->n_buffers++;
@@ -83,20 +82,25 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range,
     return PLEAT_OK;
 }
 
-void pl_buffer_close(pl_space *space, pl_buffer *buffer)
+void pl_buffer_rest(pl_space *space, pl_buffer *buffer)
 {
     pl_area *area = buffer->area;
     pl_area **list = closed_of(space, area->pool, size_of(area->segments));
 
-    pl_assert(buffer->n_runs == 0 && buffer->committed_bytes == 0);
-    buffer->is_open = false;
-    buffer->bytes = 0;
-    space->n_buffers--;
     if (area->n_used == 0) {
         pl_area_rest(area, list);
     } else {
         area->rests_in = list;
     }
+}
+
+void pl_buffer_close(pl_space *space, pl_buffer *buffer)
+{
+    pl_assert(buffer->n_runs == 0 && buffer->committed_bytes == 0);
+    buffer->is_open = false;
+    buffer->bytes = 0;
+    space->n_buffers--;
+    pl_buffer_rest(space, buffer);
 }
 
 /* pl_area_destroy frees the area's segments, too; those of rooms go with these. */
@@ -109,7 +113,7 @@ void pl_buffer_destroy_all(pl_space *space)
         next = pl_segment_above(seg);
         if (buffer != NULL && buffer->area->pool == NULL) {
             pl_tree_remove(&space->segments, &seg->node);
-            free_buffer(space, buffer);
+            pl_buffer_free_closed(space, buffer);
         } else if (buffer != NULL) {
             pl_host_free(&space->host, buffer);
         }

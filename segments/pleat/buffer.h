@@ -62,6 +62,9 @@ pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_gr
 pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out);
 /* It has no live block: keep it for the next one, once no page is in use. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);
+void pl_buffer_rest(pl_space *space, pl_buffer *buffer); /* it is closed already, and in no list */
+/* It is in no list: free it, its area and its segment, without their blocks. */
+void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer);
 void pl_buffer_destroy_all(pl_space *space); /* with their areas, before other segments go */
 
 /* b has become live: count and tell it. */

@@ -12,6 +12,7 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/context.h"
 #include "segments/pleat/fit.h"
+#include "segments/pleat/hollow.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/room.h"
 #include "segments/pleat/settle.h"
@@ -103,7 +104,13 @@ static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want
     if (st != PLEAT_OK || *out != NULL) {
         return st;
     }
-    return reserve(space, room, n_want, n_least, out);
+    st = reserve(space, room, n_want, n_least, out);
+    if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed ones of other sizes */
+        pl_hollow_let_go(space, 0, SIZE_MAX);
+        st = room != NULL && room->is_asleep ? PLEAT_EASLEEP
+                                             : reserve(space, room, n_want, n_least, out);
+    }
+    return st;
 }
 
 pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most_bytes,
@@ -374,6 +381,7 @@ static pleat_status close(const change *c)
 
     if (st == PLEAT_OK) {
         pl_buffer_close(c->space, c->buffer);
+        pl_hollow_note(c->space, c->buffer->area);
     }
     return st;
 }
@@ -416,6 +424,9 @@ static pleat_status occupy_and_change(pl_space *space, const pl_buffer_change *w
     };
     st = change_locked(&c, wanted);
     vacate(space, buffer);
+    if (wanted->what == PL_BUFFER_CLOSE) {
+        pl_hollow_let_some_go(space);
+    }
     pl_tick_record_if_wanted(space, plain);
     return st;
 }

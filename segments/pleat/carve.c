@@ -1,6 +1,7 @@
 /* carve.c - see carve.h. Guarded by the space's lock. */
 #include "segments/pleat/carve.h"
 
+#include "segments/pleat/hollow.h"
 #include "segments/pleat/run.h"
 
 void pl_carve_make_hole(pl_space *space, pl_block *b)
@@ -17,9 +18,10 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
     }
     if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
         pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
-        return;
+    } else {
+        pl_queue_push(holes, b);
     }
-    pl_queue_push(holes, b);
+    pl_hollow_note(space, seg->area);
 }
 
 void pl_carve_put_back(pl_space *space, pl_block *b)

@@ -275,20 +275,19 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
 
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
 {
-    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+    pleat_status st = PLEAT_OK;
+
+    space->n_walking++;
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
         pl_pace_step(space, f->pace, 1);
         if (seg->has_large && !f->knows_room) {
             count_room(space, f);
         }
-        if (seg->n_loose == 0) {
-            continue;
-        }
-        pleat_status st = take_in_segment(space, f, seg, most);
-        if (st != PLEAT_OK) {
-            return st;
-        }
+        st = seg->n_loose > 0 ? take_in_segment(space, f, seg, most) : PLEAT_OK;
     }
-    return PLEAT_OK;
+    space->n_walking--;
+    return st;
 }
 
 /* ---- commit and rollback ------------------------------------------------------------------- */

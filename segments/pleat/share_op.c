@@ -236,7 +236,7 @@ static pleat_status add_segment(walk *w, const pl_segment *seg)
     return PLEAT_OK;
 }
 
-/* Areas and segments of a room stay. */
+/* No segment of a room goes meanwhile (n_walking). */
 static pleat_status add_room(walk *w, const pl_private *room)
 {
     pleat_status st = room->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
@@ -259,7 +259,9 @@ pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_lis
     pl_lock_acquire(&space->lock);
     (void)pl_fronts_empty(space); /* what threads have freed, but not handed over yet */
     pl_space_wait_for_move(space);
+    space->n_walking++;
     pleat_status st = add_room(&w, room);
+    space->n_walking--;
     pl_lock_release(&space->lock);
     return st == PLEAT_OK && out->n_blocks == 0 ? PLEAT_EFOREIGN : st;
 }

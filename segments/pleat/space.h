@@ -223,6 +223,8 @@ typedef struct pl_space {
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
     pl_area *closed[PL_N_BUFFER_SIZES]; /* of buffers that were closed, by size: buffer.h */
+    pl_area *noted;                     /* of these, some that have no memory: hollow.h */
+    size_t n_noted;                     /* so many */
     size_t n_buffers;                   /* open ones */
     size_t n_buffer_blocks;             /* live blocks in them: not in the live map */
     struct pl_private *pools;           /* the private pools that are not released */
@@ -231,8 +233,9 @@ typedef struct pl_space {
     struct pl_private *last_draining;
     pl_area *released; /* areas that were a private pool's: see private.h */
     pl_area *last_released;
-    pl_tree segments;                              /* by address */
-    pl_segment *opening;                           /* the first of the list of opening segments */
+    pl_tree segments;    /* by address */
+    size_t n_walking;    /* walks over them that may drop the lock: none goes meanwhile */
+    pl_segment *opening; /* the first of the list of opening segments */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     struct pl_capture *first_capture;              /* of all */
     struct pl_capture *under_way;                  /* the first that is not known to have ended */

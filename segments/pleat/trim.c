@@ -12,6 +12,7 @@
 #include "segments/pleat/context.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/granule.h"
+#include "segments/pleat/hollow.h"
 #include "segments/pleat/ops.h"
 #include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
@@ -23,7 +24,7 @@
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256, FEW_LANES = 4 };
+enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256, FEW_LANES = 4, LIVE_TRIES = 8 };
 
 /* Does a stale block wait for a use that no tick covers? Looks at each once; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
@@ -389,6 +390,7 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
     (void)pl_fronts_empty(space);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
                                  wait ? wait_ms : 0, &n_released);
+    pl_hollow_let_go(space, 0, SIZE_MAX);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
@@ -396,8 +398,6 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
     }
     return st;
 }
-
-enum { LIVE_TRIES = 8 };
 
 /* Do pinned granules fit under the limit? Granules of shared blocks and of pools that drain or open
  * may still become loose: those are waited for. */

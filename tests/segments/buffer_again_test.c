@@ -5,8 +5,9 @@
 
 #include "tests/support/segments_captures.h"
 #include "tests/support/suite.h"
+#include "vmm/base/lock.h"
 
-enum { OWN = 1, OTHER = 2, IN_FLIGHT = 12, N_CYCLES = 400, N_HELD = 30 };
+enum { OWN = 1, OTHER = 2, IN_FLIGHT = 12, N_CYCLES = 400, N_HELD = 30, N_MANY = 200, N_FEW = 8 };
 
 #define MOST (8 * GIB)
 #define PAGES (4 * MIB)
@@ -17,11 +18,16 @@ static void open_device(void)
     pleat_walk_every(64);
 }
 
-static pleat_devptr make(void)
+static pleat_devptr make_of(uint64_t most_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, MOST, 0, &base), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, most_bytes, 0, &base), PLEAT_OK);
     return base;
+}
+
+static pleat_devptr make(void)
+{
+    return make_of(MOST);
 }
 
 static void change(pleat_devptr base, pl_buffer_what what, uint64_t bytes, unsigned stream)
@@ -112,6 +118,193 @@ START_TEST(those_of_living_graphs_hide_no_other)
 }
 END_TEST
 
+/* ---- without memory -------------------------------------------------------------------------- */
+
+static size_t metadata_bytes(void)
+{
+    pleat_stats stats = { 0 };
+    pleat.a->ops->stats(pleat.a, &stats);
+    return (size_t)stats.metadata_bytes;
+}
+
+static pleat_devptr bases[N_MANY];
+static pleat_devptr few[N_FEW];
+
+static void make_many(pl_private *room, uint64_t bytes)
+{
+    for (unsigned i = 0; i < N_MANY; i++) {
+        pleat_status st = pleat.a->ops->buffer_open(pleat.a, room, 64 * MIB, 0, &bases[i]);
+        ck_assert_int_eq(st, PLEAT_OK);
+        change(bases[i], PL_BUFFER_RESIZE, bytes, OWN);
+    }
+}
+
+static void close_many(void)
+{
+    for (unsigned i = 0; i < N_MANY; i++) {
+        change(bases[i], PL_BUFFER_CLOSE, 0, OWN);
+    }
+}
+
+static uint64_t n_ranges(void)
+{
+    return vmm_sim_counted(&pleat.sim).reservations;
+}
+
+START_TEST(a_trim_lets_those_without_memory_go)
+{
+    pl_private *room = NULL;
+    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
+    make_many(NULL, 2 * MIB); /* what stays: slabs of blocks */
+    close_many();
+    (void)pleat_trim(0, true);
+    size_t before = metadata_bytes();
+    uint64_t n_before = n_ranges();
+    for (unsigned i = 0; i < 2; i++) {
+        make_many(i == 0 ? NULL : room, 2 * MIB);
+        close_many();
+        pleat_assert_sound();
+        ck_assert_uint_ge(n_ranges(), n_before + N_MANY);
+        (void)pleat_trim(0, true);
+        pleat_assert_sound();
+        ck_assert_uint_eq(n_ranges(), n_before);
+        ck_assert_uint_le(metadata_bytes(), before + 8 * KIB);
+    }
+}
+END_TEST
+
+START_TEST(no_more_stay_than_are_open_and_some)
+{
+    make_many(NULL, 0);
+    ck_assert_uint_ge(n_ranges(), N_MANY);
+    close_many();
+    ck_assert_uint_le(n_ranges(), 65);
+    uint64_t n = pleat_calls("cuMemAddressReserve");
+    for (unsigned i = 0; i < N_CYCLES; i++) {
+        change(make_of(64 * MIB), PL_BUFFER_CLOSE, 0, OWN);
+    }
+    ck_assert_uint_eq(pleat_calls("cuMemAddressReserve"), n);
+    pleat_assert_sound();
+}
+END_TEST
+
+START_TEST(what_the_driver_does_not_take_back_serves_the_next)
+{
+    make_many(NULL, 0);
+    uint64_t n = n_ranges();
+    pleat.sim.fail_from("cuMemAddressFree", 0, CU_INVALID_VALUE);
+    close_many();
+    (void)pleat_trim(0, true);
+    pleat.sim.fail_never();
+    ck_assert_uint_eq(n_ranges(), n);
+    pleat_assert_sound();
+    make_many(NULL, 2 * MIB);
+    ck_assert_uint_eq(n_ranges(), n);
+    close_many();
+}
+END_TEST
+
+static pl_private *open_room(void)
+{
+    pl_private *room = NULL;
+    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
+    return room;
+}
+
+static void rest_and_wake(pl_private *room, bool is_kept)
+{
+    pl_sleep_how how = { .is_kept = is_kept };
+    pl_slept told;
+    ck_assert_int_eq(pleat.a->ops->room_sleep(pleat.a, room, &how, &told), PLEAT_OK);
+    for (unsigned i = 0; i < N_FEW / 2; i++) {
+        change(few[i], PL_BUFFER_CLOSE, 0, OWN);
+    }
+    (void)pleat_trim(0, true);
+    ck_assert_int_eq(pleat.a->ops->room_wake(pleat.a, room, 0, &told), PLEAT_OK);
+    (void)pleat_trim(0, true);
+    pleat_assert_sound();
+}
+
+static void make_few(pl_private *room)
+{
+    for (unsigned i = 0; i < N_FEW; i++) {
+        pleat_status st = pleat.a->ops->buffer_open(pleat.a, room, 64 * MIB, 0, &few[i]);
+        ck_assert_int_eq(st, PLEAT_OK);
+        change(few[i], PL_BUFFER_RESIZE, i % 2 * 2 * MIB, OWN);
+    }
+}
+
+START_TEST(those_of_a_room_that_was_asleep_go)
+{
+    pl_private *room = open_room();
+    make_few(room);
+    uint64_t n = n_ranges();
+    rest_and_wake(room, false);
+    ck_assert_uint_eq(n_ranges(), n - N_FEW / 2);
+}
+END_TEST
+
+START_TEST(those_of_a_room_that_retains_stay)
+{
+    pl_private *room = open_room();
+    pleat.a->ops->room_retain(pleat.a, room, true);
+    make_few(room);
+    rest_and_wake(room, true);
+    uint64_t n = n_ranges();
+    for (unsigned i = N_FEW / 2; i < N_FEW; i++) {
+        change(few[i], PL_BUFFER_CLOSE, 0, OWN);
+    }
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(n_ranges(), n);
+    pleat.a->ops->room_retain(pleat.a, room, false);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_le(n_ranges(), n - N_FEW / 2);
+    pleat_assert_sound();
+}
+END_TEST
+
+START_TEST(those_of_another_size_go_before_addresses_are_refused)
+{
+    pleat_close();
+    pleat_open_device("capacity:1G", &(pl_device_options){ .address_budget_bytes = 20 * GIB },
+                      NULL);
+    pleat_devptr first = make_of(8 * GIB);
+    pleat_devptr second = make_of(4 * GIB);
+    change(first, PL_BUFFER_CLOSE, 0, OWN);
+    change(second, PL_BUFFER_CLOSE, 0, OWN);
+    change(make_of(16 * GIB), PL_BUFFER_RESIZE, PAGES, OWN);
+    ck_assert_uint_eq(pl_device_counted(pleat.dev).address_bytes / GIB, 16);
+    pleat_assert_sound();
+}
+END_TEST
+
+static uint64_t n_seen; /* ranges, after a trim in the midst of a walk */
+
+static void trim_meanwhile(void)
+{
+    uint64_t released;
+    pl_lock_breath = NULL;
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_OK);
+    n_seen = n_ranges();
+}
+
+START_TEST(none_goes_under_a_walk)
+{
+    pl_private *room = open_room();
+    make_many(room, 2 * MIB);
+    make_many(room, 2 * MIB);
+    uint64_t n = n_ranges();
+    close_many();
+    pl_share_list list = { .is_look = true };
+    pl_lock_breath = trim_meanwhile;
+    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_uint_eq(n_seen, n);
+    ck_assert_uint_eq(list.n_blocks, N_MANY);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(n_ranges(), n - N_MANY);
+}
+END_TEST
+
 SUITE(segments_buffer_again)
 {
     TCase *tcase = tcase_create("again");
@@ -119,5 +312,12 @@ SUITE(segments_buffer_again)
     tcase_add_test(tcase, those_in_flight_are_no_more_than_the_most_at_once);
     tcase_add_test(tcase, what_is_over_is_found_when_addresses_are_needed);
     tcase_add_test(tcase, those_of_living_graphs_hide_no_other);
+    tcase_add_test(tcase, a_trim_lets_those_without_memory_go);
+    tcase_add_test(tcase, no_more_stay_than_are_open_and_some);
+    tcase_add_test(tcase, what_the_driver_does_not_take_back_serves_the_next);
+    tcase_add_test(tcase, those_of_a_room_that_was_asleep_go);
+    tcase_add_test(tcase, those_of_a_room_that_retains_stay);
+    tcase_add_test(tcase, none_goes_under_a_walk);
+    tcase_add_test(tcase, those_of_another_size_go_before_addresses_are_refused);
     suite_add_tcase(suite, tcase);
 }
