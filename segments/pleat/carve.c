@@ -2,6 +2,7 @@
 #include "segments/pleat/carve.h"
 
 #include "segments/pleat/hollow.h"
+#include "segments/pleat/private.h"
 #include "segments/pleat/run.h"
 
 void pl_carve_make_hole(pl_space *space, pl_block *b)
@@ -35,7 +36,10 @@ void pl_carve_put_back(pl_space *space, pl_block *b)
     pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
 }
 
-pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+/* *n_loose: the granules that were loose, and are not any more. Putting the rest back may make
+ * others loose, in a segment that opens: so no change of n_loose tells them. */
+static pl_block *cut_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end,
+                         size_t *n_loose)
 {
     pl_segment *seg = b->segment;
     pl_block *low = NULL;
@@ -55,9 +59,8 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
         high = pl_segment_split(seg, &space->store, b, end);
     }
     pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
-    if (b->was != PL_BLOCK_HOLE) {
-        space->n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
-    }
+    *n_loose = b->was == PL_BLOCK_HOLE ? 0 : pl_segment_pin(seg, b->base, pl_block_end(b));
+    space->n_loose -= *n_loose;
     if (low != NULL) {
         pl_carve_put_back(space, low);
     }
@@ -66,6 +69,22 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
     }
     pl_run_refresh_beside(space, b, b);
     return b;
+}
+
+pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    size_t n_loose;
+
+    b = cut_out(space, b, base, end, &n_loose);
+    space->n_pinned += n_loose;
+    return b;
+}
+
+pl_block *pl_carve_take(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    size_t n_loose;
+
+    return cut_out(space, b, base, end, &n_loose);
 }
 
 pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
@@ -86,20 +105,21 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
     return first;
 }
 
-/* pl_carve_out takes granules from n_loose without adding them to n_pinned, but freeing b takes
- * them from n_pinned: so they are added here. In a private pool freeing makes nothing loose; what
- * was carved there had been loose, as the pool had not used it yet. */
+/* Each granule is counted with the block that has its first byte, as pinned; it becomes loose with
+ * the last block of its chunk. In a private pool freeing makes nothing loose; what was taken there
+ * had been loose, as the pool had not used it yet. A room that has fallen asleep since pins it. */
 void pl_carve_restore(pl_space *space, pl_block *b)
 {
-    size_t n_loose = space->n_loose;
     pl_segment *seg = b->segment;
     pleat_devptr base = b->base;
     pleat_devptr end = pl_block_end(b);
 
+    space->n_pinned += (size_t)((pl_segment_ceil(seg, end) - pl_segment_ceil(seg, base)) >>
+                                seg->granule_log2);
     pl_carve_put_back(space, b);
-    if (seg->is_private) {
-        space->n_loose += pl_segment_loosen_whole(seg, base, end);
-    } else {
-        space->n_pinned += space->n_loose - n_loose;
+    if (seg->is_private && !seg->area->pool->is_asleep) {
+        size_t n = pl_segment_loosen_whole(seg, base, end);
+        space->n_loose += n;
+        space->n_pinned -= n;
     }
 }

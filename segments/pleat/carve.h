@@ -8,8 +8,12 @@
 
 #include "segments/pleat/space.h"
 
-/* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Needs two spares. */
+/* Cut [base, end) out of b, free or a hole, into a block in state FLIGHT. Its loose granules become
+ * pinned; the peak is the caller's matter. Needs two spares. */
 pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
+/* The same of a free block, for chunks that are to go: all granules that it touches are loose,
+ * or were before another of their blocks was taken. They are in no counter meanwhile. */
+pl_block *pl_carve_take(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
 /* The same for [base, end) of free blocks side by side; b covers base. They become one block, with
  * the lane and tick of the first. Needs two spares. */
 pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
@@ -19,9 +23,9 @@ static inline void pl_carve_settle(pl_block *b)
     b->lane = PL_LANE_SETTLED;
     b->tick = 0;
 }
-/* Undo pl_carve_out. In a private pool b is whole granules, all of them loose before. */
+/* Undo pl_carve_take. In a private pool, or a room, b is whole granules. */
 void pl_carve_restore(pl_space *space, pl_block *b);
-/* The same for b in no queue, but the caller corrects n_loose and n_pinned. */
+/* Put b, which is in no queue, back: what becomes loose was pinned. */
 void pl_carve_put_back(pl_space *space, pl_block *b);
 /* Make b, whole granules in no queue and not resident any more, a hole. */
 void pl_carve_make_hole(pl_space *space, pl_block *b);

@@ -55,13 +55,12 @@ static bool is_all_free(const pl_request *rq, const pl_block *b)
 pl_block *pl_fixed_fit(pl_space *space, const pl_request *rq)
 {
     pl_block *b = pl_segment_find(rq->in, rq->at);
-    size_t n_loose = space->n_loose;
 
     if (!is_all_free(rq, b)) {
         return NULL;
     }
     b = pl_carve_out_all(space, b, rq->at, rq->at + rq->bytes);
-    pl_space_pin(space, n_loose - space->n_loose);
+    pl_space_pin(space, 0);
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
     return b;
 }

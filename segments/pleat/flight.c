@@ -45,16 +45,14 @@ static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr 
         end = pl_segment_ceil(seg, end) + f->n_extra * space->granule_bytes;
     }
     end = pl_block_end(b) < end ? pl_block_end(b) : end;
-    size_t n_pin = is_hole ? (size_t)((end - at) >> seg->granule_log2)
-                           : pl_segment_count_loose(seg, at, end) +
-                                 pl_segment_count_loose_beside(seg, at, end);
-    size_t n_under = is_hole ? n_pin : pl_segment_count_vacant(seg, at, end);
+    size_t n_need = is_hole ? (size_t)((end - at) >> seg->granule_log2) : 0;
+    size_t n_under = is_hole ? n_need : pl_segment_count_vacant(seg, at, end);
     b = pl_carve_out(space, b, at, end);
     f->first = f->first != NULL ? f->first : b;
     f->last = b;
-    f->need += is_hole ? n_pin : 0;
+    f->need += n_need;
     f->n_under += n_under;
-    space->n_pinned += n_pin;
+    space->n_pinned += n_need;
     space->n_flying += n_under;
 }
 
@@ -229,7 +227,7 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
     f->n_have += n;
     for (;;) {
         pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
-        b = pl_carve_out(space, b, at, stop);
+        b = pl_carve_take(space, b, at, stop);
         f->is_quiet = f->is_quiet && b->lane == PL_LANE_SETTLED;
         pl_queue_push(&f->victims, b);
         if (stop == end) {

@@ -118,13 +118,12 @@ static pleat_status note_vacant(pl_restore *r, const pl_segment *seg, pleat_devp
 /* Free memory that the pool has not used yet may be loose: it is the pool's from now on. */
 static pleat_status take_free(pl_restore *r, pl_block **b, pleat_devptr from, pleat_devptr to)
 {
-    size_t n_loose = r->space->n_loose;
     pleat_status st = pl_block_store_reserve(&r->space->store, 2);
 
     st = st == PLEAT_OK ? note_vacant(r, (*b)->segment, from, to) : st;
     if (st == PLEAT_OK) {
         *b = pl_carve_out(r->space, *b, from, to);
-        pl_space_pin(r->space, n_loose - r->space->n_loose);
+        pl_space_pin(r->space, 0);
         pl_piece_join_lane(r->space, *b);
     }
     return st;

@@ -246,7 +246,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
 {
     pl_segment *seg = b->segment;
 
-    b = pl_carve_out(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
+    b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
     pl_carve_settle(b); /* next_quiet has found it over */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         put_on(p, seg->chunks[i], seg->orders[i]);

@@ -118,7 +118,7 @@ static void assert_counts(const pl_segment *seg)
 static pl_block *carve(pl_segment *seg, size_t from, size_t end)
 {
     ck_assert_int_eq(pl_block_store_reserve(&rig.store, 4), PLEAT_OK);
-    return pl_carve_out(&rig, rig_block(seg, from), rig_at(seg, from), rig_at(seg, end));
+    return pl_carve_take(&rig, rig_block(seg, from), rig_at(seg, from), rig_at(seg, end));
 }
 
 /* The granules [from, to), whole chunks under one free block, get chunks of other sizes. */
