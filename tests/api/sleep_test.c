@@ -3,10 +3,13 @@
  * 10,000 tagged blocks lie among 10,000 others, fewer where each call walks through all of them.
  * Contents are kept, nobody's call fails, no granule holds blocks of both, and at least 99 % of the
  * tag's own granules go back each time. PLEAT_SLEEP_ROUNDS sets how many times, and has the figures
- * printed: all that is asked for is PLEAT_SLEEP_ROUNDS=1000. */
+ * printed: all that is asked for is PLEAT_SLEEP_ROUNDS=1000.
+ *
+ * And a limit is set while a tag wakes. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -365,8 +368,51 @@ START_TEST(frees_and_sleeps_race)
 }
 END_TEST
 
+/* ---- beside a limit ---- */
+
+enum { ASLEEP = 20, FREE = 14, LIMIT = 16, DELAY_US = 200000 }; /* granules, of 32 */
+static const uint64_t GRANULE = 2 << 20;
+
+static void *wake(void *arg)
+{
+    *(pleat_status *)arg = pleat_tag_wake(instance, 0, "weights", 0, NULL);
+    return NULL;
+}
+
+/* The wake gives memory back first, and a limit is set meanwhile: whichever is first is kept. */
+START_TEST(a_wake_heeds_a_limit_that_comes_while_it_makes_way)
+{
+    pthread_t waker;
+    pleat_devptr ptr;
+    instance = api_make(API_PLEAT, "capacity:64M", "reserve_mb:0");
+    ck_assert_int_eq(pleat_tag_push("weights"), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
+    pleat_status st = pleat_tag_alloc(instance, 0, "weights", ASLEEP * GRANULE, NULL, &ptr);
+    ck_assert_int_eq(st, PLEAT_OK);
+    st = pleat_tag_sleep(instance, 0, "weights", PLEAT_SLEEP_DISCARD, NULL, NULL);
+    ck_assert_int_eq(st, PLEAT_OK);
+    api_free(instance, 0, api_alloc(instance, 0, FREE * GRANULE, NULL), NULL);
+    uint64_t before = sim.n_calls("cuMemUnmap");
+    sim.delay_after("cuMemUnmap", DELAY_US);
+    ck_assert_int_eq(pthread_create(&waker, NULL, wake, &st), 0);
+    while (sim.n_calls("cuMemUnmap") == before) {
+        sched_yield();
+    }
+    pleat_status limited = pleat_device_set_limit(instance, 0, LIMIT * GRANULE);
+    ck_assert_int_eq(pthread_join(waker, NULL), 0);
+    ck_assert_int_eq(limited == PLEAT_OK ? st : limited, PLEAT_ENOMEM_DEVICE);
+    api_check(instance);
+    ck_assert_int_eq(pleat_device_set_limit(instance, 0, 0), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_wake(instance, 0, "weights", 0, NULL), PLEAT_OK);
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 SUITE(api_sleep)
 {
+    TCase *limit = suite_case(suite, "limit", api_sim_load, NULL);
+    tcase_add_test(limit, a_wake_heeds_a_limit_that_comes_while_it_makes_way);
     TCase *storm = suite_case(suite, "storm", api_sim_load, NULL);
     tcase_add_test(storm, many_sleeps_beside_work_on_four_streams);
     tcase_add_test(storm, frees_and_sleeps_race);
