@@ -108,9 +108,9 @@ static pleat_status release(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_
     for (unsigned i = 0; i < PL_PINNED_CLASSES && st == PLEAT_OK; i++) {
         while (st == PLEAT_OK && p->lists[i] &&
                c->reserved_bytes - c->releasing_bytes > keep_bytes) {
-            uint64_t before = c->reserved_bytes;
+            size_t bytes = pl_pinned_bytes(p->lists[i]);
             st = release_one(p, p->lists[i]);
-            *released += st == PLEAT_OK ? before - c->reserved_bytes : 0;
+            *released += st == PLEAT_OK ? bytes : 0;
         }
     }
     return st;

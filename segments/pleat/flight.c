@@ -425,7 +425,6 @@ static void restore_place(pl_space *space, pl_flight *f)
             pl_queue_remove(&f->poisoned, b);
             pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
             b->segment->has_poison = true;
-            space->n_poisoned += pl_segment_granules_of(f->place.segment, b);
         } else {
             pl_carve_put_back(space, b);
         }

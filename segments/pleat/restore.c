@@ -18,6 +18,7 @@
 #include "segments/pleat/capture.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/context.h"
+#include "segments/pleat/due.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/lanes.h"
 #include "segments/pleat/live.h"
@@ -34,9 +35,7 @@
 /* A tick is recorded only in calls that name the stream: this one leaves a wish. */
 static void note_free(pl_space *space, pl_lane *plain, size_t bytes)
 {
-    plain->n_frees++;
-    plain->unticked_bytes += bytes;
-    plain->n_lifetime += plain->n_lifetime < PL_LANE_YOUNG;
+    pl_due_note(space, plain, bytes);
     pl_tick_wish(space, plain, bytes);
 }
 

@@ -19,9 +19,6 @@ enum {
 
 static size_t *bytes_of(pl_space *space, const pl_block *b)
 {
-    if (b->state == PL_BLOCK_KEPT) {
-        return &space->n_kept_bytes;
-    }
     return b->is_private ? &space->n_private_shared_bytes : &space->n_shared_bytes;
 }
 
@@ -50,7 +47,9 @@ static void wait_in_line(pl_space *space, pl_block *b)
     bool is_kept = use->capture != NULL && use->is_kept;
     pl_segment_become(b->segment, &space->store, b, is_kept ? PL_BLOCK_KEPT : PL_BLOCK_SHARED);
     pl_queue_push(queue, b);
-    *bytes_of(space, b) += b->bytes;
+    if (!is_kept) {
+        *bytes_of(space, b) += b->bytes;
+    }
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
         pl_lane *lane = pl_space_lane_at(space, use->lane);
         lane->shared_bytes += b->bytes;
@@ -63,7 +62,9 @@ void pl_shared_leave_line(pl_space *space, pl_block *b)
     const pl_block_use *use = pl_uses_last(b);
 
     pl_queue_remove(queue_of(space, b), b);
-    *bytes_of(space, b) -= b->bytes;
+    if (b->state == PL_BLOCK_SHARED) {
+        *bytes_of(space, b) -= b->bytes;
+    }
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
         pl_lane *lane = pl_space_lane_at(space, use->lane);
         lane->shared_bytes -= b->bytes;

@@ -149,9 +149,8 @@ static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
         slumber->beds[i].is_good = false;
     }
     pl_lock_acquire(&space->lock);
-    size_t n_chunks = space->n_asleep;
     pl_bedding_release(space, slumber);
-    told->bytes = (uint64_t)(space->n_asleep - n_chunks) << space->granule_log2;
+    told->bytes = (uint64_t)slumber->n_gone << space->granule_log2;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -292,9 +292,7 @@ typedef struct pl_space {
     size_t n_pending_bytes;        /* of all lanes */
     size_t n_shared_bytes;         /* PL_BLOCK_SHARED, except private pools' blocks */
     size_t n_private_shared_bytes; /* PL_BLOCK_SHARED of private pools */
-    size_t n_kept_bytes;
-    size_t n_poisoned; /* granules out of service */
-    uint64_t n_pieces; /* pieces of runs looked at so far, and steps of a pl_pace */
+    uint64_t n_pieces;             /* pieces of runs looked at so far, and steps of a pl_pace */
 
     pl_front *fronts; /* those that are bound */
     unsigned n_fronts;

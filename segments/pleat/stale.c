@@ -55,7 +55,6 @@ static bool unmap(pl_space *space, pl_block *b)
     if (st == PLEAT_OK) {
         pl_carve_make_hole(space, b);
     } else {
-        space->n_poisoned += b->bytes >> space->granule_log2;
         pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
         b->segment->has_poison = true;
     }

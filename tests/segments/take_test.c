@@ -8,7 +8,6 @@
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
-enum { YOUNG_FREES = 256, FREES_WHEN_TIGHT = 4, SHORT_EVENTS = 4096 };
 
 #define SIM "capacity:128M,depth:1048576" /* work ends only when it is waited for */
 
