@@ -164,7 +164,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_users(pleat instance, int devic
 /** Tell how much memory a private pool holds. For one pool this takes the same time however many
  *  there are; pleat_pool_stats tells of all.
  *
- *  Units    bytes resident in the pool, by PyTorch's pools.
+ *  Units    bytes resident in the pool, by PyTorch's pools. What earlier pools have left there
+ *           counts, although all may have it until this pool uses it.
  *  Params   bytes [out] 0 = there is no pool of that name, or it is gone.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE.
  *  Threads  any.

@@ -75,7 +75,7 @@ typedef struct pl_block {
     uint8_t state;       /* pl_block_state */
     uint8_t was;         /* flight: the state it returns to */
     bool is_indexed;     /* free: settled, or the leader of its lane's run: see run.h */
-    bool is_private : 1; /* pending, shared, kept: it became so in a private pool */
+    bool is_private : 1; /* shared, kept: it became so in a private pool; pending: all owned */
     bool is_apart : 1;   /* pending: its run is in the area's index, not in the lane's: area.h */
 } pl_block;
 

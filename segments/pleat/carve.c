@@ -105,21 +105,15 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
     return first;
 }
 
-/* Each granule is counted with the block that has its first byte, as pinned; it becomes loose with
- * the last block of its chunk. In a private pool freeing makes nothing loose; what was taken there
- * had been loose, as the pool had not used it yet. A room that has fallen asleep since pins it. */
+/* Each granule is counted with the block that has its first byte, as pinned; freeing makes it loose
+ * with the last block of its chunk, unless a pool owns it: a room that has fallen asleep since. */
 void pl_carve_restore(pl_space *space, pl_block *b)
 {
-    pl_segment *seg = b->segment;
+    const pl_segment *seg = b->segment;
     pleat_devptr base = b->base;
     pleat_devptr end = pl_block_end(b);
 
     space->n_pinned += (size_t)((pl_segment_ceil(seg, end) - pl_segment_ceil(seg, base)) >>
                                 seg->granule_log2);
     pl_carve_put_back(space, b);
-    if (seg->is_private && !seg->area->pool->is_asleep) {
-        size_t n = pl_segment_loosen_whole(seg, base, end);
-        space->n_loose += n;
-        space->n_pinned -= n;
-    }
 }

@@ -153,6 +153,9 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
         space->n_loose -= n;
         pl_space_pin(space, n);
     }
+    if (__builtin_expect(b->segment->is_private, false)) {
+        pl_segment_own(b->segment, b->base, pl_block_end(b));
+    }
     return b;
 }
 

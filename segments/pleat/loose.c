@@ -1,7 +1,10 @@
-/* loose.c - which granules of a segment are vacant, and which chunks can be taken: loose ones.
+/* loose.c - which granules of a segment are vacant, and which chunks can be taken: loose ones; and
+ * which a private pool owns.
  *
  * Upholds I5 and I6 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/pleat/segment.h"
+
+#include <string.h>
 
 #include "segments/pleat/granule.h"
 #include "vmm/base/lock.h"
@@ -193,9 +196,8 @@ static inline void fit_chunks(const pl_segment *seg, size_t *low, size_t *high)
     *high = is_vacant ? to : from;
 }
 
-/* Only free blocks cover [from, to), at least one granule. Between the first chunk and the last one
- * all are vacant. */
-size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
+/* Between the first chunk and the last one all are vacant. */
+static inline size_t loosen_row(pl_segment *seg, size_t from, size_t to)
 {
     size_t low = from;
     size_t high = to;
@@ -210,6 +212,44 @@ size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
     seg->n_loose += n;
     seg->tally->n_tied_granules += n_vacant - n; /* may wrap, as the sum does not */
     return n;
+}
+
+/* How many bits in a row from `from` on, at most `most`, are set, or clear? */
+static size_t count_row(const uint64_t *words, bool are_set, size_t from, size_t most)
+{
+    uint64_t flip = are_set ? 0 : UINT64_MAX;
+    size_t n = 0;
+
+    while (n < most) {
+        size_t at = from + n;
+        uint64_t other = ~((words[at / PL_WORD] ^ flip) >> (at % PL_WORD)); /* shifted in: 1 */
+        size_t more = other == 0 ? PL_WORD : (size_t)__builtin_ctzll(other);
+        n += more;
+        if (more < PL_WORD - at % PL_WORD) {
+            break;
+        }
+    }
+    pl_lock_touch(n / PL_WORD);
+    return n < most ? n : most;
+}
+
+static __attribute__((noinline)) size_t loosen_not_owned(pl_segment *seg, size_t from, size_t to)
+{
+    size_t n_loose = 0;
+
+    while (from < to) {
+        size_t n = count_row(seg->owned, false, from, to - from);
+        n_loose += n > 0 ? loosen_row(seg, from, from + n) : 0;
+        from += n;
+        from += count_row(seg->owned, true, from, to - from);
+    }
+    return n_loose;
+}
+
+size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
+{
+    return __builtin_expect(seg->is_private, false) ? loosen_not_owned(seg, from, to)
+                                                    : loosen_row(seg, from, to);
 }
 
 /* Are there only free blocks from b down to `low`, and from b up to `high`, the outer ends of the
@@ -261,45 +301,9 @@ size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t firs
     return from < to ? pl_segment_loosen_granules(seg, from, to) : 0;
 }
 
-size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end)
-{
-    size_t from = pl_segment_granule(seg, base);
-    size_t to = pl_segment_granule(seg, end);
-
-    return from < to ? pl_segment_loosen_granules(seg, from, to) : 0;
-}
-
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
 {
-    size_t n = 0;
-
-    while (n < most) {
-        size_t at = from + n;
-        uint64_t taken = ~(seg->loose[at / PL_WORD] >> (at % PL_WORD)); /* bits shifted in are 1 */
-        size_t more = taken == 0 ? PL_WORD : (size_t)__builtin_ctzll(taken);
-        n += more;
-        if (more < PL_WORD - at % PL_WORD) {
-            break;
-        }
-    }
-    pl_lock_touch(n / PL_WORD);
-    return n < most ? n : most;
-}
-
-size_t pl_segment_next_vacant(const pl_segment *seg, size_t *from, size_t to)
-{
-    size_t g = *from;
-
-    to = to < seg->n_rooms ? to : seg->n_rooms; /* behind the tables there is a hole */
-    while (g < to && !is_set(seg->vacant, g)) {
-        g += seg->vacant[g / PL_WORD] == 0 ? PL_WORD - g % PL_WORD : 1;
-    }
-    *from = g;
-    while (g < to && is_set(seg->vacant, g)) {
-        g++;
-    }
-    pl_lock_touch((g - *from) / PL_WORD);
-    return *from < to ? g - *from : 0;
+    return count_row(seg->loose, true, from, most);
 }
 
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
@@ -307,4 +311,40 @@ size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
     return from < seg->n_rooms
                ? pl_granule_next(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD, from)
                : SIZE_MAX;
+}
+
+/* ---- what a private pool owns ---------------------------------------------------------------- */
+
+void pl_segment_own(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t last = pl_segment_granule(seg, end - 1);
+
+    touch_words(from, last);
+    (void)set_bits(seg->owned, NULL, from, last);
+}
+
+bool pl_segment_is_owned(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    size_t from = pl_segment_granule(seg, base);
+    size_t n = pl_segment_granule(seg, end - 1) - from + 1;
+
+    return count_row(seg->owned, true, from, n) == n;
+}
+
+/* Behind the tables there is a hole. */
+static void own_each(pl_segment *seg, int byte)
+{
+    memset(seg->owned, byte, seg->n_rooms / PL_WORD * sizeof *seg->owned);
+    pl_lock_touch(seg->n_rooms / PL_WORD / PL_WORD);
+}
+
+void pl_segment_own_all(pl_segment *seg)
+{
+    own_each(seg, 0xFF);
+}
+
+void pl_segment_own_none(pl_segment *seg)
+{
+    own_each(seg, 0);
 }

@@ -56,8 +56,7 @@ bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
     for (const pl_lane *lane = space->busy.first;
          pl_request_is_private(rq) && !any && lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
-        any = lane->number != rq->usable && lane->private_bytes > 0 &&
-              pends_in_pool(space, rq->pool, lane);
+        any = lane->number != rq->usable && pends_in_pool(space, rq->pool, lane);
     }
     return any;
 }

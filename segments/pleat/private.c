@@ -123,23 +123,13 @@ static void requeue_pending(pl_space *space, pl_segment *seg)
     }
 }
 
-/* What pends there belongs to the pool from the start: no request of another pool waits for it. */
-static void make_private(pl_space *space, pl_segment *seg)
+/* The pool owns nothing of it yet: what pends there stays everybody's, as what is settled does. */
+static void make_apart(pl_space *space, pl_segment *seg)
 {
     seg->is_apart = true;
     seg->is_private = pl_private_keeps(seg->area->pool);
-    if (!seg->is_private) {
-        requeue_pending(space, seg);
-        return;
-    }
-    for (pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
-            size_t n = pl_segment_pin(seg, b->base, pl_block_end(b));
-            space->n_loose -= n;
-            pl_space_pin(space, n);
-            pl_run_requeue(space, b);
-        }
-    }
+    pl_segment_own_none(seg);
+    requeue_pending(space, seg);
 }
 
 static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
@@ -174,7 +164,7 @@ static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lan
     area->next = pool->areas;
     pool->areas = area;
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-        make_private(space, seg);
+        make_apart(space, seg);
     }
     pl_stat_add(&pool->reserved, resident_bytes(area));
 }
@@ -293,7 +283,8 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
         if (b->state == PL_BLOCK_FREE) {
             loosen(space, seg, b);
         }
-        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_private) {
+        bool is_moved = b->is_private || (b->is_apart && !seg->is_apart);
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && is_moved) {
             pl_run_requeue(space, b);
         }
     }
@@ -395,8 +386,8 @@ static bool has_stray_block(const pl_segment *seg, bool is_draining)
         if (b->state == PL_BLOCK_KEPT && !is_draining) {
             return true;
         }
-        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED &&
-            pl_segment_count_loose(seg, b->base, pl_block_end(b)) > 0) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_private &&
+            pl_segment_count_vacant(seg, b->base, pl_block_end(b)) > 0) {
             return true;
         }
     }

@@ -4,10 +4,11 @@
  * other request looks there. Everything else is shared: the lock, the limit, lanes and ticks, the
  * budget, the chunks. One rule keeps a pool's memory its own:
  *
- *   In a private pool's segment a granule never becomes loose.
+ *   A granule in which a block of the pool has been is owned, and never becomes loose.
  *
- * Takes, trims and limits move loose granules only, so a granule that a block of the pool has ever
- * touched stays where it is, pinned, until the pool is released.
+ * Takes, trims and limits move loose granules only, so what the pool owns stays where it is,
+ * pinned, until the pool is released. It owns no more: what lies in its segments beside that, and
+ * what a request that failed had reserved there, is everybody's.
  *
  * Captures. On a stream that is being captured a request uses settled memory, and memory that the
  * same stream freed during the capture, which pends on the stream's second lane (lane.h). No block
@@ -22,8 +23,8 @@
  * become loose, some at a time, and can be taken. A later pool is given such an area if none of its
  * blocks is live, shared, kept or in flight, they are not very many, and none of its segments is
  * opening: so neither addresses nor areas add up, and memory that is still resident there serves
- * again without a driver call. The area's settled granules stay loose, so anyone may take them,
- * until a block of the new pool touches them.
+ * again without a driver call. The new pool owns nothing of it yet: what is settled there anyone
+ * may take, and what pends anyone may wait for, until a block of the new pool has been there.
  *
  * Rooms. The blocks of a tag (room.h) have areas of their own, too, but are otherwise as those of
  * the default pool: to captures, to waits and to who needs memory. So a room is a pool that keeps
@@ -36,7 +37,8 @@
 /* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
  *     others, is_private in those of pools, and of rooms that have fallen asleep; `buffers` has
  *     those of PL_CLASS_BUFFER
- * I2  no block in them is kept, unless it drains, and free blocks over loose granules are settled
+ * I2  no block in them is kept, unless it drains; pending blocks that are is_private lie in owned
+ *     granules only
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
     struct pl_private *next;   /* in space.pools or space.draining */
@@ -55,7 +57,7 @@ struct pl_private {
     bool is_held;              /* a room: new segments are private; so are all while it sleeps */
 };
 
-/* Does no granule of the pool become loose? */
+/* Does it own granules? A room that is asleep owns all of its own. */
 static inline bool pl_private_keeps(const pl_private *pool)
 {
     return pool->room == NULL || pool->is_held;

@@ -133,6 +133,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     b->lane = wanted->lane;
     b->tick = wanted->tick;
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    pl_segment_own(b->segment, b->base, pl_block_end(b));
     lane->n_live++;
     b->segment->area->n_used++;
     pl_ptrmap_move(&space->live, &space->host, MOVES);
@@ -298,9 +299,6 @@ static pleat_status promise(pl_restore *r, size_t n)
 static void drop_reserves(pl_restore *r)
 {
     r->space->n_flights -= r->n_promised;
-    while (pl_roster_drop_page(&r->vacant, &r->space->host)) {
-        pl_lock_touch(1);
-    }
     for (size_t n = 1; r->spares != NULL; n++) {
         pl_block *spare = r->spares;
         r->spares = spare->next;

@@ -167,6 +167,20 @@ static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, 
     space->n_pending_bytes -= bytes;
 }
 
+/* Does b pend in memory that its private pool owns, all of it? What the pool has not used yet is
+ * everybody's, who may wait for it. */
+static inline bool belongs_to_pool(const pl_block *b)
+{
+    return __builtin_expect(b->segment->is_private, false) &&
+           pl_segment_is_owned(b->segment, b->base, pl_block_end(b));
+}
+
+/* Is its run in the area's index? */
+static inline bool is_in_area(const pl_block *b)
+{
+    return b->segment->is_apart && b->segment->area->class != PL_CLASS_BUFFER;
+}
+
 /* Ticks do not fall along a queue: a block with an older tick than the last one's gets the last
  * one's. */
 static inline void queue(pl_space *space, pl_block *b)
@@ -175,8 +189,8 @@ static inline void queue(pl_space *space, pl_block *b)
         return;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    b->is_private = b->segment->is_private;
-    b->is_apart = b->segment->is_apart && b->segment->area->class != PL_CLASS_BUFFER;
+    b->is_private = belongs_to_pool(b);
+    b->is_apart = is_in_area(b);
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
     if (last != NULL && b->tick < last->tick) {
@@ -302,8 +316,15 @@ static void shorten(pl_space *space, const run *r, uint32_t lane)
     pl_block *b = r->first;
 
     while (b->next != NULL && pl_run_may_use(b->next, lane)) {
-        bool is_worth_it = may_shorten(b, b->next) && cost_log2(b) <= most;
-        b = is_worth_it ? merge(space, b, b->next) : b->next;
+        if (!may_shorten(b, b->next) || cost_log2(b) > most) {
+            b = b->next;
+            continue;
+        }
+        b = merge(space, b, b->next);
+        if (b->is_private && b->lane != PL_LANE_SETTLED && !belongs_to_pool(b)) {
+            unqueue(space, b); /* it has got memory that its pool has not used yet */
+            queue(space, b);
+        }
     }
     pl_lock_touch(2 * r->n_pieces);
     run now = refresh_run(space, b, lane);
@@ -369,15 +390,13 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     queue(space, b);
     pleat_devptr base = b->base;
     pleat_devptr end = pl_block_end(b);
+    size_t n_looks = 0;
     b = merge_alike(space, b);
-    if (!b->segment->is_private) {
-        size_t n_looks = 0;
-        size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
-        space->n_pieces += n_looks / LOOKS_A_PIECE;
-        if (n > 0) {
-            space->n_loose += n;
-            space->n_pinned -= n;
-        }
+    size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
+    space->n_pieces += n_looks / LOOKS_A_PIECE;
+    if (n > 0) {
+        space->n_loose += n;
+        space->n_pinned -= n;
     }
     if (__builtin_expect(b->segment->n_twins > 0, false)) {
         note_twins(space, b->segment, base, end);

@@ -38,8 +38,8 @@ pl_block *pl_run_best(const pl_space *space, const pl_area *area, uint32_t lane,
 bool pl_run_has_pending(const pl_space *space, const pl_area *area, uint32_t lane);
 
 /* Make b, which is in no index and no queue, a free block of `lane` and `tick`: queue it, merge it
- * with neighbours that are alike, bring indexes and loose granules up to date (in a private pool
- * granules do not become loose). Pointers to b and its free neighbours may be stale afterwards. */
+ * with neighbours that are alike, bring indexes and loose granules up to date. Pointers to b and
+ * its free neighbours may be stale afterwards. */
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
 /* Make the first `bytes` of b a live block. b is free, larger than that and the first of a run; its
  * rest stays free, and the runs beside it are refreshed. Needs one spare block. */

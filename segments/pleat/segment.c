@@ -26,7 +26,7 @@ static size_t tables_bytes(size_t n)
 
     return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pleat_devptr) + sizeof(pl_users) +
                 sizeof(uint32_t) + 2 * sizeof(uint8_t)) +
-           (3 * n_words + 2 * n_any) * sizeof(uint64_t);
+           (4 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
 /* The tables lie one after the other, those of the largest elements first. */
@@ -43,7 +43,8 @@ static void lay_tables(pl_segment *seg, size_t n)
     seg->vacant = seg->started_any + n_any;
     seg->loose = seg->vacant + n_words;
     seg->loose_any = seg->loose + n_words;
-    seg->users = (pl_users *)(seg->loose_any + n_any);
+    seg->owned = seg->loose_any + n_any;
+    seg->users = (pl_users *)(seg->owned + n_words);
     seg->taken_at = (uint32_t *)(seg->users + n);
     seg->orders = (uint8_t *)(seg->taken_at + n);
     seg->parts = seg->orders + n;

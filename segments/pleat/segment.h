@@ -31,15 +31,16 @@ enum { PL_PART_TAKEN = 0x80 };
  *     such granule, `started_any` a bit for each word of `started` that is not 0
  * I4  a granule has a chunk if and only if no hole, stale or poisoned block has bytes in it; where
  *     a block is in flight, only the flight knows
- * I5  a granule is vacant if and only if it has a chunk and only free blocks have bytes in it; in a
- *     private segment, and while it opens, a granule with only free blocks need not be vacant. It
- *     is loose if and only if all granules of its chunk are vacant
+ * I5  a granule is vacant if and only if it has a chunk, only free blocks have bytes in it, and, in
+ *     a private segment, it is not owned; while a segment opens, such a granule need not be vacant.
+ *     It is loose if and only if all granules of its chunk are vacant
  * I6  n_loose and n_vacant are the numbers of such granules; `loose_any` has a bit for each word of
  *     `loose` that is not 0; n_resident is the number of granules with a chunk. The tally has the
  *     sum of n_vacant - n_loose over all segments
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it. Twins are the exception: two granules with the handle of one chunk, of order 0
- * I8  veiled blocks lie in twin granules; n_twins is the number of these                      */
+ * I8  veiled blocks lie in twin granules; n_twins is the number of these
+ * I9  in a private segment, granules with bytes of live, shared or kept blocks are owned     */
 /* How many blocks begin or end in a granule. */
 typedef struct pl_users {
     uint32_t n_live;
@@ -56,7 +57,7 @@ typedef struct pl_segment {
     pl_range reserved;       /* const: what the driver reserved */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
-    bool is_private;         /* no granule becomes loose: a private pool's, or a room asleep */
+    bool is_private;         /* what is owned is never loose: a private pool's, or a room asleep */
     bool is_apart;           /* its area is a private pool's or a room's */
     bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
     bool has_poison;         /* some of it is, or was, poisoned */
@@ -78,6 +79,7 @@ typedef struct pl_segment {
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
+    uint64_t *owned;    /* is_private: a block of the pool has been there; no meaning in others */
     pl_users *users;    /* by granule */
     uint32_t *taken_at; /* by granule: when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
@@ -184,6 +186,8 @@ static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_de
     return pl_segment_pin_between(seg, pl_segment_granule(seg, base),
                                   pl_segment_granule(seg, end - 1));
 }
+/* Only free blocks cover [from, to), at least one granule: those that no private pool owns become
+ * vacant, and loose where all of their chunk is vacant. Returns how many become loose. */
 size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to);
 size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
                                  size_t *n_looks);
@@ -221,9 +225,12 @@ static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat
     return pl_segment_loosen_between(seg, b, pl_segment_granule(seg, base),
                                      pl_segment_granule(seg, end - 1), n_looks);
 }
-/* Whole granules under free blocks only, none of them loose, become vacant, and loose where all of
- * their chunk is vacant. Returns how many become loose. */
-size_t pl_segment_loosen_whole(pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* In a private segment: the granules that [base, end) touches are owned from now on. */
+void pl_segment_own(pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Are all of them? */
+bool pl_segment_is_owned(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+void pl_segment_own_all(pl_segment *seg);
+void pl_segment_own_none(pl_segment *seg);
 /* The number of vacant granules that [base, end) touches, and of loose ones. */
 size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
@@ -231,9 +238,6 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules in a row from `from` on, at most `most`. */
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
-/* The first vacant granules in a row in [*from, to): *from becomes the first of them. Returns how
- * many, 0 = there are none. */
-size_t pl_segment_next_vacant(const pl_segment *seg, size_t *from, size_t to);
 /* The first loose granule at or after `from`, or SIZE_MAX. */
 size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
 

@@ -185,8 +185,12 @@ int pl_segment_check(const pl_segment *seg)
         if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
-        if (is_vacant != is_free && (is_vacant || !(seg->is_private || seg->is_opening))) {
+        bool is_owned = seg->is_private && is_set(seg->owned, g);
+        if (is_vacant != (is_free && !is_owned) && (is_vacant || !seg->is_opening)) {
             return 5;
+        }
+        if (seg->is_private && is_backed && !is_free && !is_flying && !is_owned) {
+            return 9;
         }
         n_vacant += is_vacant;
         broken = is_flying ? 0 : check_chunk(seg, g);

@@ -29,6 +29,7 @@
  *   loose         a granule of a chunk whose granules are all vacant: the chunk can be taken
  *   tied          a vacant granule that is not loose: another granule of its chunk is in use
  *   pinned        a resident granule that is not loose, or a granule reserved by a flight
+ *   owned         a granule of a private pool in which a block of the pool has been: never loose
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
  *   twins         two granules that share one chunk: each byte is one's, and veiled in the other

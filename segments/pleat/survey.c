@@ -97,30 +97,11 @@ static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t o
     }
 }
 
-/* Note which granules [from, to) touches that are vacant. */
-static pleat_status note_vacant(pl_restore *r, const pl_segment *seg, pleat_devptr from,
-                                pleat_devptr to)
-{
-    size_t g = pl_segment_granule(seg, from);
-    size_t end = pl_segment_granule(seg, to - 1) + 1;
-
-    for (size_t n; (n = pl_segment_next_vacant(seg, &g, end)) > 0; g += n) {
-        pl_roster_block *noted = pl_roster_add(&r->vacant, &r->space->host);
-        if (noted == NULL) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        noted->base = pl_segment_address(seg, g);
-        noted->bytes = n << seg->granule_log2;
-    }
-    return PLEAT_OK;
-}
-
 /* Free memory that the pool has not used yet may be loose: it is the pool's from now on. */
 static pleat_status take_free(pl_restore *r, pl_block **b, pleat_devptr from, pleat_devptr to)
 {
     pleat_status st = pl_block_store_reserve(&r->space->store, 2);
 
-    st = st == PLEAT_OK ? note_vacant(r, (*b)->segment, from, to) : st;
     if (st == PLEAT_OK) {
         *b = pl_carve_out(r->space, *b, from, to);
         pl_space_pin(r->space, 0);
@@ -253,26 +234,6 @@ static void undo_piece(pl_space *space, pl_block *piece)
     }
 }
 
-/* Freeing makes nothing loose in a pool: what had been loose is so again. */
-static void loosen_again(pl_restore *r)
-{
-    pl_space *space = r->space;
-    size_t n_done = 0;
-
-    for (pl_roster_cursor c = pl_roster_begin(&r->vacant); pl_roster_at(&c) != NULL;
-         pl_roster_next(&c)) {
-        const pl_roster_block *noted = pl_roster_at(&c);
-        pl_segment *seg = pl_space_segment_at(space, noted->base);
-        size_t n = pl_segment_loosen_whole(seg, noted->base, noted->base + noted->bytes);
-        space->n_loose += n;
-        space->n_pinned -= n;
-        pl_lock_touch(1);
-        if (++n_done % PL_PIECES_A_HOLD == 0) {
-            pl_space_breathe(space);
-        }
-    }
-}
-
 /* Undo what the survey did. */
 void pl_survey_undo(pl_restore *r)
 {
@@ -290,5 +251,4 @@ void pl_survey_undo(pl_restore *r)
         }
         pl_pool_walk_on(&walk, end, next);
     }
-    loosen_again(r);
 }

@@ -16,7 +16,6 @@ typedef struct pl_restore {
     pl_roster_cursor next; /* the roster's first block that is not done */
     bool is_adding;        /* the roster's blocks come to those that live: see restore.h */
     pl_block *spares;      /* for cuts in blocks that are freed */
-    pl_roster vacant;      /* granules that were so under pieces: an undo makes them so again */
     uint32_t n_foreign;    /* pieces under the present block that pend elsewhere */
     size_t n_made;         /* blocks that are live again */
     unsigned n_promised;   /* blocks that are still to be entered into the map */

@@ -593,6 +593,60 @@ START_TEST(a_later_pool_pins_only_what_it_touches)
 }
 END_TEST
 
+static uint64_t pinned_or_live(void)
+{
+    pleat_stats s;
+
+    pleat.a->ops->stats(pleat.a, &s);
+    return s.pinned_granules + s.live_granules;
+}
+
+/* The first pool's memory pends when the second one gets its area. */
+START_TEST(a_later_pool_does_not_pin_what_pends)
+{
+    name(2);
+    pl_private *pool = pools_open_one();
+    pleat_put(pools_get(pool, (size_t)60 * GRANULE, 1), 1);
+    pools_release(pool);
+    pool = pools_open_one();
+    pleat_devptr ptr = pools_get(pool, GRANULE, 1);
+    ck_assert_uint_eq(pinned_or_live(), 1);
+    pleat_put(ptr, 1);
+    ck_assert_uint_eq(pinned_or_live(), 1);
+    pleat_devptr big = pools_get_default((size_t)62 * GRANULE, 2); /* behind the work of stream 1 */
+    ck_assert_uint_eq(pinned_or_live(), 63);
+    pleat_put(big, 2);
+    pools_release(pool);
+}
+END_TEST
+
+/* What two lanes freed in the first pool lies side by side in the second one. */
+START_TEST(a_request_of_a_pool_that_is_refused_pins_nothing)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr[4] = { 0 };
+    for (unsigned i = 0; i < 4; i++) {
+        ptr[i] = pools_get(pool, (size_t)(10 * GRANULE + 4711), 1 + i % 2);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        pleat_put(ptr[i], 1 + i % 2);
+    }
+    pools_release(pool);
+    pool = pools_open_one();
+    ptr[0] = pools_get(pool, GRANULE, 1);
+    uint64_t before = pinned_or_live();
+    for (uint64_t k = 0; k < 4; k++) {
+        pleat.sim.fail_from("cuMemCreate", k, 2);
+        ck_assert_int_eq(pools_refused(pool, (size_t)50 * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
+        pleat.sim.fail_never();
+        ck_assert_uint_eq(pinned_or_live(), before);
+    }
+    pleat_put(ptr[0], 1);
+    pools_release(pool);
+    (void)pools_get_default((size_t)N_GRANULES * GRANULE, 3);
+}
+END_TEST
+
 static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 {
     TCase *tcase = tcase_create(name);
@@ -637,4 +691,6 @@ SUITE(segments_private)
     tcase_add_test(many, thousands_of_pools_leave_nothing_behind);
     tcase_add_test(many, thousands_of_pools_are_open_at_once);
     tcase_add_test(many, a_later_pool_pins_only_what_it_touches);
+    tcase_add_test(many, a_later_pool_does_not_pin_what_pends);
+    tcase_add_test(many, a_request_of_a_pool_that_is_refused_pins_nothing);
 }

@@ -340,7 +340,7 @@ START_TEST(few_loose_granules_of_many_are_found_by_few_words)
         size_t to = from + 1 + (random_below(3) > 0 ? 0 : random_below(300));
         pleat_devptr base = pl_segment_address(seg, from);
         if (random_below(2) > 0) {
-            (void)pl_segment_loosen_whole(seg, base, pl_segment_address(seg, to));
+            (void)pl_segment_loosen_granules(seg, from, to);
         } else {
             (void)pl_segment_pin(seg, base, pl_segment_address(seg, to + random_below(99)));
         }
@@ -709,6 +709,13 @@ START_TEST(a_granule_that_should_be_vacant_breaks_rule_five)
 }
 END_TEST
 
+START_TEST(a_pools_block_in_what_it_does_not_own_breaks_rule_nine)
+{
+    specimen->is_private = true;
+    assert_broken(9);
+}
+END_TEST
+
 START_TEST(a_wrong_count_of_vacant_granules_breaks_rule_six)
 {
     specimen->n_vacant++;
@@ -746,6 +753,7 @@ static TCase *walker_case(void)
     tcase_add_test(walker, a_wrong_count_of_loose_granules_breaks_rule_six);
     tcase_add_test(walker, a_wrong_count_of_vacant_granules_breaks_rule_six);
     tcase_add_test(walker, a_granule_that_should_be_vacant_breaks_rule_five);
+    tcase_add_test(walker, a_pools_block_in_what_it_does_not_own_breaks_rule_nine);
     tcase_add_test(walker, a_loose_granule_of_a_chunk_that_is_in_use_breaks_rule_five);
     tcase_add_test(walker, two_handles_in_a_chunk_break_rule_seven);
     tcase_add_test(walker, two_orders_in_a_chunk_break_rule_seven);
