@@ -97,7 +97,7 @@ static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want
 {
     pleat_status st = reopen(space, room, n_want, out);
 
-    if (st == PLEAT_OK && *out == NULL && space->n_shared_bytes + space->n_kept_bytes > 0) {
+    if (st == PLEAT_OK && *out == NULL) {
         look_for_ends(space);
         st = reopen(space, room, n_want, out);
     }
