@@ -102,6 +102,7 @@ void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
         while (pl_private_drain(space)) {
             pl_space_breathe(space);
         }
+        pl_settle_want_worthy_ticks(space, NULL, PL_LANE_LOOKS); /* captures use no other */
     }
     pl_lock_release(&space->lock);
 }

@@ -441,10 +441,17 @@ void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     bring_up(space, b);
 }
 
+/* It keeps its place in a queue that stays the same: what goes from pool to pool would else wait
+ * for a later tick each time. */
 void pl_run_requeue(pl_space *space, pl_block *b)
 {
-    pl_run_claim(space, b);
-    queue(space, b);
+    pl_run_drop(space, b);
+    if (b->is_private == belongs_to_pool(b)) {
+        b->is_apart = is_in_area(b);
+    } else {
+        unqueue(space, b);
+        queue(space, b);
+    }
     pl_run_refresh(space, b);
 }
 

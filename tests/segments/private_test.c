@@ -647,6 +647,70 @@ START_TEST(a_request_of_a_pool_that_is_refused_pins_nothing)
 }
 END_TEST
 
+/* A tick covers the pool's block, and none the one that was freed after it. */
+START_TEST(what_pends_waits_for_no_later_tick_in_the_next_pool)
+{
+    pleat_stats s;
+
+    name(2);
+    pleat_devptr live = pools_get_default(512, 1);
+    pleat_devptr late = pools_get_default(512, 1);
+    pl_private *pool = pools_open_one();
+    pleat_put(pools_get(pool, 10 * GRANULE, 1), 1);
+    pools_release(pool);
+    pleat_put(late, 1);
+    pool = pools_open_one();
+    pleat_devptr ptr = pools_get(pool, GRANULE, 2);
+    pleat.sim.finish();
+    pools_rest(pool);
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.pending_bytes, 512);
+    pleat_put(live, 1);
+    pleat_put(ptr, 2);
+    pools_release(pool);
+}
+END_TEST
+
+/* Each pool has the area of one before, where memory pends: that must not wait anew each time. The
+ * GPU ends the work of a cycle some cycles later. */
+START_TEST(memory_that_goes_from_pool_to_pool_settles)
+{
+    enum { LIVE = 4, CYCLES = 300, FEW = 12 };
+    struct {
+        pl_private *pool;
+        cu_graph_exec exec;
+        pleat_devptr ptr;
+    } graphs[LIVE] = { 0 };
+
+    for (unsigned i = 0; i < CYCLES; i++) {
+        unsigned k = i % LIVE;
+        if (graphs[k].pool != NULL) {
+            pools_forget(graphs[k].exec);
+            pleat_put(graphs[k].ptr, 1);
+            pools_release(graphs[k].pool);
+        }
+        graphs[k].pool = pools_open_one();
+        pools_begin_capture(1);
+        graphs[k].ptr = pools_get(graphs[k].pool, 3 * GRANULE / 2, 1);
+        graphs[k].exec = pools_end_capture(1);
+        pools_launch(graphs[k].exec, 1);
+        pleat_stats s;
+        pleat.a->ops->stats(pleat.a, &s);
+        ck_assert_uint_le(s.resident_bytes, (uint64_t)2 * (LIVE + FEW) * GRANULE);
+    }
+    for (unsigned k = 0; k < LIVE; k++) {
+        pools_forget(graphs[k].exec);
+        pleat_put(graphs[k].ptr, 1);
+        pools_release(graphs[k].pool);
+    }
+}
+END_TEST
+
+static void open_busy(void)
+{
+    pools_open_with("capacity:8G,depth:8", PL_CROSS_ORDER, 1000);
+}
+
 static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 {
     TCase *tcase = tcase_create(name);
@@ -693,4 +757,7 @@ SUITE(segments_private)
     tcase_add_test(many, a_later_pool_pins_only_what_it_touches);
     tcase_add_test(many, a_later_pool_does_not_pin_what_pends);
     tcase_add_test(many, a_request_of_a_pool_that_is_refused_pins_nothing);
+    tcase_add_test(many, what_pends_waits_for_no_later_tick_in_the_next_pool);
+    TCase *busy = add_case(suite, "a busy GPU", open_busy);
+    tcase_add_test(busy, memory_that_goes_from_pool_to_pool_settles);
 }
