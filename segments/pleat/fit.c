@@ -220,6 +220,26 @@ static bool empty_fronts(pl_space *space, pl_request *rq)
     return any;
 }
 
+/* Have ticks that are worth it where that is allowed, and ask which have passed: so what the
+ * program has waited for since is known to be over. */
+static void poll(pl_space *space, pl_request *rq)
+{
+    pl_tick_record_if_wanted(space, rq->lane); /* the call names its stream */
+    (void)pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS);
+    rq->tried.has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
+}
+
+/* A block that several streams have used waits for one after the other, and then for its owner. */
+static bool poll_again(pl_space *space, pl_request *rq)
+{
+    if (!rq->tried.has_passed) {
+        return false;
+    }
+    rq->tried.has_passed = pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS) &&
+                           pl_tick_poll(space, PL_TICK_QUERIES);
+    return rq->tried.has_passed;
+}
+
 /* Before growing: poll ticks and unmap stale mappings, once; then settle what is over, some at a
  * time. True: look again, and reserve host memory again, as others may have used it. */
 static bool refresh(pl_space *space, pl_request *rq)
@@ -229,8 +249,7 @@ static bool refresh(pl_space *space, pl_request *rq)
     rq->tried.has_polled = true;
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
                      space->n_captures > 0 || space->draining != NULL)) {
-        (void)pl_tick_poll(space, PL_TICK_QUERIES);
-        pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS);
+        poll(space, rq);
         pl_context_tick_record_if_due(space);
         (void)pl_stale_reap(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME);
@@ -241,7 +260,7 @@ static bool refresh(pl_space *space, pl_request *rq)
     }
     rq->tried.n_refreshed++;
     bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
-                   pl_private_drain(space);
+                   pl_private_drain(space) || poll_again(space, rq);
     if (is_more) {
         pl_space_breathe(space);
     }

@@ -10,6 +10,7 @@ typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
  * request ends. */
 typedef struct pl_tried {
     bool has_polled;       /* it has missed once; fit.c polls fences then */
+    bool has_passed;       /* in the last poll something had passed */
     bool has_polled_all;   /* every fence was polled, and all that is over was settled */
     bool has_ordered;      /* no lane is left in this turn that it could be ordered after */
     bool has_waited;       /* no lane is left in this turn that it could wait for */

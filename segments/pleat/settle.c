@@ -213,11 +213,22 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
     }
 }
 
-/* The legacy stream is never destroyed, so its tick is recorded here, in whatever call. */
-static void want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
+/* A lane whose stream is alive, whoever calls: the legacy stream is never destroyed, and one that
+ * pleat is told of not before it is retired, which waits for a tick under way (lanes.c). */
+static bool stays(const pl_lane *lane)
+{
+    return lane->stream != NULL && (pl_due_is_legacy(lane) || pl_stream_is_told(lane->stream));
+}
+
+enum { MOST_ANSWERS = 8 };
+
+/* Leave wishes, and record the ticks of some of those that stay, in whatever call. Returns whether
+ * any was recorded. */
+static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
 {
     size_t n_looks = space->busy.n < n ? space->busy.n : n;
-    pl_lane *legacy = NULL;
+    pl_lane *staying[MOST_ANSWERS];
+    size_t n_staying = 0;
 
     pl_lock_touch(n_looks);
     for (; n_looks > 0; n_looks--) {
@@ -229,21 +240,26 @@ static void want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_a
             continue;
         }
         look_for_answer(space, lane);
-        legacy = pl_due_is_legacy(lane) ? lane : legacy;
+        if (stays(lane) && n_staying < MOST_ANSWERS) {
+            lane->n_refs++;
+            staying[n_staying++] = lane;
+        }
     }
-    if (legacy != NULL) {
-        pl_tick_record(space, legacy);
+    for (size_t i = 0; i < n_staying; i++) {
+        pl_tick_record(space, staying[i]);
+        staying[i]->n_refs--;
     }
+    return n_staying > 0;
 }
 
 void pl_settle_want_ticks(pl_space *space, const pl_lane *user)
 {
-    want_ticks(space, user, PL_LANE_LOOKS, true);
+    (void)want_ticks(space, user, PL_LANE_LOOKS, true);
 }
 
-void pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
+bool pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
 {
-    want_ticks(space, user, n, false);
+    return want_ticks(space, user, n, false);
 }
 
 /* ---- after a free ---------------------------------------------------------------------------- */
@@ -255,7 +271,7 @@ enum { LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
 static void look_around(pl_space *space, pl_lane *lane)
 {
     lane->n_refs++;
-    pl_settle_want_worthy_ticks(space, lane, LANES_PER_LOOK);
+    (void)pl_settle_want_worthy_ticks(space, lane, LANES_PER_LOOK);
     pl_context_tick_record_if_due(space);
     if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
         (void)pl_tick_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);

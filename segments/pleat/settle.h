@@ -33,10 +33,11 @@ bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane);
 /* Only a tick of the context can still cover what pends on the lane: ask for one. */
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane);
 /* Look at some busy lanes, those first whose last look is longest ago; except on `user`, leave a
- * wish for a tick where none covers the frees. */
+ * wish for a tick where none covers the frees. Of streams that stay some ticks are recorded now. */
 void pl_settle_want_ticks(pl_space *space, const pl_lane *user);
-/* The same for at most n lanes, and only where a tick is worth its calls of the driver. */
-void pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n);
+/* The same for at most n lanes, and only where a tick is worth its calls of the driver. Returns
+ * whether a tick was recorded. */
+bool pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n);
 void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes);
 /* Bytes were freed on the lane, in a call that named its stream: record a tick if it is time to, or
  * if there may be no later call. The only lane, once it is no longer young, needs none. True: the

@@ -150,8 +150,8 @@ static bool may_poll_all(const trial *t)
 static bool poll_all(trial *t)
 {
     t->rq->tried.has_polled_all = true;
-    (void)pl_tick_poll(t->space, SIZE_MAX);
     pl_settle_want_ticks(t->space, t->rq->lane);
+    (void)pl_tick_poll(t->space, SIZE_MAX); /* also those just recorded */
     pl_settle_everything(t->space);
     (void)pl_stale_reap(t->space);
     return true;

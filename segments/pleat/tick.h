@@ -1,7 +1,8 @@
 /* tick.h - fences that tell when the work of a lane's stream is over: recorded, wished for, polled.
  *
- * A stream's handle is used only in calls that name the stream. A call that wants a tick of another
- * stream leaves a wish in its lane, and the next call that names that stream records the tick.
+ * A stream's handle is used only in calls that name the stream, unless the stream is known to be
+ * alive (settle.c). A call that wants a tick of another stream leaves a wish in its lane, and the
+ * next call that names that stream records the tick.
  * Memory of streams that no call names any more waits for a tick of the context (context.h).
  *
  * Every function here is called with the space's lock held and may drop it while it talks to the

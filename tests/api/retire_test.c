@@ -59,8 +59,41 @@ START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
 }
 END_TEST
 
+/* With stream_identity:handle a free on another stream records the tick, since this one is alive
+ * until it was retired. */
+START_TEST(nor_is_one_that_another_streams_call_records)
+{
+    pthread_t thread;
+    pleat instance = api_make(API_PLEAT, "capacity:64M,depth:1048576,dead_handles:hazard",
+                              "wait_ms:0,stream_identity:handle");
+    void *user = api_stream(instance, 0);
+    freeing f = { .instance = instance, .stream = api_stream(instance, 0) };
+    f.ptr = api_alloc(instance, 0, 16 * MIB, f.stream);
+    ck_assert_int_eq(pleat_block_record_stream(instance, 0, f.ptr, user), PLEAT_OK);
+    uint64_t n_recorded = sim.n_calls("cuEventRecord");
+    sim.delay_after("cuEventRecord", RECORDING_US);
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_slowly, &f), 0);
+    while (sim.n_calls("cuEventRecord") == n_recorded) {
+        (void)sched_yield();
+    }
+    sim.delay_after("cuEventRecord", 0);
+    ck_assert_int_eq(pleat_stream_retire(instance, 0, user), PLEAT_OK);
+    api_stream_end(instance, 0, user);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(f.st, PLEAT_OK);
+    ck_assert_uint_eq(sim.n_calls("cuEventRecord"), n_recorded + 3); /* the user's two, its own */
+    pleat_devptr next = api_alloc(instance, 0, 16 * MIB, f.stream);
+    ck_assert_uint_eq(next, f.ptr);
+    api_free(instance, 0, next, f.stream);
+    api_check(instance);
+    api_stream_end(instance, 0, f.stream);
+    api_unmake(instance);
+}
+END_TEST
+
 SUITE(api_retire)
 {
     TCase *tcase = suite_case(suite, "recording", api_sim_load, NULL);
     tcase_add_test(tcase, a_tick_that_is_being_recorded_is_not_the_last_one);
+    tcase_add_test(tcase, nor_is_one_that_another_streams_call_records);
 }

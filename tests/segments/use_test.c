@@ -14,6 +14,13 @@ static void open_large(void)
     pleat_open("capacity:4G", NULL);
 }
 
+/* Streams keep their handles; work ends only when it is waited for. */
+static void open_told(void)
+{
+    pl_device_options options = { .stream_identity = PL_STREAM_IS_HANDLE };
+    pleat_open_device("capacity:4G,depth:1048576", &options, NULL);
+}
+
 static void open_full(void)
 {
     pleat_open_with("capacity:1G,depth:1048576", PL_CROSS_ORDER, 0);
@@ -80,6 +87,73 @@ START_TEST(nor_does_much_wait_on_many_lanes_together)
         pleat.sim.finish();
     }
     ck_assert_uint_le(pleat_counted_mixed().reserved_bytes[PLEAT_POOL_ALL].peak, 534 * MIB);
+}
+END_TEST
+
+/* ---- the program waits itself ---- */
+
+enum { STEPS = YOUNG_FREES + 50 };
+
+/* A block of `owner` that n other streams use, one after the other. */
+static pleat_devptr use_on_many(size_t bytes, unsigned owner, unsigned n)
+{
+    pleat_devptr ptr = pleat_get_and_use(bytes, owner);
+    unsigned before = owner;
+    for (unsigned user = MAIN; n > 0; user++) {
+        if (user != owner) {
+            pleat_record(ptr, user);
+            pleat_work_after(user, before, ptr, bytes);
+            before = user;
+            n--;
+        }
+    }
+    pleat_put(ptr, owner);
+    return ptr;
+}
+
+/* No call names the users between their work and the next request. */
+START_TEST(what_the_program_has_waited_for_is_used_again)
+{
+    pleat_devptr first = use_on_many(8 * MIB, MAIN, (unsigned)_i);
+    for (int i = 0; i < STEPS; i++) {
+        pleat.sim.finish();
+        ck_assert_uint_eq(use_on_many(8 * MIB, MAIN, (unsigned)_i), first);
+    }
+    pleat_stats s = pleat_counted_mixed();
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].peak, 8 * MIB);
+    ck_assert_uint_eq(s.host_syncs + s.stream_waits, 0);
+    ck_assert_uint_eq(pleat_calls("cuCtxRecordEvent"), 0);
+}
+END_TEST
+
+START_TEST(so_it_is_by_a_stream_that_used_it)
+{
+    pleat_devptr first = 0;
+    for (int i = 0; i < STEPS; i++) {
+        pleat_devptr ptr = use_on_many(8 * MIB, i % 2 == 0 ? MAIN : SIDE, 2);
+        first = i == 0 ? ptr : first;
+        ck_assert_uint_eq(ptr, first);
+        pleat.sim.finish();
+    }
+    ck_assert_uint_eq(pleat_counted_mixed().host_syncs, 0);
+}
+END_TEST
+
+/* Nothing is over, and a block waits for a user at a time: so a request asks for one tick at most,
+ * which that stream's next call would have asked for. */
+START_TEST(a_busy_device_is_asked_little)
+{
+    enum { N = 100, USERS = 3 };
+    for (uint64_t i = 0; i < N; i++) {
+        uint64_t n_recorded = pleat_calls("cuEventRecord");
+        pleat_devptr next = pleat_get(8 * MIB, MAIN);
+        ck_assert_uint_le(pleat_calls("cuEventRecord") - n_recorded, 1);
+        ck_assert_uint_le(pleat_calls("cuEventQuery"), (USERS + 1) * (i + 1));
+        pleat_put(next, MAIN);
+        (void)use_on_many(8 * MIB, MAIN, USERS);
+    }
+    ck_assert_uint_ge(pleat_counted_mixed().reserved_bytes[PLEAT_POOL_ALL].peak, N * 8 * MIB);
+    pleat.sim.finish();
 }
 END_TEST
 
@@ -191,6 +265,11 @@ SUITE(segments_use)
     tcase_add_test(large, what_is_left_without_a_tick_comes_back);
     tcase_add_test(large, frees_by_users_look_around);
     tcase_add_test(large, a_block_is_found_by_its_address_among_thousands);
+    TCase *told = suite_case(suite, "told", open_told, pleat_close);
+    tcase_add_loop_test(told, what_the_program_has_waited_for_is_used_again, 1,
+                        PLEAT_N_STREAMS - SIDE);
+    tcase_add_test(told, so_it_is_by_a_stream_that_used_it);
+    tcase_add_test(told, a_busy_device_is_asked_little);
     TCase *full = suite_case(suite, "full", open_full, pleat_close);
     tcase_add_test(full, where_memory_is_tight_each_use_gets_a_tick);
 }
