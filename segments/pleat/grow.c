@@ -309,7 +309,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     }
     if (is_mapping) { /* page tables need memory, too */
         rq->tried.has_made_way = true;
-        (void)pl_trim_idle(space);
+        (void)pl_trim_idle_to(space, 0);
     }
     rq->tried.ask = PL_ASK_DONE;
     space->full_at = space->n_chunks;

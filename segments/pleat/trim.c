@@ -316,16 +316,16 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
     return PLEAT_OK;
 }
 
+/* A flight: what the driver takes back is in no table meanwhile. */
 pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks)
 {
     size_t n_released = 0;
+    pl_flying flying;
 
-    return release_idle(space, keep_chunks, &n_released);
-}
-
-pleat_status pl_trim_idle(pl_space *space)
-{
-    return pl_trim_idle_to(space, 0);
+    pl_space_take_off(space, &flying);
+    pleat_status st = release_idle(space, keep_chunks, &n_released);
+    pl_space_land(space, &flying);
+    return st;
 }
 
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released)

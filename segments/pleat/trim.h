@@ -14,9 +14,8 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
  * large. Waits for fences at most wait_ms. Called with the lock; drops it. */
 void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms);
 
-/* Release all idle chunks. Called with the lock; drops it. PLEAT_OK; EDRIVER. */
-pleat_status pl_trim_idle(pl_space *space);
-/* The same, while more than keep_chunks are held. */
+/* Release idle chunks while more than keep_chunks are held. Called with the lock; drops it.
+ * PLEAT_OK; EDRIVER. */
 pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks);
 
 /* Wait until everything freed so far is over, settle it, and unmap what is stale; at most for what

@@ -586,8 +586,45 @@ START_TEST(everything_at_once_in_large_chunks)
 }
 END_TEST
 
+/* ---- what it has found ----------------------------------------------------------------------- */
+
+enum { DELAY_US = 200000, OUT_OF_MEMORY = 2 };
+
+static void *ask(void *arg)
+{
+    pleat_devptr ptr;
+    *(pleat_status *)arg = pleat_block_alloc(scene.handle, 0, GRANULE, NULL, &ptr);
+    return NULL;
+}
+
+/* The mapping fails for want of memory, so the chunk that was created for it goes. Meanwhile a walk
+ * finds all in order. */
+START_TEST(idle_chunks_that_go_are_in_flight)
+{
+    pthread_t asker;
+    pleat_status st = PLEAT_EINVAL;
+    scene.handle = api_make(API_PLEAT, "capacity:64M", "");
+    api_free(scene.handle, 0, api_alloc(scene.handle, 0, GRANULE, NULL), NULL);
+    ck_assert_int_eq(pleat_device_trim(scene.handle, 0, 0, true, NULL), PLEAT_OK);
+    uint64_t before = sim.n_calls("cuMemRelease");
+    sim.fail_at("cuMemMap", 0, OUT_OF_MEMORY);
+    sim.delay_after("cuMemRelease", DELAY_US);
+    ck_assert_int_eq(pthread_create(&asker, NULL, ask, &st), 0);
+    while (sim.n_calls("cuMemRelease") == before) {
+        sched_yield();
+    }
+    api_check(scene.handle);
+    ck_assert_int_eq(pthread_join(asker, NULL), 0);
+    ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE); /* and there was nothing else to give back */
+    api_free(scene.handle, 0, api_alloc(scene.handle, 0, GRANULE, NULL), NULL);
+    api_unmake(scene.handle);
+}
+END_TEST
+
 SUITE(api_turmoil)
 {
+    TCase *found = suite_case(suite, "found", api_sim_load, NULL);
+    tcase_add_test(found, idle_chunks_that_go_are_in_flight);
     TCase *turmoil = suite_case(suite, "turmoil", api_sim_load, NULL);
     tcase_add_test(turmoil, everything_at_once);
     tcase_add_test(turmoil, everything_at_once_in_large_chunks);
