@@ -280,6 +280,23 @@ START_TEST(the_next_sleep_gives_back_what_the_driver_refused)
 }
 END_TEST
 
+START_TEST(the_next_wake_gives_back_what_the_driver_refused)
+{
+    pleat_devptr other = 0;
+    lay_out();
+    ck_assert_int_eq(pleat_tag_alloc(instance, 0, "kv", GRANULE, NULL, &other), PLEAT_OK);
+    ck_assert_int_eq(fall_asleep(&hows[1]), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_sleep(instance, 0, "kv", PLEAT_SLEEP_HOST, NULL, NULL), PLEAT_OK);
+    sim.fail_from("cuMemFreeHost", 0, DRIVER_CODE);
+    ck_assert_int_eq(wake_up(), PLEAT_OK);
+    disarm();
+    ck_assert_int_eq(pleat_tag_wake(instance, 0, "kv", 0, NULL), PLEAT_OK);
+    ck_assert_uint_eq(api_sim_counts().host_bytes, 0);
+    api_free(instance, 0, other, NULL);
+    clear(DRIVER_AT);
+}
+END_TEST
+
 START_TEST(the_end_of_the_instance_gives_back_what_the_driver_refused)
 {
     wake_without("cuMemFreeHost");
@@ -300,6 +317,7 @@ SUITE(api_sleep_fault)
     TCase *all = suite_case(suite, "faults", api_sim_load, disarm);
     tcase_add_loop_test(all, all_asleep_or_all_awake, 0, N_PLANS * N_HOWS);
     tcase_add_test(all, the_next_sleep_gives_back_what_the_driver_refused);
+    tcase_add_test(all, the_next_wake_gives_back_what_the_driver_refused);
     tcase_add_test(all, the_end_of_the_instance_gives_back_what_the_driver_refused);
     tcase_add_loop_test(all, the_end_of_the_instance_tells_what_the_driver_never_takes_back, 0, 2);
 }
