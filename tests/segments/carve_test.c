@@ -89,6 +89,7 @@ START_TEST(a_room_that_fell_asleep_pins_what_comes_back)
     room.is_asleep = true;
     seg->area->pool = &room;
     seg->is_private = true;
+    pl_segment_own_all(seg);
     size_t n = pl_segment_pin_granules(seg, 0, 3);
     rig.n_loose -= n;
     rig.n_pinned += n;
