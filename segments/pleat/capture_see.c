@@ -126,6 +126,11 @@ static void use_pool(pl_capture *capture, pl_private *pool)
     pool->n_graphs++;
 }
 
+void pl_capture_see_use(const pl_capture *capture, pl_private *pool)
+{
+    pool->is_unwatched = pool->is_unwatched || (capture->pool != pool && !capture->is_broken);
+}
+
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
                             pl_private *pool)
 {

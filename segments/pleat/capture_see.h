@@ -24,6 +24,9 @@ static inline bool pl_capture_is_told(const pl_space *space, const pl_stream *st
  * request's, or NULL. May drop the lock when the capture is new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
                             struct pl_private *pool);
+/* The capture frees a block of the pool, or uses it: so may its graph, even if the capture has
+ * allocated nothing there. */
+void pl_capture_see_use(const pl_capture *capture, struct pl_private *pool);
 /* The lane's stream is gone: its capture has ended if no other stream was last seen in it. */
 void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
 

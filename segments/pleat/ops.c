@@ -338,6 +338,9 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     if (st == PLEAT_OK && info->is_capturing) { /* pl_capture_see may have dropped the lock */
         *b = pl_checkpoint_await(space, ptr);
         st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
+        if (st == PLEAT_OK && pl_private_told((*b)->segment->area) != NULL) {
+            pl_capture_see_use((*plain)->capture, (*b)->segment->area->pool);
+        }
     }
     return st;
 }

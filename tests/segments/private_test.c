@@ -407,6 +407,24 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
+/* The graph uses a block of the pool, and frees it; it has allocated nothing there. */
+START_TEST(released_memory_waits_for_a_graph_that_only_freed_some)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr = pools_get(pool, (size_t)60 * GRANULE, 1);
+    pools_begin_capture(1);
+    pleat_work(1, ptr, (size_t)60 * GRANULE);
+    pleat_put(ptr, 1);
+    cu_graph_exec exec = pools_end_capture(1);
+    pleat.sim.finish(); /* the first write */
+    name(1);
+    pools_launch(exec, 3);
+    pools_forget(exec);
+    pools_release(pool);
+    (void)pools_get_default((size_t)60 * GRANULE, 2);
+}
+END_TEST
+
 /* No graph has the memory, so it pends like any other, however many pieces it is in. */
 START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
 {
@@ -743,6 +761,7 @@ SUITE(segments_private)
     tcase_add_test(captures, what_a_capture_used_comes_back_when_it_ends);
     tcase_add_test(captures, a_capture_that_goes_on_does_not_hide_one_that_ended);
     tcase_add_test(captures, released_memory_waits_for_the_last_launch);
+    tcase_add_test(captures, released_memory_waits_for_a_graph_that_only_freed_some);
     tcase_add_test(captures, a_release_of_a_pool_that_no_graph_used_records_nothing);
     tcase_add_test(captures, a_release_of_a_pool_whose_graphs_are_watched_records_nothing);
     tcase_add_test(captures, a_release_beside_a_capture_waits_for_its_end);
