@@ -173,6 +173,18 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_users(pleat instance, int devic
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_held(pleat instance, int device, pleat_pool_id id,
                                                       uint64_t *bytes);
 
+/** Tell whether the captures that allocated in a private pool have left no graph: then the pool's
+ *  free memory is no graph's.
+ *
+ *  Params   captures [out] how many there were since the pool was made, if the driver has told of
+ *           each that its graph, executables and launches are gone, or that it failed. 0 = of some
+ *           it has not, or can not; or there were none; or there is no pool of that name.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE.
+ *  Threads  any. Another capture may begin meanwhile.
+ *  Blocks   never; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_gone(pleat instance, int device, pleat_pool_id id,
+                                                      uint64_t *captures);
+
 /** Tell whether the live blocks of a private pool are exactly those at the given addresses.
  *
  *  Units    `n` addresses in any order; one that is there twice counts once.

@@ -71,6 +71,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
  *  pleat_pool_stats says that the pool is gone and its memory counts as the default pool's, but
  *  serves nobody.
  *
+ *  A capture that failed has no graph: end its route and release the pool as after any other.
+ *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL; PLEAT_EBUSY (the last user, but requests are
  *           still routed there).
  *  Failure  as before.

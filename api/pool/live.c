@@ -25,6 +25,18 @@ static uint64_t count_held(pl_pools *pools, pleat_pool_id id)
     return now[PLEAT_POOL_ALL].current;
 }
 
+static uint64_t count_gone(pl_pools *pools, pleat_pool_id id)
+{
+    uint64_t n = 0;
+    pl_lock_acquire(&pools->lock);
+    const pl_pool *pool = pl_pools_find(pools, id);
+    if (pool && pool->in) {
+        n = pools->gpu->ops->private_gone(pools->gpu->allocator, pool->in);
+    }
+    pl_lock_release(&pools->lock);
+    return n;
+}
+
 static pleat_status read_pool(pleat handle, int device, pleat_pool_id id, read_fn *count,
                               uint64_t *out)
 {
@@ -59,6 +71,14 @@ pleat_status pleat_pool_held(pleat handle, int device, pleat_pool_id id, uint64_
         return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_held: an out-parameter is NULL");
     }
     return read_pool(handle, device, id, count_held, bytes);
+}
+
+pleat_status pleat_pool_gone(pleat handle, int device, pleat_pool_id id, uint64_t *captures)
+{
+    if (!captures) {
+        return pl_error_set(PLEAT_EINVAL, 0, "pleat_pool_gone: an out-parameter is NULL");
+    }
+    return read_pool(handle, device, id, count_gone, captures);
 }
 
 /* ---- comparing ---- */

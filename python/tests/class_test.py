@@ -438,6 +438,60 @@ probe.probe_base.restype = ctypes.c_size_t
 """
 
 
+def test_failed_captures_keep_no_memory(run_class: Run) -> None:
+    run_class("""
+    def fail(**where):
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, **where):
+                x = empty(100 * MIB)
+                torch.cuda.synchronize()
+        except Exception:
+            return
+        raise AssertionError("the capture did not fail")
+    def reserved():
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved() // MIB
+    empty(MIB)
+    for _ in range(5):
+        fail()
+    assert reserved() == 0, reserved()
+
+    # The graph of another capture of the pool lives; then it does not.
+    handle = torch.cuda.graph_pool_handle()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=handle):
+        x = empty(30 * MIB)
+        x.add_(1)
+    del x
+    fail(pool=handle)
+    assert reserved() >= 100, reserved()
+    graph.replay()
+    assert reserved() >= 100, reserved()
+    del graph
+    assert reserved() == 0, reserved()
+
+    # A graph that allocates nothing keeps the pool, too.
+    graph = torch.cuda.CUDAGraph()
+    handle = torch.cuda.graph_pool_handle()
+    x = empty(MIB)
+    with torch.cuda.graph(graph, pool=handle):
+        x.add_(1)
+    fail(pool=handle)
+    assert reserved() >= 100, reserved()
+    graph.replay()
+
+    # Who has the pool keeps it.
+    pool = torch.cuda.MemPool()
+    fail(pool=pool.id)
+    held = reserved()
+    del pool
+    assert held - reserved() >= 100, (held, reserved())
+    """)
+
+
 def test_the_largest_block_and_the_base_are_told(run_class: Run, probe: str) -> None:
     run_class(
         PROBE.format(probe)

@@ -124,6 +124,7 @@ static void use_pool(pl_capture *capture, pl_private *pool)
     pl_capture_enlist(&pool->graphs, capture, PL_CAPTURES_OF_POOL);
     pl_capture_hold(capture);
     pool->n_graphs++;
+    pool->n_captures++;
 }
 
 void pl_capture_see_use(const pl_capture *capture, pl_private *pool)

@@ -470,6 +470,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .private_alloc = op_private_alloc,
     .private_rest = pl_pleat_private_rest,
     .private_release = pl_pleat_private_release,
+    .private_gone = pl_pleat_private_gone,
     .private_reserved = pl_pleat_private_reserved,
     .private_save = pl_pleat_private_save,
     .private_restore = pl_pleat_private_restore,

@@ -50,6 +50,7 @@ struct pl_private {
     uint64_t over_tick;        /* draining: it is drained when the context has passed this stamp */
     struct pl_capture *graphs; /* captures of its requests whose graphs may live */
     size_t n_graphs;           /* captures in it: at 0 it is drained, too, */
+    uint64_t n_captures;       /* all that were ever in that list */
     bool is_unwatched;         /* unless there was a graph that the driver does not watch */
     bool is_draining;          /* released; its memory is told as the default pool's */
     struct pl_room *room;      /* const: what a room has beside this, room.h; NULL = no room */

@@ -62,6 +62,17 @@ void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
     pl_lock_release(&space->lock);
 }
 
+uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    (void)pl_capture_look(space);
+    uint64_t n = pool->n_graphs == 0 && !pool->is_unwatched ? pool->n_captures : 0;
+    pl_lock_release(&space->lock);
+    return n;
+}
+
 void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS])
 {
     pl_space *space = (pl_space *)a;

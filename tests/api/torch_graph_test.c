@@ -215,6 +215,49 @@ START_TEST(what_a_capture_frees_outside_of_its_pool_serves_again_after_it)
 }
 END_TEST
 
+static uint64_t n_gone(pleat instance)
+{
+    uint64_t n = 77;
+    ck_assert_int_eq(pleat_pool_gone(instance, 0, pool, &n), PLEAT_OK);
+    return n;
+}
+
+/* Neither of the pool's captures has a graph in the end: one failed. */
+START_TEST(a_pool_is_told_to_have_no_graphs_when_all_are_gone)
+{
+    void *stream;
+    cu_graph graphs[2] = { NULL, NULL };
+    pleat instance = open_with_streams(drivers[_i], &stream, 1);
+    bool tells = _i == 0;
+    pl_driver *drv = driver_of(instance);
+    pl_device *dev = pleat_internal_device(instance, 0);
+    ck_assert_uint_eq(n_gone(instance), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        begin_pool(instance, pool);
+        begin_capture(instance, stream);
+        pleat_torch_free(pleat_torch_malloc(BLOCK, 0, stream), BLOCK, 0, stream);
+        ck_assert_uint_eq(n_gone(instance), 0);
+        ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+        if (i == 1) {
+            ck_assert_int_ne(pl_cu_stream_synchronize(drv, stream), 0);
+        }
+        ck_assert_int_eq(pl_cu_stream_end_capture(drv, stream, &graphs[i]) == 0, i == 0);
+        pl_device_leave(dev);
+        ck_assert_uint_eq(n_gone(instance), 0);
+        pleat_torch_end_pool(0, pool);
+    }
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_graph_destroy(drv, graphs[0]), 0);
+    pl_device_leave(dev);
+    ck_assert_uint_eq(n_gone(instance), tells ? 2 : 0);
+    ck_assert_int_eq(pleat_pool_gone(instance, 0, pool, NULL), PLEAT_EINVAL);
+    pleat_torch_release_pool(0, pool);
+    pleat_torch_release_pool(0, pool);
+    ck_assert_uint_eq(n_gone(instance), 0);
+    api_unmake(instance);
+}
+END_TEST
+
 SUITE(api_torch_graph)
 {
     TCase *graphs = tcase_create("graphs");
@@ -227,5 +270,6 @@ SUITE(api_torch_graph)
     tcase_add_loop_test(graphs, a_release_breaks_no_capture_on_another_device, 0, n);
     tcase_add_loop_test(graphs, what_a_capture_frees_outside_of_its_pool_serves_again_after_it, 0,
                         2 * n);
+    tcase_add_loop_test(graphs, a_pool_is_told_to_have_no_graphs_when_all_are_gone, 0, n);
     suite_add_tcase(suite, graphs);
 }

@@ -101,6 +101,7 @@ void Allocator::emptyCache()
         return;
     }
     (void)pools_.empty_foreign({ 0, 0 });
+    (void)pools_.release_failed();
     const Recorder::Scope scope(recorder_, CA::RecordContext::ALL);
     pleat_torch_reset();
     for (int i = 0; i < n_devices_; i++) {

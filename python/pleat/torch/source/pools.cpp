@@ -80,6 +80,7 @@ void Pools::begin(DeviceIndex device, MempoolId id, Filter filter)
 {
     const Key key{ device, id };
     (void)instance(); /* throws in a forked child */
+    (void)release_failed();
     const std::lock_guard<std::mutex> guard(mutex_);
     Pool &pool = pools_[key];
     CA::CUDAAllocator *own = allocator_of_active_pool(id);
@@ -110,6 +111,9 @@ void Pools::end(DeviceIndex device, MempoolId id)
         return route->pool == key && route->owner == std::this_thread::get_id();
     };
     auto at = std::find_if(routes_.rbegin(), routes_.rend(), is_own);
+    if (at == routes_.rend() && failed_.count(key) > 0) {
+        return;
+    }
     at = at != routes_.rend() ? at : std::find_if(routes_.rbegin(), routes_.rend(), is_its);
     if (at == routes_.rend()) {
         guard.unlock();
@@ -118,6 +122,7 @@ void Pools::end(DeviceIndex device, MempoolId id)
     }
     const std::shared_ptr<Route> route = *at;
     routes_.erase(std::next(at).base());
+    pools_[key].n_ended += route->filter ? 1 : 0;
     n_foreign_ -= route->is_foreign;
     /* What the filter uses may go when this returns. Within a filter nobody can wait. */
     left_.wait(guard, [&] { return route->n_running == 0 || n_filters_inside > 0; });
@@ -134,6 +139,13 @@ void Pools::release(DeviceIndex device, MempoolId id)
         return;
     }
     const std::lock_guard<std::mutex> guard(mutex_);
+    const auto failed = failed_.find(key);
+    if (failed != failed_.end()) {
+        if (--failed->second == 0) {
+            failed_.erase(failed);
+        }
+        return;
+    }
     Pool &pool = find(key, "nothing to release");
     if (!pool.foreign) {
         note_end(pool, key);
@@ -145,6 +157,51 @@ void Pools::release(DeviceIndex device, MempoolId id)
         }
         pools_.erase(key);
     }
+}
+
+/* PyTorch begins a route for each capture, and ends it when the capture has ended well; the graph
+ * then is a user of the pool until it is reset. After a capture that failed it does neither, so the
+ * route and the pool would stay for ever. Such is a pool whose users are all routes that have not
+ * ended, if pleat saw a capture for each and the driver says that none has left a graph. Graphs that
+ * allocated nothing are users as others are, or routes for which no capture was seen. */
+bool Pools::has_failed(Key key, const Pool &pool)
+{
+    const auto n = static_cast<uint64_t>(
+        std::count_if(routes_.begin(), routes_.end(), [&](const auto &route) {
+            return route->pool == key && route->filter;
+        }));
+    uint64_t n_gone = 0;
+    return !pool.foreign && n > 0 && static_cast<uint64_t>(pool.n_users) == n &&
+           pleat_pool_gone(instance(), key.first, pool_id(key.second), &n_gone) == PLEAT_OK &&
+           n_gone >= pool.n_ended + n;
+}
+
+/* A version of PyTorch that ends and releases such pools itself may do so after this: failed_ counts
+ * what it need not do any more. */
+bool Pools::release_failed()
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    std::vector<Key> found;
+    for (const auto &route : routes_) {
+        const auto pool = pools_.find(route->pool);
+        if (pool != pools_.end() && has_failed(pool->first, pool->second) &&
+            std::find(found.begin(), found.end(), route->pool) == found.end()) {
+            found.push_back(route->pool);
+        }
+    }
+    for (const Key &key : found) {
+        Pool &pool = pools_[key];
+        for (; pool.n_users > 0; pool.n_users--) {
+            pleat_torch_end_pool(key.first, pool_id(key.second));
+            note_end(pool, key);
+            pleat_torch_release_pool(key.first, pool_id(key.second));
+            failed_[key]++;
+        }
+        const auto is_its = [&](const auto &route) { return route->pool == key; };
+        routes_.erase(std::remove_if(routes_.begin(), routes_.end(), is_its), routes_.end());
+        pools_.erase(key);
+    }
+    return !found.empty();
 }
 
 /* The newest route that accepts the stream, or NULL. Filters run without the mutex. */

@@ -46,6 +46,8 @@ public:
     void use(DeviceIndex device, MempoolId id, Source from);
     void release(DeviceIndex device, MempoolId id);
     int use_count(DeviceIndex device, MempoolId id);
+    /* Release what failed captures hold: see pools.cpp. False: nothing. */
+    bool release_failed();
     void set_lending(DeviceIndex device, MempoolId id, bool lends);
     void set_whole(DeviceIndex device, MempoolId id);
 
@@ -83,6 +85,7 @@ private:
     using Cache = std::shared_ptr<Foreign>;
     struct Pool {
         int n_users = 0;
+        uint64_t n_ended = 0; /* routes with a filter */
         bool lends = false;
         Cache foreign; /* NULL = the pool is pleat's */
     };
@@ -108,6 +111,7 @@ private:
     Pool &find(Key key, const char *what);
     void set_source(Pool &pool, Key key, Source from);
     void note_end(const Pool &pool, Key key);
+    bool has_failed(Key key, const Pool &pool);
     Cache make_cache(Key key, Source from);
     std::shared_ptr<Route> find_route(DeviceIndex device, cudaStream_t stream);
     Cache route_foreign(DeviceIndex device, cudaStream_t stream);
@@ -130,6 +134,7 @@ private:
     std::map<Key, Pool> pools_;
     std::vector<std::shared_ptr<Route>> routes_; /* oldest first */
     std::condition_variable left_;               /* a filter runs no more */
+    std::map<Key, int> failed_; /* captures whose pool was released for them */
     std::unordered_map<void *, Cache> live_;
     std::vector<Cache> ended_caches_; /* of pools that are gone, with memory yet */
     std::map<DeviceIndex, pleat_stats> sums_;

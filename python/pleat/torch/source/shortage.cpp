@@ -129,7 +129,7 @@ void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t strea
     void *ptr = nullptr;
     pleat_status status = pleat_last_error()->status;
     std::string text = pleat_last_error()->text;
-    if (is_shortage(status) && (pools_.empty_foreign({ 0, 0 }) | run_callbacks())) {
+    if (is_shortage(status) && (pools_.empty_foreign({ 0, 0 }) | pools_.release_failed() | run_callbacks())) {
         ptr = pleat_torch_malloc(bytes, device, stream);
         if (ptr == nullptr) {
             status = pleat_last_error()->status;
