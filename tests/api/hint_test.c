@@ -1,6 +1,5 @@
-/* hint_test.c - what a slip of the pen may have meant.
- *
- * labels: unit */
+/* hint_test.c - what a slip of the pen may have meant. */
+/* labels: unit */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>

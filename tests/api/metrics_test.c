@@ -1,7 +1,6 @@
 /* metrics_test.c - the file of metrics: what it says, and that nothing can spoil it or be
- * spoiled by it.
- *
- * labels: unit */
+ * spoiled by it. */
+/* labels: unit */
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,5 @@
-/* jobs_test.c - `pleat ab --job --shard`: ranks are measured apart, and judged together.
- *
- * labels: unit */
+/* jobs_test.c - `pleat ab --job --shard`: ranks are measured apart, and judged together. */
+/* labels: unit */
 #include <check.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* top_test.c - pages of metrics read back, and `pleat top`.
- *
- * labels: unit */
+/* top_test.c - pages of metrics read back, and `pleat top`. */
+/* labels: unit */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

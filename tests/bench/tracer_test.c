@@ -1,5 +1,5 @@
-/* tracer_test.c - timelines in the trace-event format: its rules, and the replay's figures.
- * labels: unit long */
+/* tracer_test.c - timelines in the trace-event format: its rules, and the replay's figures. */
+/* labels: unit long */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
