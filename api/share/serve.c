@@ -1,8 +1,8 @@
 /* serve.c - see serve.h.
  *
  * One thread serves all who ask, in turn: it waits for all their sockets at once, and answers one
- * question of each, some microseconds for each chunk. It waits for nobody: who is silent has a seat
- * until 2 seconds have passed, or until all seats are taken and somebody else wants one; who does
+ * question of each, some microseconds for each chunk. It waits for nobody. A silent asker has a
+ * seat for 2 seconds, or until all seats are taken and somebody else wants one. An asker that does
  * not take its answers loses its seat. An asker that was hung up on while it mapped calls again
  * (ask.c). What the system does not send for lack of memory, or since too many descriptors are on
  * their way, is tried again.

@@ -46,7 +46,7 @@ static void put_back(pl_space *space, pl_area *area)
     pl_buffer_rest(space, area->buffer);
 }
 
-/* What has been looked at: those that go, and those that may not now, which stay noted. */
+/* The areas of one look: some go, some may not go now and stay noted. */
 typedef struct looks {
     pl_area *gone[PL_HOLLOW_SOME];
     bool is_refused[PL_HOLLOW_SOME];

@@ -64,8 +64,8 @@ static inline bool pl_private_keeps(const pl_private *pool)
     return pool->room == NULL || pool->is_held;
 }
 
-/* The pool's segment behind `seg`, NULL = the first; returns NULL behind the last. Those that are
- * there keep their order, and new ones come first or behind others of their area. */
+/* The pool's segment behind `seg`; NULL asks for the first segment. Returns NULL behind the last.
+ * Segments keep their order; a new segment comes first, or behind the others of its area. */
 pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);
 
 /* The pool whose graphs keep its memory; NULL for a room, which is no matter to captures. */
