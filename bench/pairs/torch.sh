@@ -3,7 +3,7 @@
 # there already. The last line it prints is the shared object's path, or the reason why there is
 # none; the exit status tells which: 0, or 77 without a wheel or a compiler, or 1.
 #
-# The wheel is that of `./dev venv`; PLEAT_PYTHON names another python that has one.
+# The wheel is that of `./dev venv --torch`; PLEAT_PYTHON names another python that has one.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -105,8 +105,8 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
     return first;
 }
 
-/* Each granule is counted with the block that has its first byte, as pinned; freeing makes it loose
- * with the last block of its chunk, unless a pool owns it: a room that has fallen asleep since. */
+/* Each granule is pinned with the block that has its first byte. Freeing the last block of a chunk
+ * makes its granules loose, unless a pool owns them: a room that is asleep by now owns all. */
 void pl_carve_restore(pl_space *space, pl_block *b)
 {
     const pl_segment *seg = b->segment;
