@@ -121,13 +121,20 @@ typedef struct pl_malloc_table {
 
 typedef struct pl_share_slot {
     uint64_t chunk;  /* 0 = empty */
-    uint64_t number; /* 0 in empty slots */
+    uint64_t number; /* 0 in empty slots, and where an old slot's chunk was forgotten */
 } pl_share_slot;
 
+/* Open addressing by chunk, at most half full. */
+typedef struct pl_share_slots {
+    pl_share_slot *at;
+    size_t n; /* a power of two, or 0 */
+} pl_share_slots;
+
 typedef struct pl_share_table {
-    pl_share_slot *slots; /* lock: open addressing by chunk, at most half full */
-    size_t n_slots;       /* lock: a power of two, or 0 */
-    _Atomic uint64_t n;   /* atomic, written under the lock: chunks in it */
+    pl_share_slots now; /* lock */
+    pl_share_slots old; /* lock: while it grows; read for what `now` does not have */
+    size_t n_moved;     /* lock: old slots that were moved to `now` */
+    _Atomic uint64_t n; /* atomic, written under the lock: chunks in it */
 } pl_share_table;
 
 /* ---- the device ------------------------------------------------------------------------------ */

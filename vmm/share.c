@@ -2,7 +2,13 @@
  *
  * The table is guarded by the device's lock (rank 40), which is never held across a driver call. So
  * a chunk may be released while it is exported: its number, forgotten before the release, tells
- * afterwards, and what was exported then is closed again. */
+ * afterwards, and what was exported then is closed again.
+ *
+ *   old   |  a  | done|  b  |  -  |                      read where the larger table lacks a chunk
+ *   now   |  -  |  -  |  a  |  -  |  c  |  -  |  -  |  -  |
+ *
+ * A table that grows has two arrays of slots for a while. Each chunk that gets a number moves some
+ * of the old slots, so that no call moves all of them while it holds the lock. */
 #include "vmm/share.h"
 
 #include <fcntl.h>
@@ -16,74 +22,123 @@ static _Atomic uint64_t last_number;
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static size_t home_slot(const pl_share_table *table, pl_chunk chunk)
+static size_t home_slot(const pl_share_slots *in, pl_chunk chunk)
 {
-    return (size_t)(chunk * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (table->n_slots - 1);
+    return (size_t)(chunk * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (in->n - 1);
 }
 
-/* The chunk's slot, or the empty one where it would be. */
-static pl_share_slot *find_slot(const pl_share_table *table, pl_chunk chunk)
+/* The chunk's slot, or the empty one where it would be. NULL if there are no slots. */
+static pl_share_slot *find_in(const pl_share_slots *in, pl_chunk chunk)
 {
-    size_t at = home_slot(table, chunk);
-    while (table->slots[at].chunk != 0 && table->slots[at].chunk != chunk) {
-        at = (at + 1) & (table->n_slots - 1);
+    if (in->n == 0) {
+        return NULL;
     }
-    return &table->slots[at];
+    size_t at = home_slot(in, chunk);
+    while (in->at[at].chunk != 0 && in->at[at].chunk != chunk) {
+        at = (at + 1) & (in->n - 1);
+    }
+    return &in->at[at];
 }
 
+/* 0: it has none. */
+static uint64_t number_in(const pl_share_table *table, pl_chunk chunk)
+{
+    const pl_share_slot *slot = find_in(&table->now, chunk);
+
+    if (slot == NULL || slot->chunk == 0) {
+        slot = find_in(&table->old, chunk);
+    }
+    return slot != NULL ? slot->number : 0;
+}
+
+static void drop_old_locked(pl_device *dev)
+{
+    pl_lock_assert(&dev->lock);
+    pl_host_free(&dev->host, dev->shares.old.at);
+    dev->shares.old = (pl_share_slots){ .n = 0 };
+    dev->shares.n_moved = 0;
+}
+
+/* Old slots to move for each chunk that gets a number. The larger array has twice as many slots, so
+ * all old ones have been moved when it is half full. */
+enum { MOVES = 2 };
+
+static void move_some_locked(pl_device *dev)
+{
+    pl_lock_assert(&dev->lock);
+    pl_share_table *table = &dev->shares;
+
+    for (size_t n = MOVES; n > 0 && table->n_moved < table->old.n; n--) {
+        pl_share_slot moved = table->old.at[table->n_moved++];
+        if (moved.number != 0) {
+            *find_in(&table->now, moved.chunk) = moved;
+        }
+        pl_lock_touch(1);
+    }
+    if (table->old.n > 0 && table->n_moved == table->old.n) {
+        drop_old_locked(dev);
+    }
+}
+
+/* The contents of the old slots stay there until move_some_locked moves them. */
 static bool grow_locked(pl_device *dev)
 {
     pl_lock_assert(&dev->lock);
-    pl_share_table *old = &dev->shares;
-    pl_share_table grown = { .n_slots = old->n_slots != 0 ? old->n_slots * 2 : FIRST_SLOTS };
-    grown.slots = pl_host_calloc(&dev->host, grown.n_slots, sizeof(*grown.slots));
-    if (grown.slots == NULL) {
+    pl_share_table *table = &dev->shares;
+    pl_share_slots grown = { .n = table->now.n != 0 ? table->now.n * 2 : FIRST_SLOTS };
+
+    pl_assert(table->old.n == 0);
+    grown.at = pl_host_calloc(&dev->host, grown.n, sizeof(*grown.at));
+    if (grown.at == NULL) {
         return false;
     }
-    for (size_t i = 0; i < old->n_slots; i++) {
-        if (old->slots[i].chunk != 0) {
-            *find_slot(&grown, old->slots[i].chunk) = old->slots[i];
-        }
-    }
-    pl_host_free(&dev->host, old->slots);
-    old->slots = grown.slots;
-    old->n_slots = grown.n_slots;
+    table->old = table->now;
+    table->now = grown;
     return true;
 }
 
 static uint64_t number_of(pl_device *dev, pl_chunk chunk)
 {
-    uint64_t number = 0;
     if (pl_count_get(&dev->shares.n) == 0) {
         return 0;
     }
     pl_lock_acquire(&dev->lock);
-    if (dev->shares.n_slots != 0) {
-        number = find_slot(&dev->shares, chunk)->number;
-    }
+    uint64_t number = number_in(&dev->shares, chunk);
     pl_lock_release(&dev->lock);
     return number;
 }
 
+/* PLEAT_OK, and the chunk has a number; or ENOMEM_HOST. */
+static pleat_status note_locked(pl_device *dev, pl_chunk chunk)
+{
+    pl_lock_assert(&dev->lock);
+    pl_share_table *table = &dev->shares;
+
+    if (number_in(table, chunk) != 0) {
+        return PLEAT_OK;
+    }
+    if ((pl_count_get(&table->n) + 1) * 2 > table->now.n && !grow_locked(dev)) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    uint64_t next = atomic_fetch_add(&last_number, 1) + 1;
+    *find_in(&table->now, chunk) = (pl_share_slot){ .chunk = chunk, .number = next };
+    pl_count_add(&table->n, 1);
+    move_some_locked(dev);
+    return PLEAT_OK;
+}
+
 pleat_status pl_share_note(pl_device *dev, pl_chunk chunk, uint64_t *number)
 {
-    pl_share_table *table = &dev->shares;
     if (!pl_device_is_exportable(dev)) {
         return PLEAT_ENOTSUP;
     }
     pl_lock_acquire(&dev->lock);
-    bool has_room = (pl_count_get(&table->n) + 1) * 2 <= table->n_slots || grow_locked(dev);
-    if (has_room) {
-        pl_share_slot *slot = find_slot(table, chunk);
-        if (slot->chunk == 0) {
-            uint64_t next = atomic_fetch_add(&last_number, 1) + 1;
-            *slot = (pl_share_slot){ .chunk = chunk, .number = next };
-            pl_count_add(&table->n, 1);
-        }
-        *number = slot->number;
+    pleat_status st = note_locked(dev, chunk);
+    if (st == PLEAT_OK) {
+        *number = number_in(&dev->shares, chunk);
     }
     pl_lock_release(&dev->lock);
-    return has_room ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+    return st;
 }
 
 bool pl_share_is_noted(pl_device *dev, pl_chunk chunk)
@@ -92,22 +147,39 @@ bool pl_share_is_noted(pl_device *dev, pl_chunk chunk)
 }
 
 /* Empties the slot and closes the gap, so that no probe stops before a later chunk. */
-static void take_out_locked(pl_device *dev, pl_share_slot *found)
+static void take_out(const pl_share_slots *from, const pl_share_slot *found)
 {
-    pl_lock_assert(&dev->lock);
-    pl_share_table *table = &dev->shares;
-    size_t mask = table->n_slots - 1;
-    size_t hole = (size_t)(found - table->slots);
-    table->slots[hole] = (pl_share_slot){ .chunk = 0 };
-    for (size_t at = (hole + 1) & mask; table->slots[at].chunk != 0; at = (at + 1) & mask) {
-        size_t home = home_slot(table, table->slots[at].chunk);
+    size_t mask = from->n - 1;
+    size_t hole = (size_t)(found - from->at);
+
+    from->at[hole] = (pl_share_slot){ .chunk = 0 };
+    for (size_t at = (hole + 1) & mask; from->at[at].chunk != 0; at = (at + 1) & mask) {
+        size_t home = home_slot(from, from->at[at].chunk);
         if (((at - home) & mask) >= ((at - hole) & mask)) {
-            table->slots[hole] = table->slots[at];
-            table->slots[at] = (pl_share_slot){ .chunk = 0 };
+            from->at[hole] = from->at[at];
+            from->at[at] = (pl_share_slot){ .chunk = 0 };
             hole = at;
         }
     }
-    pl_count_sub(&table->n, 1);
+}
+
+/* An old slot loses its number only: a search for another chunk may pass it. */
+static void forget_locked(pl_device *dev, pl_chunk chunk)
+{
+    pl_lock_assert(&dev->lock);
+    const pl_share_slot *now = find_in(&dev->shares.now, chunk);
+    pl_share_slot *old = find_in(&dev->shares.old, chunk);
+
+    if (number_in(&dev->shares, chunk) == 0) {
+        return;
+    }
+    if (now->chunk == chunk) {
+        take_out(&dev->shares.now, now);
+    }
+    if (old != NULL) {
+        old->number = 0;
+    }
+    pl_count_sub(&dev->shares.n, 1);
 }
 
 void pl_share_forget(pl_device *dev, pl_chunk chunk)
@@ -116,18 +188,17 @@ void pl_share_forget(pl_device *dev, pl_chunk chunk)
         return;
     }
     pl_lock_acquire(&dev->lock);
-    pl_share_slot *found = dev->shares.n_slots != 0 ? find_slot(&dev->shares, chunk) : NULL;
-    if (found != NULL && found->chunk == chunk && chunk != 0) {
-        take_out_locked(dev, found);
-    }
+    forget_locked(dev, chunk);
     pl_lock_release(&dev->lock);
 }
 
 void pl_shares_fini(pl_device *dev)
 {
-    pl_host_free(&dev->host, dev->shares.slots);
-    dev->shares.slots = NULL;
-    dev->shares.n_slots = 0;
+    pl_host_free(&dev->host, dev->shares.now.at);
+    pl_host_free(&dev->host, dev->shares.old.at);
+    dev->shares.now = (pl_share_slots){ .n = 0 };
+    dev->shares.old = (pl_share_slots){ .n = 0 };
+    dev->shares.n_moved = 0;
 }
 
 /* ---- to others ------------------------------------------------------------------------------- */
