@@ -1,6 +1,7 @@
 /* bedding.c - see sleep.h: the memory of beds comes and goes. Guarded by the device lock. */
 #include "segments/pleat/sleep.h"
 
+#include "segments/pleat/asleep.h"
 #include "segments/pleat/granule.h"
 #include "segments/pleat/sizing.h"
 #include "vmm/mapping.h"
@@ -148,6 +149,7 @@ static void count_released(pl_space *space, pl_slumber *slumber, const pile *p)
             bed[k].has_chunk = false;
             pl_segment_put_chunk(seg, bed[k].g, PL_CHUNK_ASLEEP, 0);
         }
+        pl_asleep_begin(seg, bed->g, bed->g + n);
         space->n_pinned -= n;
         space->n_asleep += n;
         slumber->n_gone += n;
@@ -220,6 +222,7 @@ static void put_all(pl_space *space, pl_slumber *slumber)
             continue;
         }
         size_t n = (size_t)1 << bed->order;
+        pl_asleep_end(bed->seg, bed->g, bed->g + n);
         pl_segment_put_chunk(bed->seg, bed->g, bed->chunk, bed->order);
         bed->seg->has_large = bed->seg->has_large || bed->order > 0;
         bed->chunk = 0;

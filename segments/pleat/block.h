@@ -162,6 +162,8 @@ typedef struct pl_tally {
     size_t n_live_granules;             /* with a byte of a live block */
     size_t n_shared_granules; /* with shared bytes of no private pool, and no live or kept byte */
     size_t n_tied_granules;   /* vacant, but not loose */
+    size_t n_live_asleep;     /* such granules without a chunk (sleep.h) */
+    size_t n_shared_asleep;   /* the same, of shared granules */
 } pl_tally;
 
 /* The store of blocks. It carves them from slabs one by one, since carving a whole slab at once

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "segments/pleat/asleep.h"
 #include "segments/pleat/granule.h"
 #include "segments/pleat/live.h"
 #include "vmm/base/assert.h"
@@ -26,7 +27,7 @@ static size_t tables_bytes(size_t n)
 
     return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pleat_devptr) + sizeof(pl_users) +
                 sizeof(uint32_t) + 2 * sizeof(uint8_t)) +
-           (4 * n_words + 2 * n_any) * sizeof(uint64_t);
+           (5 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
 /* The tables lie one after the other, those of the largest elements first. */
@@ -44,7 +45,8 @@ static void lay_tables(pl_segment *seg, size_t n)
     seg->loose = seg->vacant + n_words;
     seg->loose_any = seg->loose + n_words;
     seg->owned = seg->loose_any + n_any;
-    seg->users = (pl_users *)(seg->owned + n_words);
+    seg->asleep = seg->owned + n_words;
+    seg->users = (pl_users *)(seg->asleep + n_words);
     seg->taken_at = (uint32_t *)(seg->users + n);
     seg->orders = (uint8_t *)(seg->taken_at + n);
     seg->parts = seg->orders + n;
@@ -155,9 +157,8 @@ static __attribute__((noinline)) void enter_waiting(pl_segment *seg, pl_tally *t
 
 /* Most changes are between live and free. The tally has no number and bytes of live blocks, since
  * the statistics have. */
-void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state)
+static inline void change(pl_segment *seg, pl_tally *tally, pl_block *b, pl_block_state state)
 {
-    pl_tally *tally = &store->tally;
     pl_block_state was = (pl_block_state)b->state;
 
     if (was == PL_BLOCK_LIVE) {
@@ -179,6 +180,23 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     if (state != PL_BLOCK_FREE) {
         enter_waiting(seg, tally, b);
     }
+}
+
+static __attribute__((noinline)) void change_asleep(pl_segment *seg, pl_tally *tally, pl_block *b,
+                                                    pl_block_state state)
+{
+    pl_asleep_count(seg, b, false);
+    change(seg, tally, b, state);
+    pl_asleep_count(seg, b, true);
+}
+
+void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state)
+{
+    if (__builtin_expect(seg->n_asleep > 0, false)) {
+        change_asleep(seg, &store->tally, b, state);
+        return;
+    }
+    change(seg, &store->tally, b, state);
 }
 
 /* ---- beginning and end ------------------------------------------------------------------ */

@@ -40,7 +40,9 @@ enum { PL_PART_TAKEN = 0x80 };
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it. Twins are the exception: two granules with the handle of one chunk, of order 0
  * I8  veiled blocks lie in twin granules; n_twins is the number of these
- * I9  in a private segment, granules with bytes of live, shared or kept blocks are owned     */
+ * I9  in a private segment, granules with bytes of live, shared or kept blocks are owned
+ * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
+ *     counts those that count as live, or as shared, a second time                            */
 /* How many blocks begin or end in a granule. */
 typedef struct pl_users {
     uint32_t n_live;
@@ -80,11 +82,13 @@ typedef struct pl_segment {
     uint64_t *loose;
     uint64_t *loose_any;
     uint64_t *owned;    /* is_private: a block of the pool has been there; no meaning in others */
+    uint64_t *asleep;   /* those with PL_CHUNK_ASLEEP */
     pl_users *users;    /* by granule */
     uint32_t *taken_at; /* by granule: when its chunk was last taken, see budget.h; 0 = never */
     size_t n_loose;
     size_t n_vacant;
     size_t n_resident; /* granules with a chunk */
+    size_t n_asleep;   /* of these, with PL_CHUNK_ASLEEP */
     uint64_t
         n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
 } pl_segment;
@@ -132,7 +136,7 @@ static inline size_t pl_segment_chunk_to(const pl_segment *seg, size_t g)
     return g - seg->parts[g] + ((size_t)1 << seg->orders[g]);
 }
 
-/* The granules from g on have the chunk, or none any more. */
+/* The granules from g on have the chunk, or none any more; or PL_CHUNK_ASLEEP. */
 void pl_segment_put_chunk(pl_segment *seg, size_t g, pl_chunk chunk, unsigned order);
 void pl_segment_clear_chunks(pl_segment *seg, size_t from, size_t to);
 static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_block *b)

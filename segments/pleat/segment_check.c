@@ -1,4 +1,4 @@
-/* segment_check.c - do I1..I8 of segment.h hold?
+/* segment_check.c - do I1..I10 of segment.h hold?
  *
  * It recomputes them from the blocks and the chunks. Guarded by the device lock. */
 #include "segments/pleat/segment.h"
@@ -166,6 +166,19 @@ static int check_veils(const pl_segment *seg)
     return n_twins == seg->n_twins ? 0 : 8;
 }
 
+static int check_asleep(const pl_segment *seg)
+{
+    size_t n_asleep = 0;
+
+    for (size_t g = 0; g < seg->n_rooms; g++) {
+        if (is_set(seg->asleep, g) != (seg->chunks[g] == PL_CHUNK_ASLEEP)) {
+            return 10;
+        }
+        n_asleep += is_set(seg->asleep, g);
+    }
+    return n_asleep == seg->n_asleep ? 0 : 10;
+}
+
 int pl_segment_check(const pl_segment *seg)
 {
     int broken = check_list(seg);
@@ -199,5 +212,6 @@ int pl_segment_check(const pl_segment *seg)
         }
     }
     broken = n_vacant == seg->n_vacant ? check_loose(seg) : 6;
+    broken = broken != 0 ? broken : check_asleep(seg);
     return broken != 0 ? broken : check_veils(seg);
 }

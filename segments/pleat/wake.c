@@ -4,6 +4,7 @@
  * from all that is free and over elsewhere, which is given back to the driver first. */
 #include "segments/pleat/sleep.h"
 
+#include "segments/pleat/asleep.h"
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/carve.h"
 #include "segments/pleat/front.h"
@@ -134,6 +135,7 @@ static void make_hole(pl_space *space, const pl_slumber *slumber, size_t i, size
     pl_block *b = pl_segment_find(seg, base);
 
     b = pl_carve_out_all(space, b, base, pl_segment_address(seg, g + n));
+    pl_asleep_end(seg, g, g + n);
     pl_segment_clear_chunks(seg, g, g + n);
     pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= n;

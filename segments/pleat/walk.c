@@ -27,6 +27,7 @@ typedef struct census {
     size_t n_stale;
     size_t n_loose;
     size_t n_resident;
+    size_t n_asleep;
     pl_tally tally;
 } census;
 
@@ -36,11 +37,19 @@ typedef struct counted {
     pl_block_state as;
 } counted;
 
-static size_t *granules_like(pl_tally *tally, pl_block_state state, size_t *others)
+/* Add n, which is 1 or, for one less, SIZE_MAX, to the granules in that state. */
+static void count_granule(const pl_segment *seg, size_t g, pl_block_state state, size_t n,
+                          pl_tally *tally)
 {
-    return state == PL_BLOCK_LIVE     ? &tally->n_live_granules
-           : state == PL_BLOCK_SHARED ? &tally->n_shared_granules
-                                      : others;
+    bool is_asleep = seg->chunks[g] == PL_CHUNK_ASLEEP;
+
+    if (state == PL_BLOCK_LIVE) {
+        tally->n_live_granules += n;
+        tally->n_live_asleep += is_asleep ? n : 0;
+    } else if (state == PL_BLOCK_SHARED) {
+        tally->n_shared_granules += n;
+        tally->n_shared_asleep += is_asleep ? n : 0;
+    }
 }
 
 /* Does a granule with blocks in both states count as one of state a? Live goes before kept, kept
@@ -56,21 +65,22 @@ static void count_granules(const pl_segment *seg, const pl_block *b, counted *la
     bool is_shared = state == PL_BLOCK_SHARED && !b->is_private;
     size_t first = pl_segment_granule(seg, b->base);
     size_t end = pl_segment_granule(seg, pl_block_end(b) - 1) + 1;
-    size_t kept = 0;
     if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
         return;
     }
     if (first < last->end) { /* b shares its first granule with the block before */
         if (is_over(state, last->as)) {
-            --*granules_like(&c->tally, last->as, &kept);
-            ++*granules_like(&c->tally, state, &kept);
+            count_granule(seg, first, last->as, SIZE_MAX, &c->tally);
+            count_granule(seg, first, state, 1, &c->tally);
             last->as = state;
         }
         first++;
     }
     if (first < end) {
-        *granules_like(&c->tally, state, &kept) += end - first;
         *last = (counted){ .end = end, .as = state };
+    }
+    for (; first < end; first++) {
+        count_granule(seg, first, state, 1, &c->tally);
     }
 }
 
@@ -100,6 +110,7 @@ static void take_census(const pl_space *space, census *c)
             count_granules(seg, b, &last, c);
         }
         c->n_loose += seg->n_loose;
+        c->n_asleep += seg->n_asleep;
         c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
         for (size_t g = 0; g < seg->n_rooms && space->n_flights == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
@@ -316,13 +327,14 @@ static int check_totals(const pl_space *space, const census *c)
     if (space->n_flights > 0) {
         return 0;
     }
-    if (space->n_flying != 0 || space->n_pinned + space->n_asleep + space->twins.n <
-                                    c->tally.n_live_granules + c->tally.n_shared_granules) {
+    size_t n_live = c->tally.n_live_granules - c->tally.n_live_asleep;
+    size_t n_shared = c->tally.n_shared_granules - c->tally.n_shared_asleep;
+    if (space->n_flying != 0 || space->n_pinned + space->twins.n < n_live + n_shared) {
         return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
         space->n_chunks + space->n_asleep + space->twins.n != space->n_idle + c->n_resident ||
-        space->n_creating != 0) {
+        space->n_asleep != c->n_asleep || space->n_creating != 0) {
         return SPACE + 2;
     }
     bool is_within = space->n_limiting > 0 || space->n_chunks <= space->limit_chunks;
@@ -343,10 +355,11 @@ int pl_walk_space(const pl_space *space)
     if (broken == 0 && pl_ptrmap_check(&space->live) != 0) {
         broken = LIVE_MAP + pl_ptrmap_check(&space->live);
     }
-    take_census(space, &c);
-    if (broken == 0) {
-        broken = check_live(space, &c);
+    if (broken != 0) { /* a count of what is no segment may go anywhere */
+        return broken;
     }
+    take_census(space, &c);
+    broken = check_live(space, &c);
     if (broken == 0) {
         broken = check_references(space);
     }

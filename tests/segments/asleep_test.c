@@ -1,0 +1,217 @@
+/* asleep_test.c - the figures of granules while a room sleeps: of what has memory only, whatever of
+ * the room lived, waited or was free when it fell asleep, and whatever is freed meanwhile. */
+/* labels: unit */
+#include <check.h>
+
+#include "tests/support/segments_captures.h"
+#include "tests/support/suite.h"
+
+enum { OWN = 1, OTHER = 2, N_AWAKE = 3, N_LONG = 200, N_PAGES = 150, N_SMALL = 64 };
+
+#define GRANULE (2 * MIB)
+
+static pl_private *room;
+
+static void open_room(void)
+{
+    pleat_open("capacity:4G,depth:1048576", NULL);
+    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "weights", &room), PLEAT_OK);
+    (void)pleat_get(N_AWAKE * GRANULE, OWN); /* of no room */
+}
+
+static pleat_devptr get(size_t bytes)
+{
+    pleat_devptr ptr = 0;
+    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, room, bytes, pleat.streams[OWN], &ptr),
+                     PLEAT_OK);
+    return ptr;
+}
+
+static void put(pleat_devptr ptr)
+{
+    ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[OWN]), PLEAT_OK);
+}
+
+static void rest(void)
+{
+    pl_sleep_how how = { .is_kept = false };
+    pl_slept told;
+    ck_assert_int_eq(pleat.a->ops->room_sleep(pleat.a, room, &how, &told), PLEAT_OK);
+}
+
+/* The next n granules, 0: all. */
+static void wake(size_t n)
+{
+    pl_slept told;
+    ck_assert_int_eq(pleat.a->ops->room_wake(pleat.a, room, n * GRANULE, &told), PLEAT_OK);
+}
+
+static void change(pleat_devptr base, pl_buffer_what what, uint64_t offset, uint64_t bytes)
+{
+    pl_buffer_change wanted = { what, base, offset, bytes };
+    ck_assert_int_eq(pleat.a->ops->buffer_change(pleat.a, &wanted, pleat.streams[OWN]), PLEAT_OK);
+}
+
+/* The walkers count each granule anew. */
+static void expect_granules(size_t n_live, size_t n_pinned)
+{
+    pleat_stats s;
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.live_granules, N_AWAKE + n_live);
+    ck_assert_uint_eq(s.pinned_granules, n_pinned);
+    pleat_assert_sound();
+}
+
+START_TEST(free_granules_under_a_room_that_sleeps_are_not_taken_off)
+{
+    pleat_devptr low = get(5 * GRANULE);
+    pleat_devptr high = get(7 * GRANULE);
+    put(low);
+    expect_granules(7, 0);
+    rest();
+    expect_granules(0, 0);
+    put(high);
+    expect_granules(0, 0);
+    wake(0);
+    expect_granules(0, 0);
+}
+END_TEST
+
+START_TEST(frees_while_it_sleeps_change_no_figure_of_granules)
+{
+    pleat_devptr small[N_SMALL];
+    for (size_t i = 0; i < N_SMALL; i++) {
+        small[i] = get(192 * KIB);
+    }
+    pleat_devptr across = get(GRANULE + GRANULE / 2); /* they share granules */
+    pleat_devptr beside = get(3 * GRANULE + GRANULE / 2);
+    pleat_devptr alone = get(N_LONG * GRANULE);
+    put(small[0]);
+    rest();
+    expect_granules(0, 0);
+    put(alone);
+    expect_granules(0, 0);
+    put(across);
+    for (size_t i = 1; i < N_SMALL; i += 3) {
+        put(small[i]);
+    }
+    expect_granules(0, 0);
+    put(beside);
+    expect_granules(0, 0);
+    wake(0);
+    for (size_t i = 2; i < N_SMALL; i += 3) {
+        put(small[i]);
+    }
+    for (size_t i = 3; i < N_SMALL; i += 3) {
+        put(small[i]);
+    }
+    expect_granules(0, 0);
+}
+END_TEST
+
+START_TEST(pages_that_go_while_a_buffer_sleeps_change_none_either)
+{
+    pleat_devptr base = 0;
+    ck_assert_int_eq(
+        pleat.a->ops->buffer_open(pleat.a, room, 2 * N_PAGES * GRANULE, GRANULE, &base), PLEAT_OK);
+    change(base, PL_BUFFER_COMMIT, 0, N_PAGES * GRANULE);
+    change(base, PL_BUFFER_DECOMMIT, 10 * GRANULE, 20 * GRANULE);
+    expect_granules(N_PAGES - 20, 0);
+    rest();
+    expect_granules(0, 0);
+    change(base, PL_BUFFER_DECOMMIT, 50 * GRANULE, 70 * GRANULE);
+    change(base, PL_BUFFER_DECOMMIT, 130 * GRANULE, GRANULE);
+    expect_granules(0, 0);
+    wake(0);
+    expect_granules(N_PAGES - 91, 0);
+    rest();
+    change(base, PL_BUFFER_CLOSE, 0, 0);
+    expect_granules(0, 0);
+    wake(0);
+    expect_granules(0, 0);
+}
+END_TEST
+
+START_TEST(a_room_that_wakes_in_parts_is_live_in_parts)
+{
+    pleat_devptr first = get(10 * GRANULE);
+    pleat_devptr second = get(10 * GRANULE);
+    rest();
+    wake(4);
+    expect_granules(4, 0);
+    wake(8);
+    expect_granules(12, 0);
+    put(second); /* two of its granules are awake: free, and the room's own */
+    expect_granules(10, 2);
+    put(first);
+    expect_granules(0, 12);
+    wake(0);
+    expect_granules(0, 0);
+}
+END_TEST
+
+/* Freed blocks that a graph uses wait until the graph is gone. */
+START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
+{
+    enum { N = 3, N_PINNED = 7 }; /* a pool's free granules are pinned */
+    pleat_devptr waits[N] = { get(4 * GRANULE), get(GRANULE / 2), get(GRANULE) };
+    pl_private *pool;
+    pleat_devptr ptr = 0;
+    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(
+        pleat.a->ops->private_alloc(pleat.a, pool, N_PINNED * GRANULE, pleat.streams[OWN], &ptr),
+        PLEAT_OK);
+    put(ptr);
+    pleat_devptr lives = get(GRANULE);
+    captures_begin(OTHER);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_int_eq(pleat.a->ops->record_stream(pleat.a, waits[i], pleat.streams[OTHER]),
+                         PLEAT_OK);
+    }
+    cu_graph graph = captures_end_with_graph(OTHER);
+    captures_name_stream(OTHER); /* so its capture is known to be over */
+    put(waits[0]);
+    put(waits[1]);
+    rest();
+    expect_granules(0, N_PINNED);
+    put(waits[2]);
+    expect_granules(0, N_PINNED);
+    captures_destroy(graph);
+    (void)pleat_trim(0, true);
+    expect_granules(0, N_PINNED);
+    wake(0);
+    put(lives);
+    expect_granules(0, N_PINNED);
+}
+END_TEST
+
+START_TEST(a_sleep_and_a_wake_that_fail_count_what_has_memory)
+{
+    pleat_devptr ptr = get(20 * GRANULE);
+    pl_sleep_how how = { .is_kept = false };
+    pl_slept told;
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_INVALID_VALUE);
+    ck_assert_int_ne(pleat.a->ops->room_sleep(pleat.a, room, &how, &told), PLEAT_OK);
+    pleat.sim.fail_never();
+    expect_granules(20, 0);
+    rest();
+    pleat.sim.fail_from("cuMemMap", 0, CU_INVALID_VALUE);
+    ck_assert_int_ne(pleat.a->ops->room_wake(pleat.a, room, 0, &told), PLEAT_OK);
+    pleat.sim.fail_never();
+    expect_granules(0, 0);
+    wake(0);
+    expect_granules(20, 0);
+    put(ptr);
+}
+END_TEST
+
+SUITE(segments_asleep)
+{
+    TCase *tcase = suite_case(suite, "figures", open_room, pleat_close);
+    tcase_add_test(tcase, free_granules_under_a_room_that_sleeps_are_not_taken_off);
+    tcase_add_test(tcase, frees_while_it_sleeps_change_no_figure_of_granules);
+    tcase_add_test(tcase, pages_that_go_while_a_buffer_sleeps_change_none_either);
+    tcase_add_test(tcase, a_room_that_wakes_in_parts_is_live_in_parts);
+    tcase_add_test(tcase, what_waits_under_a_room_that_sleeps_is_shown_nowhere);
+    tcase_add_test(tcase, a_sleep_and_a_wake_that_fail_count_what_has_memory);
+}
