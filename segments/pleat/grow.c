@@ -43,6 +43,7 @@
 #include "segments/pleat/fixed.h"
 #include "segments/pleat/flight.h"
 #include "segments/pleat/handover.h"
+#include "segments/pleat/hollow.h"
 #include "segments/pleat/place.h"
 #include "segments/pleat/policy.h"
 #include "segments/pleat/private.h"
@@ -242,11 +243,16 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     return st;
 }
 
-/* No gap is long enough: reserve more addresses. If there are none, relieve the shortage: memory
- * that pends on other streams, or stale addresses, may interrupt a gap. */
+/* No gap is long enough: reserve more addresses. If there are none, closed buffers give theirs
+ * back. If there are still none, relieve the shortage: memory that pends on other streams, or stale
+ * addresses, may interrupt a gap. */
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 {
     *st = open_segment(space, rq);
+    if (*st == PLEAT_ENOSPACE_VA && !rq->is_out_of_va && space->n_noted > 0) {
+        pl_hollow_let_go(space, 0, SIZE_MAX);
+        *st = open_segment(space, rq);
+    }
     if (*st == PLEAT_OK) {
         return PL_STEP_AGAIN;
     }

@@ -278,6 +278,33 @@ START_TEST(those_of_another_size_go_before_addresses_are_refused)
 }
 END_TEST
 
+START_TEST(they_go_before_a_block_is_refused_for_want_of_addresses)
+{
+    pleat_close();
+    pleat_open_device("capacity:1G", &(pl_device_options){ .address_budget_bytes = 2 * GIB }, NULL);
+    pleat_devptr all = make_of(2 * GIB);
+    change(all, PL_BUFFER_CLOSE, 0, OWN);
+    ck_assert_uint_eq(pl_device_counted(pleat.dev).address_bytes, 2 * GIB);
+    pleat_devptr ptr = pleat_get(PAGES, OWN);
+    pleat_put(ptr, OWN);
+    ck_assert_uint_lt(pl_device_counted(pleat.dev).address_bytes, 2 * GIB);
+    pleat_assert_sound();
+}
+END_TEST
+
+/* An open one's addresses are its own. */
+START_TEST(those_that_may_not_go_let_a_block_be_refused)
+{
+    pleat_close();
+    pleat_open_device("capacity:1G", &(pl_device_options){ .address_budget_bytes = 2 * GIB }, NULL);
+    pleat_devptr all = make_of(2 * GIB);
+    ck_assert_int_eq(pleat_refused(PAGES, OWN), PLEAT_ENOSPACE_VA);
+    change(all, PL_BUFFER_CLOSE, 0, OWN);
+    pleat_put(pleat_get(PAGES, OWN), OWN);
+    pleat_assert_sound();
+}
+END_TEST
+
 static uint64_t n_seen; /* ranges, after a trim in the midst of a walk */
 
 static void trim_meanwhile(void)
@@ -319,5 +346,7 @@ SUITE(segments_buffer_again)
     tcase_add_test(tcase, those_of_a_room_that_retains_stay);
     tcase_add_test(tcase, none_goes_under_a_walk);
     tcase_add_test(tcase, those_of_another_size_go_before_addresses_are_refused);
+    tcase_add_test(tcase, they_go_before_a_block_is_refused_for_want_of_addresses);
+    tcase_add_test(tcase, those_that_may_not_go_let_a_block_be_refused);
     suite_add_tcase(suite, tcase);
 }
