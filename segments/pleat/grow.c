@@ -155,6 +155,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
     pl_area_cursor cursor = { 0 };
     for (pl_area *area; (area = pl_space_next_area(space, rq->pool, &cursor)) != NULL;) {
         pl_place other;
+        pl_pace_step(space, pace, 1);
         if (area != rq->area &&
             pl_place_search(space, pace, area, lane, rq->bytes, pin_room, &other) &&
             is_better(&other, out)) {

@@ -21,7 +21,8 @@
 #include "segments/pleat/look_ops.h"
 #include "segments/pleat/room.h"
 
-enum { CHUNKS_AT_ONCE = 1024, BLOCKS_AT_ONCE = 256 };
+/* To give a chunk its number costs a few steps more than to look at it (vmm/share.c). */
+enum { CHUNKS_AT_ONCE = 256, BLOCKS_AT_ONCE = 256 };
 
 typedef struct walk {
     pl_space *space;
@@ -29,6 +30,7 @@ typedef struct walk {
     pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment is in it */
     uint64_t bytes;   /* of all chunks in the list */
     size_t n_looks;   /* at blocks and chunks of a room since the lock was last dropped */
+    size_t n_breaths; /* how often that was */
 } walk;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -182,6 +184,7 @@ static void breathe(walk *w)
     pl_space_breathe(w->space);
     pl_space_wait_for_move(w->space);
     w->n_looks = 0;
+    w->n_breaths++;
 }
 
 /* List a live block. EPENDING: it has changed meanwhile, and nothing of it is in the list. May drop
@@ -205,35 +208,50 @@ static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base,
         breathe(w);
         const pl_block *b = live_at(w->space, base);
         if (b == NULL || b->base != base || b->bytes != bytes) {
-            *w = before;
+            w->end = before.end;
+            w->bytes = before.bytes;
             w->out->n_chunks = n_chunks;
             return PLEAT_EPENDING;
         }
     }
 }
 
-static pleat_status add_segment(walk *w, const pl_segment *seg)
+/* List the blocks from b on, until the lock was dropped. *at: everything below is done. */
+static pleat_status add_from(walk *w, const pl_segment *seg, const pl_block *b, pleat_devptr *at)
 {
-    pleat_devptr end = seg->range.base + seg->range.bytes;
+    size_t n_breaths = w->n_breaths;
 
-    w->end = 0;
-    for (pleat_devptr at = seg->range.base; at < end;) {
-        const pl_block *b = pl_segment_find(seg, at);
+    while (b != NULL && w->n_breaths == n_breaths) {
         pleat_devptr next = pl_block_end(b);
-        if (b->state == PL_BLOCK_LIVE && b->base >= at && b->kept_in == NULL) {
+        if (b->state == PL_BLOCK_LIVE && b->base >= *at && b->kept_in == NULL) {
             pleat_status st = add_block(w, seg, b->base, b->bytes);
             if (st != PLEAT_OK && st != PLEAT_EPENDING) {
                 return st;
             }
-            next = st == PLEAT_OK ? next : at;
+            next = st == PLEAT_OK ? next : *at;
         }
-        at = next;
+        *at = next;
         pl_lock_touch(1);
         if (++w->n_looks >= BLOCKS_AT_ONCE) {
             breathe(w);
         }
+        b = w->n_breaths == n_breaths ? b->next : NULL;
     }
     return PLEAT_OK;
+}
+
+/* To find the block at an address is long where many begin in a granule, so the walk follows them
+ * while it has the lock. */
+static pleat_status add_segment(walk *w, const pl_segment *seg)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    pleat_status st = PLEAT_OK;
+
+    w->end = 0;
+    for (pleat_devptr at = seg->range.base; at < end && st == PLEAT_OK;) {
+        st = add_from(w, seg, pl_segment_find(seg, at), &at);
+    }
+    return st;
 }
 
 /* No segment of a room goes meanwhile (n_walking). */

@@ -398,6 +398,9 @@ static pl_step use_pending(trial *t, pleat_status *st)
     return PL_STEP_DONE;
 }
 
+/* Private pools may have left ten thousands of areas behind. */
+enum { AREA_LOOKS = 1024 };
+
 /* Is there free memory that the request may not use because of its capture? That is memory that it
  * would have to take, and what pends on its own stream, also in granules with live blocks. */
 static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
@@ -405,11 +408,12 @@ static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_statu
     bool any = space->n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
 
     pl_area_cursor cursor = { 0 };
-    for (const pl_area *area; !any;) {
-        area = pl_space_next_area(space, rq->pool, &cursor);
+    for (size_t n = AREA_LOOKS; !any && n > 0; n--) {
+        const pl_area *area = pl_space_next_area(space, rq->pool, &cursor);
         if (area == NULL) {
             break;
         }
+        pl_lock_touch(1);
         any = pl_run_has_pending(space, area, pl_lane_plain(rq->lane->number));
     }
     return any;

@@ -248,27 +248,37 @@ static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
     return PLEAT_OK;
 }
 
+/* Settle the blocks from b on, some of them; returns the end of the last. A move may merge b into a
+ * free block below it: then the walk ends. */
+static pleat_devptr settle_from(pl_space *space, pl_block *b, size_t *n)
+{
+    pleat_devptr at = b->base;
+
+    for (bool is_lost = false; b != NULL && !is_lost && *n < BLOCKS_AT_ONCE; ++*n) {
+        at = pl_block_end(b);
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            is_lost = b->prev != NULL && b->prev->state == PL_BLOCK_FREE;
+            pl_run_move(space, b, PL_LANE_SETTLED, 0);
+        }
+        b = is_lost ? NULL : b->next;
+    }
+    return at;
+}
+
 /* Nothing can have used the memory since it went, so what was freed since is over, whatever its
- * streams do. A move may merge any neighbour away, so the walk goes on from an address. */
+ * streams do. To find where the walk goes on is long where many blocks begin in a granule: one hold
+ * does it once. */
 static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
+    size_t n = 0;
 
-    for (pleat_devptr at = seg->range.base; at < end;) {
-        size_t n = 0;
-        pl_block *b = pl_segment_find(seg, at);
-        while (b != NULL && (b->state != PL_BLOCK_FREE || b->lane == PL_LANE_SETTLED) &&
-               n < BLOCKS_AT_ONCE) {
-            at = pl_block_end(b);
-            b = b->next;
-            n++;
-        }
-        if (b != NULL && n < BLOCKS_AT_ONCE) {
-            at = pl_block_end(b);
-            pl_run_move(space, b, PL_LANE_SETTLED, 0);
-        }
-        pl_pace_step(space, pace, n + 1);
+    for (pleat_devptr at = settle_from(space, seg->first, &n); at < end;) {
+        pl_pace_step(space, pace, n + PL_PIECES_A_HOLD);
+        n = 0;
+        at = settle_from(space, pl_segment_find(seg, at), &n);
     }
+    pl_pace_step(space, pace, n);
 }
 
 static void settle_room(pl_space *space, const pl_private *room)

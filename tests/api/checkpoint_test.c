@@ -666,6 +666,37 @@ START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
 }
 END_TEST
 
+/* A checkpoint with blocks takes a page, so most have none here. */
+START_TEST(very_many_checkpoints_are_taken_and_released_in_few_steps_each)
+{
+    enum { N = PLEAT_DEBUG_LEVEL >= 2 ? 2000 : 20000, MOST_STEPS = 64, EVERY = 100 };
+    static pleat_checkpoint taken[N];
+    pleat_devptr ptr = 0;
+    pl_lock_reset_touched();
+    for (size_t i = 0; i < N; i++) {
+        if (i % EVERY == 0) {
+            ptr = alloc(512);
+        }
+        taken[i] = take(); /* holds the device's lock first, and then enters it into the table */
+        ck_assert_uint_le(pl_lock_touched(), MOST_STEPS);
+        if (i % EVERY == 0) {
+            give(ptr);
+        }
+    }
+    restore(taken[N / 2], 0);
+    expect_told(0, 0, 1);
+    restore(taken[N / 2 + 1], 0);
+    expect_told(1, 0, 0);
+    for (size_t i = 0; i < N; i += 2) {
+        ck_assert_int_eq(pleat_checkpoint_release(instance, 0, taken[i]), PLEAT_OK);
+    }
+    if (PLEAT_DEBUG_LEVEL < 2) {
+        ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
+    }
+    ck_assert_int_eq(pleat_checkpoint_release(instance, 0, taken[0]), PLEAT_EINVAL);
+}
+END_TEST
+
 SUITE(api_checkpoint)
 {
     TCase *tcase = tcase_create("checkpoints");
@@ -690,6 +721,7 @@ SUITE(api_checkpoint)
     tcase_add_test(tcase, a_checkpoint_that_is_read_stays);
     tcase_add_test(tcase, a_request_does_not_restore_its_own_pool);
     tcase_add_test(tcase, host_memory_may_run_out_at_any_step);
+    tcase_add_test(tcase, very_many_checkpoints_are_taken_and_released_in_few_steps_each);
     suite_add_tcase(suite, tcase);
     TCase *others = tcase_create("others");
     tcase_add_test(others, a_checkpoint_goes_with_its_instance);

@@ -8,16 +8,19 @@
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
 
-enum { OWN = 1, OTHER = 2, N_BUFFERS = 9000, N_PAGES = 18000 };
+enum { OWN = 1, OTHER = 2, N_BUFFERS = 9000, N_PAGES = 18000, N_BLOCKS = 20000 };
 
 #define GRANULE (2 * MIB)
 
 static pleat_devptr buffers[N_BUFFERS];
 static pl_private *room;
+static pl_shared_chunk chunks[N_PAGES];
+static pl_shared_block named[N_BLOCKS];
 
 static void open_room(void)
 {
-    pleat_open("capacity:1T,depth:1048576", NULL);
+    pl_device_options options = { .handle_posix_fd = PL_DEMAND_FIRM };
+    pleat_open_device("capacity:1T,depth:1048576", &options, NULL);
     pleat_walk_every(1000000);
     ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
 }
@@ -172,6 +175,49 @@ START_TEST(very_many_buffers_are_named_and_beside_them_requests_served)
 }
 END_TEST
 
+/* Each chunk gets a number, in a table that grows. */
+START_TEST(very_many_buffers_are_exported)
+{
+    pl_share_list list = {
+        .chunks = chunks, .blocks = named, .most_chunks = N_PAGES, .most_blocks = N_BLOCKS
+    };
+    make_buffers();
+    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_uint_eq(list.n_chunks, N_BUFFERS);
+    ck_assert_uint_eq(list.n_blocks, N_BUFFERS);
+    assert_bounded();
+}
+END_TEST
+
+/* Thousands begin in each granule. */
+START_TEST(very_many_small_blocks_sleep_wake_and_are_exported)
+{
+    static pleat_devptr ptrs[N_BLOCKS];
+    pl_share_list list = {
+        .chunks = chunks, .blocks = named, .most_chunks = N_PAGES, .most_blocks = N_BLOCKS
+    };
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        ck_assert_int_eq(
+            pleat.a->ops->private_alloc(pleat.a, room, 512, pleat.streams[OWN], &ptrs[i]),
+            PLEAT_OK);
+    }
+    pl_lock_reset_touched();
+    ck_assert_int_eq(rest(), PLEAT_OK);
+    for (size_t i = 0; i < N_BLOCKS; i += 2) {
+        ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptrs[i], pleat.streams[OWN]), PLEAT_OK);
+    }
+    ck_assert_int_eq(wake(), PLEAT_OK);
+    assert_bounded();
+    ck_assert_uint_eq(pleat_counted().pending_bytes, 0);
+    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_uint_eq(list.n_blocks, N_BLOCKS / 2);
+    for (size_t i = 0; i < N_BLOCKS / 2; i++) {
+        ck_assert_uint_eq(named[i].base, ptrs[2 * i + 1]);
+    }
+    assert_bounded();
+}
+END_TEST
+
 SUITE(segments_bounds_buffers)
 {
     TCase *tcase = tcase_create("room");
@@ -182,5 +228,7 @@ SUITE(segments_bounds_buffers)
     tcase_add_test(tcase, one_block_of_very_many_granules_sleeps_and_wakes);
     tcase_add_test(tcase, very_many_free_granules_sleep_and_wake);
     tcase_add_test(tcase, very_many_buffers_are_named_and_beside_them_requests_served);
+    tcase_add_test(tcase, very_many_buffers_are_exported);
+    tcase_add_test(tcase, very_many_small_blocks_sleep_wake_and_are_exported);
     suite_add_tcase(suite, tcase);
 }
