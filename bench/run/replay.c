@@ -300,11 +300,25 @@ static bool run_pass(replay *r, unsigned i)
     return true;
 }
 
+static bool read_first_peak(replay *r)
+{
+    pleat_stats stats;
+    if (pleat_device_stats(r->instance, 0, &stats) != PLEAT_OK) {
+        return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator,
+                          bench_request_error());
+    }
+    r->record->first_peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    return true;
+}
+
 static bool run_loops(replay *r)
 {
     uint64_t before = n_ops(r);
     for (unsigned i = 0; i < r->options->loops && !r->is_stopped; i++) {
         if (!run_pass(r, i)) {
+            return false;
+        }
+        if (i == 0 && !read_first_peak(r)) {
             return false;
         }
         uint64_t after = n_ops(r);

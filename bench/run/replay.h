@@ -38,7 +38,8 @@ typedef struct bench_record {
     bool is_host; /* the work's memory is the host's, and so are these figures */
     uint64_t memory_bytes;
     uint64_t peak_live_bytes;
-    uint64_t peak_reserved_bytes;
+    uint64_t peak_reserved_bytes;       /* over all loops; */
+    uint64_t first_peak_reserved_bytes; /* over the first */
     uint64_t oom_count;
     uint64_t n_events; /* a and f lines, of all loops */
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
