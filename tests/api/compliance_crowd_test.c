@@ -343,11 +343,14 @@ SUITE(api_compliance_crowd)
     static const TTest *const *const tests[] = {
         &ten_thousand_random_steps_keep_all_contents,
         &random_uses_on_many_streams_keep_all_contents_close_to_the_limit,
-        &threads_allocate_free_and_hand_over_at_once,
-        &threads_that_fill_the_device_together_are_all_served,
         &devices_do_not_affect_each_other,
         &instances_on_one_device_keep_apart_and_leave_each_other_room,
         &a_forked_child_is_refused_and_the_parent_goes_on,
     };
+    static const TTest *const *const threads[] = {
+        &threads_allocate_free_and_hand_over_at_once,
+        &threads_that_fill_the_device_together_are_all_served,
+    };
     compliance_add(suite, tests, sizeof tests / sizeof tests[0]);
+    compliance_add_threads(suite, threads, sizeof threads / sizeof threads[0]);
 }

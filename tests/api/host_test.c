@@ -440,19 +440,25 @@ SUITE(api_host)
     tcase_add_loop_test(tcase, the_host_uses_it_at_once_and_no_device_pays, 0, N_WAYS);
     tcase_add_loop_test(tcase, unused_memory_serves_again_without_the_driver, 0, N_WAYS);
     tcase_add_loop_test(tcase, a_large_tensor_takes_no_more_than_it_has, 0, N_WAYS);
+    suite_one_thread(tcase);
     tcase = suite_case(suite, "under work", NULL, NULL);
+    suite_one_thread(tcase);
     tcase_add_loop_test(tcase, what_work_uses_serves_nobody_before_it_is_over, 0, N_WAYS);
     tcase_add_test(tcase, a_short_host_waits_for_work);
     tcase_add_loop_test(tcase, random_operations_on_four_streams_keep_contents, 0, 8);
     tcase = suite_case(suite, "fronts", NULL, NULL);
+    suite_one_thread(tcase);
     tcase_add_test(tcase, a_front_serves_what_was_freed_unused);
     tcase_add_test(tcase, a_front_takes_nothing_that_a_stream_uses);
     tcase_add_test(tcase, a_block_freed_twice_is_named_by_the_front_too);
     tcase = suite_case(suite, "refusals", NULL, NULL);
+    suite_one_thread(tcase);
     tcase_add_loop_test(tcase, a_limit_is_kept, 0, N_WAYS);
     tcase_add_test(tcase, mistakes_are_named);
     tcase_add_loop_test(tcase, each_failing_call_leaves_it_as_it_was, 0, N_WAYS);
     tcase = suite_case(suite, "beside", NULL, NULL);
+    suite_one_thread(tcase);
     tcase_add_test(tcase, buffers_of_host_memory_grow_in_place);
+    tcase = suite_case(suite, "threads", NULL, NULL);
     tcase_add_loop_test(tcase, threads_share_it, 0, N_WAYS);
 }

@@ -733,8 +733,11 @@ SUITE(api_snapshot)
         &a_dump_keeps_the_mode_of_a_file_and_the_links_to_it,
         &a_path_that_cannot_be_written_is_named,
         &bad_arguments_are_refused,
+    };
+    static const TTest *const *const threads[] = {
         &snapshots_taken_while_eight_threads_allocate_are_consistent,
         &recording_may_start_and_stop_while_snapshots_are_written,
     };
     compliance_add(suite, tests, sizeof tests / sizeof tests[0]);
+    compliance_add_threads(suite, threads, sizeof threads / sizeof threads[0]);
 }

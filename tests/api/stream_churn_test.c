@@ -398,13 +398,16 @@ SUITE(api_stream_churn)
                         2);
     tcase_add_test(churning, streams_that_leave_a_little_pending_do_not_add_up);
     tcase_add_test(churning, a_crowd_that_comes_back_has_its_lanes);
-    tcase_add_test(churning, streams_may_be_named_while_a_crowd_passes);
     tcase_add_loop_test(churning, no_call_is_made_with_a_dead_handle, 0, 2);
-    tcase_add_test(churning, threads_that_end_take_their_default_streams_along);
+    suite_one_thread(churning);
     suite_add_tcase(suite, churning);
+    TCase *threads = suite_case(suite, "threads", api_sim_load, NULL);
+    tcase_add_test(threads, streams_may_be_named_while_a_crowd_passes);
+    tcase_add_test(threads, threads_that_end_take_their_default_streams_along);
     TCase *retiring = tcase_create("retire");
     tcase_add_checked_fixture(retiring, api_sim_load, NULL);
     tcase_add_test(retiring, a_retired_streams_blocks_are_freed_on_others);
     tcase_add_test(retiring, what_is_no_stream_cannot_be_retired);
+    suite_one_thread(retiring);
     suite_add_tcase(suite, retiring);
 }

@@ -416,6 +416,7 @@ END_TEST
 SUITE(api_tag_buffer)
 {
     TCase *count = suite_case(suite, "count", open_instance, close_instance);
+    suite_one_thread(count);
     tcase_add_test(count, its_pages_are_the_tag_s);
     tcase_add_test(count, the_tag_s_limit_holds_for_buffers_and_blocks_together);
     tcase_add_test(count, what_it_gives_up_serves_others);
@@ -423,6 +424,7 @@ SUITE(api_tag_buffer)
     tcase_add_test(count, a_destroyed_one_leaves_its_addresses_to_its_tag);
     tcase_add_test(count, its_pages_travel_with_the_tag);
     TCase *asleep = suite_case(suite, "asleep", open_instance, close_instance);
+    suite_one_thread(asleep);
     tcase_add_loop_test(asleep, it_sleeps_and_wakes_where_it_is, 0, N_HOWS);
     tcase_add_test(asleep, asleep_it_may_shrink_but_not_grow);
     tcase_add_test(asleep, it_may_be_destroyed_asleep);

@@ -626,8 +626,6 @@ static void add_each(TCase *tcase)
     tcase_add_loop_test(tcase, malloc_gives_a_block_of_its_device_and_stream_and_free_takes_it, 0,
                         n);
     tcase_add_loop_test(tcase, what_malloc_cannot_give_is_null_with_a_reason, 0, n);
-    tcase_add_loop_test(tcase, a_hundred_thousand_blocks_go_through_the_hooks_from_eight_threads, 0,
-                        n);
     tcase_add_loop_test(tcase, foreign_pointers_and_second_frees_are_complained_of_once_each, 0, n);
     tcase_add_loop_test(tcase, a_block_outlives_its_stream_and_can_still_be_freed, 0, n);
     tcase_add_loop_test(tcase, after_the_driver_has_shut_down_hooks_are_silent, 0, 2 * n);
@@ -649,15 +647,20 @@ SUITE(api_torch)
     TCase *each = tcase_create("each allocator");
     tcase_add_checked_fixture(each, api_sim_load, NULL);
     add_each(each);
+    suite_one_thread(each);
     suite_add_tcase(suite, each);
     TCase *rest = tcase_create("hooks");
     tcase_add_checked_fixture(rest, api_sim_load, NULL);
     tcase_add_test(rest, zero_bytes_are_null_and_no_error);
-    tcase_add_test(rest, memory_that_pends_behind_a_capture_is_found_once_the_capture_ends);
     tcase_add_loop_test(rest, what_pends_is_refused_and_told_once, 0, 2);
     tcase_add_test(rest, before_the_first_use_and_after_destroy_hooks_do_nothing);
     tcase_add_test(rest, init_makes_the_default_instance_and_opens_no_device);
     tcase_add_test(rest, init_tells_of_a_bad_configuration);
     tcase_add_loop_test(rest, a_bad_memory_fraction_changes_nothing_and_is_complained_of, 0, 4);
+    suite_one_thread(rest);
     suite_add_tcase(suite, rest);
+    TCase *threads = suite_case(suite, "threads", api_sim_load, NULL);
+    tcase_add_loop_test(threads, a_hundred_thousand_blocks_go_through_the_hooks_from_eight_threads,
+                        0, N_API_ALLOCATORS);
+    tcase_add_test(threads, memory_that_pends_behind_a_capture_is_found_once_the_capture_ends);
 }

@@ -170,6 +170,7 @@ END_TEST
 SUITE(models_load)
 {
     TCase *faults = suite_case(suite, "faults", NULL, NULL);
+    suite_one_thread(faults);
     tcase_add_loop_test(faults, any_driver_call_may_fail, 0, N_OPS);
     tcase_add_loop_test(faults, any_question_to_the_driver_may_fail, 0, N_OPS);
     tcase_add_loop_test(faults, any_host_allocation_may_fail, 0, N_OPS);
@@ -178,5 +179,7 @@ SUITE(models_load)
     tcase_add_loop_test(load, contents_survive_threads_and_streams, 0, N_OPS);
     tcase_add_loop_test(load, threads_share_a_full_device, 0, N_OPS);
     tcase_add_loop_test(load, a_limit_holds_against_a_request_under_way, 0, N_OPS - 1);
-    tcase_add_loop_test(load, random_blocks_are_disjoint_and_the_walkers_agree, 0, N_OPS);
+    TCase *random = suite_case(suite, "random", NULL, NULL);
+    suite_one_thread(random);
+    tcase_add_loop_test(random, random_blocks_are_disjoint_and_the_walkers_agree, 0, N_OPS);
 }

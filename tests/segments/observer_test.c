@@ -377,6 +377,8 @@ SUITE(segments_observer)
     tcase_add_loop_test(tcase, all_that_a_trim_gives_back_is_told, 0, n);
     tcase_add_loop_test(tcase, nothing_is_told_while_it_is_off, 0, n);
     tcase_add_loop_test(tcase, blocks_that_a_capture_holds_wait_for_its_release, 0, n);
-    tcase_add_loop_test(tcase, a_visit_beside_threads_shows_what_was_told_till_then, 0, n);
+    suite_one_thread(tcase);
     suite_add_tcase(suite, tcase);
+    TCase *beside = suite_case(suite, "beside threads", NULL, NULL);
+    tcase_add_loop_test(beside, a_visit_beside_threads_shows_what_was_told_till_then, 0, n);
 }

@@ -217,6 +217,7 @@ END_TEST
 SUITE(segments_ptrmap_peek)
 {
     TCase *alone = suite_case(suite, "one thread", open_map, close_map);
+    suite_one_thread(alone);
     tcase_add_test(alone, an_empty_map_has_nothing_to_peek_at);
     tcase_add_test(alone, in_a_growing_map_a_peek_finds_the_object_or_nothing);
     tcase_add_test(alone, spent_tables_go_when_they_are_discarded);

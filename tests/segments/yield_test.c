@@ -252,10 +252,13 @@ END_TEST
 SUITE(segments_yield)
 {
     TCase *settling = suite_case(suite, "settling", open_impatient, pools_close);
+    suite_one_thread(settling);
     tcase_add_test(settling, what_others_finish_meanwhile_serves_a_request_that_may_not_wait);
     tcase_add_test(settling, what_others_give_back_meanwhile_serves_a_request_in_a_capture);
     TCase *plain = suite_case(suite, "plain", open_plain, pleat_close);
     tcase_add_test(plain, settling_very_much_yields_every_few_blocks);
     tcase_add_test(plain, opening_what_a_pool_left_yields_every_few_blocks);
-    tcase_add_test(plain, who_may_be_beginning_a_capture_is_given_the_processor);
+    suite_one_thread(plain);
+    TCase *beside = suite_case(suite, "beside", open_plain, pleat_close);
+    tcase_add_test(beside, who_may_be_beginning_a_capture_is_given_the_processor);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "segments/base/allocator.h"
+#include "tests/support/suite.h"
 
 enum {
     CACHES = COMPLIANCE_CACHES,
@@ -237,13 +238,26 @@ void compliance_order(compliance *c, void *earlier, void *later)
     ck_assert_int_eq(pl_cu_event_destroy(c->work.drv, event), 0);
 }
 
-void compliance_add(Suite *suite, const TTest *const *const tests[], size_t n)
+static void add(Suite *suite, const TTest *const *const tests[], size_t n, bool has_threads)
 {
     for (int i = 0; pl_allocator_name((unsigned)i); i++) {
         TCase *tcase = tcase_create(pl_allocator_name((unsigned)i));
         for (size_t k = 0; k < n; k++) {
             tcase_add_loop_test(tcase, *tests[k], i, i + 1);
         }
+        if (!has_threads) {
+            suite_one_thread(tcase);
+        }
         suite_add_tcase(suite, tcase);
     }
+}
+
+void compliance_add(Suite *suite, const TTest *const *const tests[], size_t n)
+{
+    add(suite, tests, n, false);
+}
+
+void compliance_add_threads(Suite *suite, const TTest *const *const tests[], size_t n)
+{
+    add(suite, tests, n, true);
 }

@@ -99,5 +99,7 @@ pleat_sim_counts compliance_counts(const compliance *c);
 
 /* Add the tests to the suite: a case for each allocator. */
 void compliance_add(Suite *suite, const TTest *const *const tests[], size_t n);
+/* The same for tests that run several threads. */
+void compliance_add_threads(Suite *suite, const TTest *const *const tests[], size_t n);
 
 #endif

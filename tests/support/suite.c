@@ -12,6 +12,11 @@ TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*clo
     return tcase;
 }
 
+void suite_one_thread(TCase *tcase)
+{
+    tcase_set_tags(tcase, "one_thread"); /* dev: CK_EXCLUDE_TAGS */
+}
+
 uint64_t suite_part(uint64_t n)
 {
     const char *text = getenv("PLEAT_TEST_PERCENT");

@@ -35,6 +35,9 @@ uint64_t suite_part(uint64_t n);
 /* Make a new case of the suite; `open` and `close` run before and after each of its tests; NULL:
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
+/* Say that no test of the case runs more than one thread: the thread sanitizer has nothing to find
+ * there, and `./dev test` leaves them out under it (`--long` does not). */
+void suite_one_thread(TCase *tcase);
 int suite_run(Suite *suite); /* the exit status of a program that has no runner */
 /* The exit status after a run; a run of no test has failed. */
 int suite_status(SRunner *runner);
