@@ -15,9 +15,9 @@
 #include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
 
-enum { GRANULE = 512 << 10, HALF = GRANULE / 2, MOST_BLOCKS = 32, N_NEW = 6, MOST_CALLS = 200 };
+enum { GRANULE = 128 << 10, HALF = GRANULE / 2, MOST_BLOCKS = 32, N_NEW = 6, MOST_CALLS = 200 };
 
-#define SIM "granularity:512K,capacity:512M,depth:1048576,backing:memory"
+#define SIM "granularity:128K,capacity:128M,depth:1048576,backing:memory"
 
 static pleat_devptr first;
 static pleat_devptr blocks[MOST_BLOCKS];
