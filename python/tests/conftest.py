@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 import pytest
+from forks import Forks
 
 SOURCE = Path(os.environ.get("PLEAT_SOURCE_DIR", Path(__file__).parents[2]))
 BUILD = Path(os.environ.get("PLEAT_BUILD_DIR", SOURCE / "build"))
@@ -67,37 +67,17 @@ def run_python(tmp_path: Path) -> Run:
 
 
 class Zygote:
-    """A running zygote.py: run() works as if a fresh python had imported torch."""
+    """Forks of one python that has imported torch, as tests ask for them."""
 
     def __init__(self, **extra: str) -> None:
         self.extra = extra
-        self.process: Any = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "zygote.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=clean_environment(**extra),
-            text=True,
-        )
+        self.forks = Forks(clean_environment(**extra))
 
     def run(
         self, code: str, cwd: Path, status: int | None = 0, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        out, err = cwd / "stdout.txt", cwd / "stderr.txt"
-        for file in (out, err):
-            file.write_text("")
-        request = {
-            "code": textwrap.dedent(code),
-            "cwd": str(cwd),
-            "environment": clean_environment(**self.extra, **extra),
-            "stdout": str(out),
-            "stderr": str(err),
-        }
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        assert answer, "the zygote died"
-        done = subprocess.CompletedProcess(["zygote"], int(answer))
-        done.stdout, done.stderr = out.read_text(), err.read_text()
+        environment = clean_environment(**self.extra, **extra)
+        done = self.forks.run(textwrap.dedent(code), cwd, environment)
         if done.returncode == LACKING and status != LACKING:
             pytest.skip(done.stdout.strip())
         if status is not None and done.returncode != status:
@@ -105,8 +85,7 @@ class Zygote:
         return done
 
     def end(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
+        self.forks.end()
 
 
 @pytest.fixture(scope="session")

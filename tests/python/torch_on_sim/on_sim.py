@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +13,10 @@ HERE = Path(__file__).parent
 SOURCE = Path(os.environ.get("PLEAT_SOURCE_DIR", HERE.parents[2]))
 BUILD = Path(os.environ.get("PLEAT_BUILD_DIR", SOURCE / "build"))
 RUNTIME = BUILD / "libpleat_runtime.so"
+
+sys.path.insert(0, str(SOURCE / "python" / "tests"))
+
+from forks import Forks  # noqa: E402
 
 ALLOCATORS = {
     "native": {},
@@ -39,15 +43,39 @@ def environment(allocator: str, sim: str) -> dict[str, str]:
     }
 
 
-def run(program: str, *arguments: str, allocator: str, sim: str = "", **extra: str) -> str:
-    """Run programs/PROGRAM.py and return its output. Fails the test unless it exits with 0."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / "programs" / f"{program}.py"), *arguments],
-        env={**environment(allocator, sim), "PYTHONPATH": str(HERE), **extra},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+PROGRAM = """
+import runpy, sys
+sys.path.insert(0, {folder!r})
+sys.argv = {argv!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+_forks: dict[tuple[str, ...], Forks] = {}
+
+
+def forks_of(given: dict[str, str], modules: tuple[str, ...]) -> Forks:
+    """One python for all programs, but for what torch reads as it is loaded: its backend."""
+    conf = given.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    key = (conf if "backend:" in conf else "", *modules)
+    if key not in _forks:
+        _forks[key] = Forks({**given, "PYTORCH_CUDA_ALLOC_CONF": key[0]}, *modules)
+        atexit.register(_forks[key].end)
+    return _forks[key]
+
+
+def run(
+    program: str,
+    *arguments: str,
+    allocator: str,
+    sim: str = "",
+    modules: tuple[str, ...] = (),
+    **extra: str,
+) -> str:
+    """Run programs/PROGRAM.py and return its output. Fails the test unless it exits with 0. It is
+    a fork of a python that has imported torch, and `modules`."""
+    argv = [str(HERE / "programs" / f"{program}.py"), *arguments]
+    given = {**environment(allocator, sim), **extra}
+    code = PROGRAM.format(folder=str(HERE), argv=argv)
+    done = forks_of(given, modules).run(code, Path.cwd(), given)
     if done.returncode != 0:
         pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
     return done.stdout
