@@ -22,6 +22,12 @@ LACKING = 77  # exit status of code that finds something missing, and prints wha
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PLEAT_TESTS_SHARE=1/3: every third test, from the second on (tests/torch/versions.py)."""
+    index, n = map(int, os.environ.get("PLEAT_TESTS_SHARE", "0/1").split("/"))
+    items[:] = items[index::n]
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
     """This environment, without variables that would influence pleat or torch."""
     dropped = ("PLEAT_", "PYTORCH_", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")

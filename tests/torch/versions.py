@@ -9,8 +9,9 @@ after its tests unless it was there before or --keep says so. --write records th
 versions.csv beside this file and in docs/pytorch.md. --quick leaves out the tests of several
 processes, --suite all but those it names. Exit status 1: something failed.
 
---turn is the quick part for one version, if its environment is there (exit status 77 if not): the
-newest and the oldest in versions.csv have turns, by the commit, PLEAT_TORCH_TURN names another.
+--turn is a third of the quick part for one version, if its environment is there (exit status 77 if
+not): the newest and the oldest in versions.csv have turns, by the commit, which also says which
+third; PLEAT_TORCH_TURN names another version, PLEAT_TEST_PERCENT=100 takes all of the quick part.
 --has-turn only tells by its exit status whether it is there. --fetch-turn makes that environment,
 which stays, within FETCH_S seconds and where the disk has room; if it cannot it says why, and its
 exit status is 0."""
@@ -51,6 +52,7 @@ SUITES = {
 SLOW = ("processes", "random", "native")
 ABSENT = 77
 FETCH_S = 480  # takes some 2 minutes with a good network
+N_SHARES = 3  # a turn plays one test of three
 ROOM_BYTES = 8 << 30  # an environment and what pip needs meanwhile
 
 Row = dict[str, str]
@@ -74,20 +76,32 @@ def fetch(*what: str) -> str:
     return done.stdout.strip()
 
 
+def number_of_commit() -> tuple[int, str]:
+    """A number that another commit, or where there is none another day, has differently."""
+    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    commit = done.stdout.strip()
+    if done.returncode == 0:
+        return int(commit[:8], 16), f"commit {commit[:8]}"
+    number = int(time.time()) // 86400
+    return number, f"day {number}"
+
+
 def turn_of(known: list[str]) -> tuple[str, str]:
     """Whose turn it is, and why. `known` is newest first."""
     if os.environ.get("PLEAT_TORCH_TURN"):
         return os.environ["PLEAT_TORCH_TURN"], "PLEAT_TORCH_TURN says so"
     turns = list(dict.fromkeys((known[0], known[-1])))
-    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    commit = done.stdout.strip()
-    if done.returncode == 0:
-        number, why = int(commit[:8], 16), f"commit {commit[:8]}"
-    else:
-        number = int(time.time()) // 86400
-        why = f"day {number}"
+    number, why = number_of_commit()
     return turns[number % len(turns)], f"{why}, of {' and '.join(turns)}"
+
+
+def share_of_turn() -> str:
+    """Which of the tests, as conftest.py of python/tests takes it: a third, by the commit; all in
+    `./dev test --long`."""
+    if os.environ.get("PLEAT_TEST_PERCENT") == "100":
+        return "0/1"
+    return f"{number_of_commit()[0] // 2 % N_SHARES}/{N_SHARES}"
 
 
 def fetch_bounded(version: str, seconds: float) -> str:
@@ -196,13 +210,15 @@ def facts(python: str) -> tuple[str, str]:
     return cuda, version
 
 
-def test_version(version: str, python: str, build: pathlib.Path, suites: list[str]) -> list[Row]:
+def test_version(
+    version: str, python: str, build: pathlib.Path, suites: list[str], share: str
+) -> list[Row]:
     cuda, python_version = facts(python)
     rows = []
     with tempfile.TemporaryDirectory(prefix="pleat-versions-") as name:
         folder = pathlib.Path(name)
         upstream.lay_package(folder / "package", build)
-        given = environment(build, folder / "package")
+        given = {**environment(build, folder / "package"), "PLEAT_TESTS_SHARE": share}
         for suite in suites:
             begin = time.monotonic()
             result, failed = run_suite(python, suite, given, folder)
@@ -276,10 +292,11 @@ def main() -> int:
             return int(not (pathlib.Path(fetch("venv", turn)) / "pleat.stamp").exists())
         if chosen.fetch_turn:
             return fetch_turn(turn, why)
-        print(f"torch {turn} has its turn ({why})", flush=True)
+        print(f"torch {turn} has its turn ({why}), share {share_of_turn()}", flush=True)
         versions = [turn]
     suites = [name for name in SUITES if name in (chosen.suite or SUITES)]
     suites = [name for name in suites if not ((chosen.quick or is_turn) and name in SLOW)]
+    share = share_of_turn() if is_turn else "0/1"
     rows = []
     for version in versions:
         folder = pathlib.Path(fetch("venv", version))
@@ -289,7 +306,7 @@ def main() -> int:
             return ABSENT
         is_there = not is_new and "PLEAT_TORCH_PYTHON" not in os.environ
         python = str(folder / "bin/python") if is_there else fetch("python", version)
-        rows += test_version(version, python, chosen.build.resolve(), suites)
+        rows += test_version(version, python, chosen.build.resolve(), suites, share)
         if is_new and not chosen.keep:
             shutil.rmtree(folder)
         if chosen.write:
