@@ -76,7 +76,7 @@ endif()
 if(api_objects AND NOT PLEAT_SANITIZE)
     set(combined "${PROJECT_BINARY_DIR}/layers/pleat_combined.o")
     set(combine_link ${pleat_ship_link})
-    if(combine_link)
+    if(combine_link MATCHES "-flto=")
         list(APPEND combine_link -flinker-output=nolto-rel -fPIC -fvisibility=hidden)
     endif()
     # It waits for the layers, not for their objects: make knows no rule for the objects of another
