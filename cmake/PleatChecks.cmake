@@ -95,11 +95,12 @@ endif()
 #                                what lies in python/tests always does
 #   # needs: torch               what `./dev venv --torch` adds, and the label torch; so does a file
 #                                that imports torch or asks for a fixture that has
+# PyTorch has one thread for its own loops: beside other tests several mostly wait, and busily.
 function(pleat_add_python_test source)
     get_filename_component(name "${source}" NAME_WE)
     string(REGEX REPLACE "_test$" "" name "python_${name}")
     set(environment "PLEAT_BUILD_DIR=${PROJECT_BINARY_DIR}" "PLEAT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
-        "PYTHONDONTWRITEBYTECODE=1")
+        "PYTHONDONTWRITEBYTECODE=1" "OMP_NUM_THREADS=1")
     file(STRINGS "${source}" torch REGEX "(import|from) (pleat\\.)?torch|run_torch|run_cuda|_zygote|on_sim import")
     set(with_torch "")
     pleat_test_note(needs "${source}" needs "")

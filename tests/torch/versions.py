@@ -163,6 +163,7 @@ def environment(build: pathlib.Path, package: pathlib.Path) -> dict[str, str]:
         "PLEAT_SOURCE_DIR": str(ROOT),
         "PLEAT_LIBRARY": str(build / "libpleat.so"),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(package),
     }
 
