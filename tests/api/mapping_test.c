@@ -3,11 +3,13 @@
 /* labels: unit fault stress */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/instance.h"
 #include "api/internal.h"
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
@@ -566,6 +568,18 @@ static void *remove_observer(void *context)
     return st == PLEAT_OK ? NULL : r;
 }
 
+/* It sleeps in the removal or, which must not be, is through with it. */
+static void wait_for_removal(removal *r)
+{
+    pl_use use = pl_use_enter(r->instance);
+    ck_assert_ptr_nonnull(use.instance);
+    while (!atomic_load(&r->is_over) &&
+           atomic_load(&use.instance->observers.ended.n_waiting) == 0) {
+        (void)sched_yield();
+    }
+    pl_use_leave(use);
+}
+
 static void join(pthread_t thread)
 {
     void *failed;
@@ -587,6 +601,7 @@ START_TEST(who_removes_an_observer_waits_until_it_has_returned)
     }
     pthread_mutex_unlock(&gate.mutex);
     ck_assert_int_eq(pthread_create(&threads[1], NULL, remove_observer, &r), 0);
+    wait_for_removal(&r);
     for (int i = 0; i < 1000; i++) {
         api_free(r.instance, 0, own, NULL);
         own = api_alloc(r.instance, 0, MIB, NULL);
