@@ -17,7 +17,7 @@ void suite_one_thread(TCase *tcase)
     tcase_set_tags(tcase, "one_thread"); /* dev: CK_EXCLUDE_TAGS */
 }
 
-uint64_t suite_part(uint64_t n)
+static unsigned percent_asked(void)
 {
     const char *text = getenv("PLEAT_TEST_PERCENT");
     unsigned percent = 10;
@@ -25,8 +25,23 @@ uint64_t suite_part(uint64_t n)
         fprintf(stderr, "PLEAT_TEST_PERCENT=%s is no number\n", text);
         exit(EXIT_FAILURE);
     }
-    uint64_t part = n * percent / 100;
+    return percent;
+}
+
+static uint64_t one_or(uint64_t part)
+{
     return part > 0 ? part : 1;
+}
+
+uint64_t suite_part(uint64_t n)
+{
+    return one_or(n * percent_asked() / 100);
+}
+
+uint64_t suite_most(uint64_t n)
+{
+    unsigned percent = percent_asked();
+    return percent < 10 ? one_or(n * percent / 10) : n;
 }
 
 int suite_status(SRunner *runner)

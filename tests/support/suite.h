@@ -31,6 +31,9 @@ void suite_skip(const char *why);
 /* How many of the `n` seeds, rounds or operations of a random suite to play: PLEAT_TEST_PERCENT of
  * them, or 10 %; at least one. `./dev test --long` plays all. */
 uint64_t suite_part(uint64_t n);
+/* The same for what is quick enough to be played whole: all of the `n`, but where
+ * PLEAT_TEST_PERCENT is less than 10, as under sanitizers, less in proportion. */
+uint64_t suite_most(uint64_t n);
 
 /* Make a new case of the suite; `open` and `close` run before and after each of its tests; NULL:
  * none. */
