@@ -676,7 +676,7 @@ START_TEST(a_tag_is_named_while_blocks_come_and_go)
         fill(ptrs[i], weight_bytes(i), value_of(ptrs[i]));
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, come_and_go, &c), 0);
-    for (int i = 0; i < N_ROUNDS; i++) {
+    for (uint64_t i = 0; i < suite_most(N_ROUNDS); i++) {
         pleat_devptr at;
         ck_assert_int_eq(name_tag(c.instance, "weights"), PLEAT_OK);
         ck_assert_uint_le(name.n, sizeof name.bytes);
