@@ -223,11 +223,11 @@ def tables(ab, summary, resident):
         *resident_table(resident)])
 
 
-def write_between(name, text):
+def write_between(name, text, markers=MARKERS):
     path = ROOT / name
-    before, rest = path.read_text(encoding="utf-8").split(MARKERS[0])
-    _, after = rest.split(MARKERS[1])
-    path.write_text(f"{before}{MARKERS[0]}\n{text}\n{MARKERS[1]}{after}", encoding="utf-8")
+    before, rest = path.read_text(encoding="utf-8").split(markers[0])
+    _, after = rest.split(markers[1])
+    path.write_text(f"{before}{markers[0]}\n{text}\n{markers[1]}{after}", encoding="utf-8")
 
 
 def draw(chart, source, out):

@@ -64,8 +64,7 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "memory_bytes", integer(r->memory_bytes));
     json_object_set_new(object, "peak_live_bytes", integer(r->peak_live_bytes));
     json_object_set_new(object, "peak_reserved_bytes", integer(r->peak_reserved_bytes));
-    json_object_set_new(object, "first_peak_reserved_bytes",
-                        integer(r->first_peak_reserved_bytes));
+    json_object_set_new(object, "first_peak_reserved_bytes", integer(r->first_peak_reserved_bytes));
     json_object_set_new(object, "oom_count", integer(r->oom_count));
     json_object_set_new(object, "events", integer(r->n_events));
     json_object_set_new(object, "device_ops", ops_object(r));

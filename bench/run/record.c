@@ -43,6 +43,17 @@ bool bench_record_read(bench_record *record, pleat instance, const pl_driver *dr
     return true;
 }
 
+bool bench_record_first_peak(bench_record *record, pleat instance, bench_failure *failure)
+{
+    pleat_stats stats;
+    if (pleat_device_stats(instance, 0, &stats) != PLEAT_OK) {
+        return bench_fail(failure, "%s: no statistics: %s", record->allocator,
+                          bench_request_error());
+    }
+    record->first_peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    return true;
+}
+
 void bench_record_own(bench_record *record, const bench_own *own)
 {
     if (own->n_timed > 0) {

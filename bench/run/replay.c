@@ -294,20 +294,9 @@ static bool run_pass(replay *r, unsigned i)
     double us = driver_us(r) - begin_us;
     if (i == 0) {
         record->first_driver_us = us;
-    } else {
-        record->later_driver_us += (us - record->later_driver_us) / ++record->n_later;
+        return bench_record_first_peak(record, r->instance, r->failure);
     }
-    return true;
-}
-
-static bool read_first_peak(replay *r)
-{
-    pleat_stats stats;
-    if (pleat_device_stats(r->instance, 0, &stats) != PLEAT_OK) {
-        return bench_fail(r->failure, "%s: no statistics: %s", r->options->allocator,
-                          bench_request_error());
-    }
-    r->record->first_peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    record->later_driver_us += (us - record->later_driver_us) / ++record->n_later;
     return true;
 }
 
@@ -316,9 +305,6 @@ static bool run_loops(replay *r)
     uint64_t before = n_ops(r);
     for (unsigned i = 0; i < r->options->loops && !r->is_stopped; i++) {
         if (!run_pass(r, i)) {
-            return false;
-        }
-        if (i == 0 && !read_first_peak(r)) {
             return false;
         }
         uint64_t after = n_ops(r);

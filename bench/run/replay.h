@@ -93,6 +93,8 @@ void bench_record_start(bench_record *out, const bench_work *work,
                         const bench_replay_options *options);
 bool bench_record_read(bench_record *record, pleat instance, const pl_driver *drv,
                        bench_failure *failure);
+/* After the first loop: the most that was held in it. */
+bool bench_record_first_peak(bench_record *record, pleat instance, bench_failure *failure);
 /* The mean of the calls that were timed, if any were. */
 void bench_record_own(bench_record *record, const bench_own *own);
 
