@@ -179,7 +179,6 @@ static pleat_status ask_granule(pl_device *dev, unsigned chunk_granules)
         return PLEAT_EINVAL;
     }
     dev->chunk_bytes = chunk_bytes;
-    pl_meter_init(&dev->meter);
     return PLEAT_OK;
 }
 

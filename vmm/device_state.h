@@ -10,7 +10,6 @@
 #include "vmm/device.h"
 #include "vmm/driver.h"
 #include "vmm/mapping_watch.h"
-#include "vmm/meter.h"
 #include "vmm/stream.h"
 #include "vmm/thread_life.h"
 
@@ -192,7 +191,6 @@ struct pl_device {
     pl_malloc_table mallocs;
     pl_share_table shares;
     pl_device_atomics n;
-    pl_meter meter;
 };
 
 /* The host is given access to its own memory, too. */

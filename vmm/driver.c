@@ -173,8 +173,6 @@ static void resolve_others(pl_driver *drv)
     void *address = pl_driver_symbol(drv, "cuCtxSynchronize");
     memcpy(&drv->ctx_synchronize, &address, sizeof(address));
     drv->is_simulator = pl_driver_symbol(drv, "pleat_sim_reset") != NULL;
-    address = pl_driver_symbol(drv, "pleat_sim_cost_us");
-    memcpy(&drv->sim_cost_us, &address, sizeof(address));
 }
 
 static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_conf)
@@ -291,11 +289,6 @@ void pl_driver_close(pl_driver *drv)
 bool pl_driver_is_simulator(const pl_driver *drv)
 {
     return drv->is_simulator;
-}
-
-uint64_t pl_driver_now_ns(const pl_driver *drv)
-{
-    return drv->sim_cost_us != NULL ? (uint64_t)(drv->sim_cost_us() * 1e3) : pl_clock_ns();
 }
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv)

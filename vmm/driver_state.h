@@ -31,7 +31,6 @@ struct pl_driver {
     bool is_simulator;                      /* const: however it was opened */
     void *object;                           /* const: from dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
-    double (*sim_cost_us)(void);            /* const: NULL unless it is the simulator */
     pl_host host;                           /* const after open */
     pl_driver_call_fn watch;                /* owner: see pl_driver_watch */
     void *watch_context;                    /* owner */

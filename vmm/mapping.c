@@ -9,12 +9,10 @@
 
 /* log2s NULL: all of them are of one unit. */
 static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
-                          const uint8_t *log2s, size_t n, size_t unit, size_t *n_mapped,
-                          size_t *n_chunks)
+                          const uint8_t *log2s, size_t n, size_t unit, size_t *n_mapped)
 {
     size_t n_units;
 
-    *n_chunks = 0;
     for (*n_mapped = 0; *n_mapped < n; *n_mapped += n_units) {
         n_units = log2s == NULL ? 1 : (size_t)1 << log2s[*n_mapped];
         cu_result result = pl_cu_mem_map(dev->drv, at + *n_mapped * unit, n_units * unit, 0,
@@ -22,7 +20,6 @@ static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunk
         if (result != CU_SUCCESS) {
             return result;
         }
-        (*n_chunks)++;
     }
     return CU_SUCCESS;
 }
@@ -41,9 +38,7 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
         return PLEAT_EINVAL;
     }
     size_t n_mapped;
-    size_t n_chunks;
-    uint64_t begin_ns = pl_meter_begin(dev);
-    cu_result result = map_each(dev, at, chunks, log2s, n, unit, &n_mapped, &n_chunks);
+    cu_result result = map_each(dev, at, chunks, log2s, n, unit, &n_mapped);
     size_t run_bytes = n_mapped * unit;
     if (result == CU_SUCCESS) {
         result = pl_cu_mem_set_access(dev->drv, at, run_bytes, dev->access,
@@ -52,7 +47,6 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
     if (result != CU_SUCCESS) {
         goto undo_map;
     }
-    pl_meter_end(dev, PL_METER_MAP, begin_ns, n_chunks);
     pl_count_add(&dev->n.ops_map, 1);
     pl_count_add(&dev->n.bytes_mapped, run_bytes);
     pl_count_add(&dev->n.n_mapped_bytes, run_bytes);
@@ -90,12 +84,10 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
-    uint64_t begin_ns = pl_meter_begin(dev);
     cu_result result = unmap(dev, at, bytes);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
-    pl_meter_end(dev, PL_METER_UNMAP, begin_ns, (bytes + dev->chunk_bytes - 1) / dev->chunk_bytes);
     pl_count_add(&dev->n.ops_unmap, 1);
     pl_count_sub(&dev->n.n_mapped_bytes, bytes);
     return PLEAT_OK;

@@ -3,7 +3,7 @@
 
 #include "segments/pleat/asleep.h"
 #include "segments/pleat/granule.h"
-#include "segments/pleat/sizing.h"
+#include "segments/pleat/policy.h"
 #include "vmm/mapping.h"
 
 enum { BATCH = 64, GRANULES_AT_ONCE = 1024 };
@@ -268,8 +268,8 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
+    unsigned most = pl_policy_order(space, pl_space_cap(space));
     space->n_creating += n;
-    unsigned most = pl_sizing_order(space, pl_space_cap(space), n); /* as of what will be held */
     pleat_status st = create_all(space, slumber, most);
     if (st == PLEAT_OK) {
         put_all(space, slumber);

@@ -241,7 +241,7 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
     pl_lane *owner = pl_space_lane_at(space, b->lane);
     size_t bytes = b->bytes;
 
-    space->budget.n_events++;
+    space->n_events++;
     subtract(space, buffer, b);
     buffer->committed_bytes -= bytes;
     pl_room_end_live(b);

@@ -243,7 +243,7 @@ static pleat_status fill(change *c, span gap)
         .in = c->seg,
         .at = gap.from,
         .is_paged = c->buffer->is_paged,
-        .event = ++space->budget.n_events,
+        .event = ++space->n_events,
     };
 
     rq.tried.turn = ++space->n_turns;

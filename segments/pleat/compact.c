@@ -167,7 +167,7 @@ static pleat_status split_and_merge(pl_space *space, pleat_compaction *told)
 }
 
 /* What is free in large chunks would be cut up by the blocks to come: it is given back, once; from
- * now on chunks are granules (sizing.c). */
+ * now on chunks are granules (policy.c). */
 static pleat_status leave_large_chunks(pl_space *space)
 {
     size_t n_released;

@@ -46,7 +46,7 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
         return true;
     }
     end_recording(space);
-    context->event = space->budget.n_events;
+    context->event = space->n_events;
     context->n_missed += context->n_missed < MOST_MISSED;
     return false;
 }
@@ -63,7 +63,7 @@ static uint64_t begin_context_tick(pl_space *space)
     context->is_recording = true;
     context->is_wanted = false;
     context->gone_bytes = 0;
-    context->event = space->budget.n_events;
+    context->event = space->n_events;
     return number;
 }
 
@@ -124,7 +124,7 @@ void pl_context_tick_record_if_due(pl_space *space)
 {
     const pl_context *context = &space->context;
     size_t held = space->n_chunks << space->granule_log2;
-    uint64_t n_events = space->budget.n_events - context->event;
+    uint64_t n_events = space->n_events - context->event;
     bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
     bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
     uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)

@@ -33,7 +33,7 @@ static bool is_tight(const pl_space *space)
  * use, each free then gets a tick, so that the next such request finds all of it covered. */
 static bool is_short(const pl_space *space)
 {
-    return space->short_event != 0 && space->budget.n_events - space->short_event < SHORT_EVENTS;
+    return space->short_event != 0 && space->n_events - space->short_event < SHORT_EVENTS;
 }
 
 /* A lane in use records a tick by itself before long, and of many lanes nearly all have a little
@@ -41,7 +41,7 @@ static bool is_short(const pl_space *space)
  * bring it, or where memory is short. What is little in each of very many lanes adds up. */
 bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
 {
-    uint64_t n_quiet = space->budget.n_events - lane->free_event;
+    uint64_t n_quiet = space->n_events - lane->free_event;
     uint32_t n_worth = space->n_lanes > PL_LANE_LOOKS ? PL_FREES_PER_LOOK : PL_FREES_PER_TICK;
     uint32_t n = lane->n_frees + lane->n_uses;
 
@@ -96,7 +96,7 @@ void pl_due_used(pl_space *space, pl_lane *lane, size_t bytes)
 
     lane->n_uses++;
     lane->used_bytes += bytes;
-    lane->free_event = space->budget.n_events;
+    lane->free_event = space->n_events;
     if (is_time_for_uses(space, lane, bytes)) {
         pl_tick_wish(space, lane, bytes);
     }

@@ -20,7 +20,7 @@ static inline bool pl_due_is_legacy(const pl_lane *lane)
 static inline void pl_due_note(const pl_space *space, pl_lane *lane, size_t bytes)
 {
     lane->n_frees++;
-    lane->free_event = space->budget.n_events;
+    lane->free_event = space->n_events;
     lane->unticked_bytes += bytes;
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
 }

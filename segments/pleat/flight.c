@@ -191,15 +191,15 @@ static void leave(pl_flight *f, unsigned order)
 }
 
 /* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
- * find room in the place, and are wholly among them; but of some chunks only, at most *n_chunks,
- * which becomes the number of these. */
+ * find room in the place, and are wholly among them; but of some chunks only. *n_chunks becomes the
+ * number of these. */
 static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n,
                                size_t *n_chunks)
 {
     size_t n_have = f->n_have;
     size_t from = g;
     size_t end = g + n;
-    size_t n_looks = *n_chunks < CHUNKS_AT_ONCE ? *n_chunks : CHUNKS_AT_ONCE;
+    size_t n_looks = CHUNKS_AT_ONCE;
 
     *n_chunks = 0;
     while (n_looks-- > 0 && g < end && pl_segment_chunk_to(seg, g) <= end &&
@@ -238,12 +238,11 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
     }
 }
 
-static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg, size_t most)
+static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg)
 {
     size_t g = pl_segment_next_loose(seg, 0);
 
-    while (g != SIZE_MAX && f->n_taken < most && pl_flight_missing(f) > 0 &&
-           seg != space->torn.segment) {
+    while (g != SIZE_MAX && pl_flight_missing(f) > 0 && seg != space->torn.segment) {
         pleat_status st = pl_block_store_reserve(&space->store, 4);
         if (st != PLEAT_OK) {
             return st;
@@ -252,17 +251,13 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
         size_t next = pl_segment_chunk_to(seg, g);
         size_t want = pl_flight_missing(f) > next - g ? pl_flight_missing(f) : next - g;
         size_t n = usable_granules(seg, b, g, want, f->usable);
-        size_t n_chunks = most - f->n_taken;
+        size_t n_chunks = n;
         if (seg->has_large) {
             n = fitting_granules(f, seg, g, n, &n_chunks);
-        } else {
-            n = n < n_chunks ? n : n_chunks;
-            n_chunks = n;
         }
         if (n > 0) {
             take_run(space, f, b, g, n);
             f->n_taken += n_chunks;
-            f->n_taken_granules += n;
             next = g + n;
         }
         pl_pace_step(space, f->pace, 1);
@@ -271,7 +266,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
     return PLEAT_OK;
 }
 
-pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f)
 {
     pleat_status st = PLEAT_OK;
 
@@ -282,7 +277,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most)
         if (seg->has_large && !f->knows_room) {
             count_room(space, f);
         }
-        st = seg->n_loose > 0 ? take_in_segment(space, f, seg, most) : PLEAT_OK;
+        st = seg->n_loose > 0 ? take_in_segment(space, f, seg) : PLEAT_OK;
     }
     space->n_walking--;
     return st;
@@ -374,7 +369,6 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
 
     retire_victims(space, f);
     seg->has_large = seg->has_large || f->has_large;
-    space->n_grown_back += f->n_grown_back;
     pl_block *b = join_place(space, f);
     pl_block_store_put(&space->store, f->spare);
     pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);

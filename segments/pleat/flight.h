@@ -9,7 +9,7 @@
  * A place may have very many blocks, or granules. Work under the lock takes a step for each block,
  * idle chunk or run that is taken, not for each granule, and drops the lock after some steps
  * (pl_pace): nobody else touches what is in flight by then. The table entries of its granules
- * (`chunks`, `orders`, `parts`, `taken_at`) are the flight's own: it writes them without the lock.
+ * (`chunks`, `orders`, `parts`) are the flight's own: it writes them without the lock.
  */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
@@ -35,10 +35,7 @@ typedef struct pl_flight {
     size_t n_have;       /* granules of `need` that idle and taken chunks will back, */
     size_t n_create;     /* and those that created chunks will */
     size_t n_created;    /* granules of the chunks created so far */
-    uint64_t create_ns;  /* what creating them took */
-    uint64_t map_ns;     /* what mapping all chunks took */
     unsigned most_order; /* the largest order of chunks to be created */
-    bool is_frugal;      /* it is smaller than it had to be: the driver's time is spent on that */
     unsigned left_order; /* the least of chunks that could be taken but find no room; 0: none */
     bool is_paged;       /* none of its chunks may have several granules */
     bool has_large;      /* some of its chunks have several granules */
@@ -46,10 +43,7 @@ typedef struct pl_flight {
     size_t room[PL_N_ORDERS]; /* chunks of each order that its holes still have room for */
     pl_block_queue victims;   /* blocks whose chunks are taken, state FLIGHT */
     pl_block_queue poisoned;  /* blocks of the place, by address, whose unmapping failed */
-    size_t n_taken;           /* chunks of `victims`, */
-    size_t n_taken_granules;  /* and their granules */
-    uint32_t stamp;           /* of when it started, see budget.h */
-    size_t n_grown_back;      /* its granules whose chunks were taken not long ago */
+    size_t n_taken;           /* chunks of `victims` */
     bool is_quiet;            /* none of its chunks was under pending memory */
     pl_flying flying;
 } pl_flight;
@@ -64,9 +58,9 @@ static inline size_t pl_flight_missing(const pl_flight *f)
 }
 void pl_flight_add_idle(pl_space *space, pl_flight *f);
 void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
-/* Take chunks under free blocks that the lane may use, lowest address first, at most `most` of
- * them. PLEAT_OK (also when too few were found) or ENOMEM_HOST. */
-pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f, size_t most);
+/* Take chunks under free blocks that the lane may use, lowest address first. PLEAT_OK (also when
+ * too few were found) or ENOMEM_HOST. */
+pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f);
 
 /* Give a chunk of the order the next granules of the hole, or of the first hole behind it that has
  * room for the chunk: from *g on. The holes of the place count in `tick` the granules given so.

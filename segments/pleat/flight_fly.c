@@ -6,7 +6,6 @@
 
 #include "segments/pleat/granule.h"
 #include "vmm/mapping.h"
-#include "vmm/meter.h"
 
 /* How many granules from g on a chunk may have. Small ones do not reach across the request's end:
  * the next block, which begins there, would share one with it. */
@@ -114,27 +113,16 @@ static void empty_taken(const pl_flight *f)
         size_t to;
         b = taken_granules(b, &g, &to);
         pl_segment_clear_chunks(seg, g, to);
-        for (; g < to; g++) {
-            seg->taken_at[g] = f->stamp;
-        }
     }
 }
 
-/* The window in which a taken granule that is mapped again counts as "came back": long enough for
- * two iterations of a large training step. */
-enum { PL_RETURN_EVENTS = 1 << 17 };
-
 /* The hole's granules are mapped. Marks of taken chunks are for a rollback only. */
-static void count_grown_back(pl_flight *f, const pl_block *hole)
+static void forget_taken(const pl_block *hole)
 {
     const pl_segment *seg = hole->segment;
     size_t g = pl_segment_granule(seg, hole->base);
 
     for (size_t n = pl_segment_granules_of(seg, hole); n > 0; n--, g++) {
-        uint32_t taken_at = seg->taken_at[g];
-        f->n_grown_back += taken_at != 0 &&
-                           pl_budget_between(taken_at, f->stamp) < PL_RETURN_EVENTS;
-        seg->taken_at[g] = 0;
         seg->parts[g] &= (uint8_t)~PL_PART_TAKEN;
     }
 }
@@ -175,20 +163,15 @@ static pleat_status map_holes(pl_space *space, pl_flight *f)
 
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
 {
-    uint64_t begin_ns = pl_meter_begin(space->dev);
-
     fill_taken(f);
     pleat_status st = create_missing(space, f);
-    uint64_t created_ns = pl_meter_begin(space->dev);
-    f->create_ns = created_ns - begin_ns;
     st = st == PLEAT_OK ? map_holes(space, f) : st;
-    f->map_ns = pl_meter_begin(space->dev) - created_ns;
     if (st != PLEAT_OK) {
         return st;
     }
     for (pl_block *b = f->first;; b = b->next) {
         if (b->was == PL_BLOCK_HOLE) {
-            count_grown_back(f, b);
+            forget_taken(b);
         }
         if (b == f->last) {
             break;

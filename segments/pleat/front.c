@@ -87,7 +87,7 @@ static void count_all_freed(pl_space *space, pl_front *front)
     space->usages.n[PLEAT_POOL_SMALL].freed += n;
     space->usages.bytes[PLEAT_POOL_SMALL].freed += front->freed_bytes;
     space->usages.requested[PLEAT_POOL_SMALL].freed += front->freed_requested;
-    space->budget.n_events += 2 * n; /* mostly each was asked for again */
+    space->n_events += 2 * n; /* mostly each was asked for again */
     atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
     front->freed_bytes = 0;
     front->freed_requested = 0;
@@ -114,7 +114,7 @@ static void free_late(pl_space *space, pl_front *front, pl_lane *lane)
 {
     for (uint32_t n = pl_front_n_late(front); n > 0; n--) {
         bool is_counted;
-        space->budget.n_events++;
+        space->n_events++;
         free_kept(space, lane, pl_front_take_late(front, n, &is_counted).block);
     }
 }

@@ -49,7 +49,6 @@
 #include "segments/pleat/private.h"
 #include "segments/pleat/reserve.h"
 #include "segments/pleat/shortage.h"
-#include "segments/pleat/sizing.h"
 #include "segments/pleat/trim.h"
 
 enum {
@@ -197,27 +196,18 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* May the lane be made to wait for another lane's pending memory, instead of creating? Rarely; more
- * often where creating would leave the device with far more than was ever pinned. */
-static bool may_order_early(pl_space *space, const pl_request *rq, size_t missing)
+/* May the lane be made to wait for another lane's pending memory, instead of creating? */
+static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_missing)
 {
-    const pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
-    if (rq->tried.n_ordered + 1 >= space->n_lanes ||
-        space->options.cross_stream != PL_CROSS_ORDER || other == NULL || space->n_loose == 0) {
-        return false;
-    }
-    bool is_frugal = space->options.growth == PL_GROWTH_FRUGAL;
-    bool is_free = pl_stream_is_gone(other->stream); /* nobody submits to it any more */
-    return (pl_policy_is_too_much(space, missing, space->peak_pinned) &&
-            (is_frugal || is_free || rq->tried.n_ordered > 0 ||
-             pl_budget_is_rested(&space->budget))) ||
-           pl_budget_may_order(&space->budget);
+    return pl_policy_may_order(space, pl_space_cap(space), n_missing) &&
+           rq->tried.n_ordered + 1 < space->n_lanes && space->n_loose > 0 &&
+           pl_handover_richest(space, rq->lane, rq->tried.turn, false) != NULL;
 }
 
-/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; as many takes
- * as the policy allows; new ones up to the cap; takes whatever they cost. Before the cap an ordered
- * wait may be better: then *wants_order is set, and no more is collected. The lock may be dropped
- * on the way: a limit that is set meanwhile counts. */
+/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; all that can be
+ * taken; new ones up to the cap. Before the cap an ordered wait is better: then *wants_order is
+ * set, and no more is collected. The lock may be dropped on the way: a limit that is set meanwhile
+ * counts. */
 static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
                             bool *wants_order)
 {
@@ -228,18 +218,12 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     size_t room = pl_policy_room(space, cap_of(space, rq));
     pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
-        st = pl_flight_add_taken(space, f, pl_policy_most_taken(space, rq, pl_flight_missing(f)));
-        if (st == PLEAT_OK && pl_flight_missing(f) > 0 &&
-            may_order_early(space, rq, pl_flight_missing(f))) {
-            *wants_order = true;
-            return PLEAT_OK;
-        }
+        st = pl_flight_add_taken(space, f);
+        *wants_order = st == PLEAT_OK && pl_flight_missing(f) > 0 &&
+                       may_order_early(space, rq, pl_flight_missing(f));
     }
-    if (st == PLEAT_OK) {
+    if (st == PLEAT_OK && !*wants_order) {
         pl_flight_add_created(space, f, pl_policy_room(space, cap_of(space, rq)));
-    }
-    if (st == PLEAT_OK && pl_flight_missing(f) > 0 && !rq->is_capturing) {
-        st = pl_flight_add_taken(space, f, SIZE_MAX);
     }
     return st;
 }
@@ -269,16 +253,6 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
-/* What small chunks have taken is spent, and earns nothing. */
-static void note_created(pl_space *space, const pl_flight *f)
-{
-    if (f->is_frugal && f->n_created > 0) {
-        pl_policy_note_frugal(space, f->create_ns + f->map_ns);
-    } else {
-        pl_policy_note_created(space, f->create_ns);
-    }
-}
-
 /* The flight has its chunks: create and map, then commit or roll back. */
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
@@ -288,7 +262,6 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     struct pl_block_slab *full = pl_block_store_take_full(&space->store);
     uint64_t free_bytes;
 
-    f->stamp = pl_budget_stamp(&space->budget);
     pl_lock_release(&space->lock);
     pl_block_slab_merge(full); /* here, as this call takes its time anyway */
     asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
@@ -298,11 +271,9 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         pl_reserve_learn(space, n_chunks, free_bytes);
     }
     if (*st == PLEAT_OK) {
-        note_created(space, f);
-        pl_policy_note_taken(space, f->n_taken, f->n_taken_granules);
+        pl_policy_note_taken(space, rq->lane, f->n_taken);
         rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
         *out = pl_flight_commit(space, f);
-        pl_policy_note_grown(space);
         return PL_STEP_DONE;
     }
     bool is_mapping = f->n_created == f->n_create;
@@ -320,7 +291,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     }
     rq->tried.ask = PL_ASK_DONE;
     space->full_at = space->n_chunks;
-    space->full_event = space->budget.n_events;
+    space->full_event = space->n_events;
     return PL_STEP_AGAIN;
 }
 
@@ -337,7 +308,6 @@ static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
         rq->tried.n_ordered = space->n_lanes; /* try no more orders */
     }
     rq->wants_tick = rq->wants_tick || n_moved > 0;
-    pl_budget_ordered(&space->budget);
     return PL_STEP_AGAIN;
 }
 
@@ -384,14 +354,11 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
 
 /* Once memory was gathered for the request, only granules are created: were the driver to refuse
  * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
-static void choose_order(const pl_space *space, const pl_request *rq, pl_flight *f)
+static unsigned order_for(const pl_space *space, const pl_request *rq)
 {
-    size_t n = pl_request_granules(space, rq);
     bool is_single = rq->tried.n_gathered > 0 || rq->is_paged;
-    unsigned order = is_single ? 0 : pl_sizing_order(space, pl_space_cap(space), n);
 
-    f->most_order = pl_sizing_frugal_order(space, n, order);
-    f->is_frugal = f->most_order < order;
+    return is_single ? 0 : pl_policy_order(space, pl_space_cap(space));
 }
 
 /* Reserve the place that was found, and collect its chunks. */
@@ -402,7 +369,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
     size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
 
-    choose_order(space, rq, f);
+    f->most_order = order_for(space, rq);
     f->is_paged = rq->is_paged;
     *st = reserve(space, rq, f, allowed_beyond);
     if (*st == PLEAT_EPENDING) {

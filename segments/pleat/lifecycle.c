@@ -27,7 +27,6 @@ static bool is_power_of_two(size_t n)
 
 static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_options *options)
 {
-    const pl_pleat_options *own = &space->options;
     space->dev = dev;
     space->options = pl_pleat_own(options);
     space->observer = options->observer;
@@ -48,7 +47,6 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
                               : (size_t)(options->limit_bytes >> space->granule_log2);
     space->full_at = SIZE_MAX;
     space->clock = 1;
-    pl_budget_init(&space->budget, own->take_permille, own->take_ms, own->order_interval);
 }
 
 /* A driver gives no more chunks than the device has. */

@@ -132,7 +132,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_block *b = NULL;
     pl_lane *plain;
 
-    rq->event = ++space->budget.n_events;
+    rq->event = ++space->n_events;
     rq->tried.turn = ++space->n_turns;
     rq->tried.wait_turn = ++space->n_turns;
     pleat_status st = pl_lanes_of(space, stream, false, &plain);
@@ -357,7 +357,7 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
 
     st = st == PLEAT_OK ? note_free(space, b, plain, info->is_capturing) : st;
     if (st == PLEAT_OK) {
-        space->budget.n_events++;
+        space->n_events++;
         pl_ptrmap_remove(&space->live, ptr);
         pl_fronts_end_live(space, b);
         free_block(space, b, plain, info->is_capturing);

@@ -15,16 +15,12 @@ typedef struct pl_pleat_options {
     pl_growth growth;
     pl_cross_stream cross_stream;
     pl_chunks chunks;
-    unsigned chunk_share;
+    unsigned chunk_share; /* see policy.h */
     pl_merge merge;
-    pl_capture_ask capture;  /* told: streams are captured only while a capture is announced */
-    pl_front_word front;     /* on: threads keep small blocks that they freed */
-    unsigned take_permille;  /* of the time that passes, for the driver to take memory in */
-    unsigned take_ms;        /* most of it saved up */
-    unsigned order_interval; /* events per budgeted ordered wait */
-    unsigned keep_permille;  /* slack over the peak of live granules */
-    uint64_t reserve_bytes;  /* most of the device that is left to others */
-    size_t small_bytes;      /* requests below go to the small area */
+    pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
+    pl_front_word front;    /* on: threads keep small blocks that they freed */
+    uint64_t reserve_bytes; /* most of the device that is left to others */
+    size_t small_bytes;     /* requests below go to the small area */
 } pl_pleat_options;
 
 extern const pl_option_table pl_pleat_option_table;

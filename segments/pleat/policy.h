@@ -1,7 +1,20 @@
-/* policy.h - when memory is created, and when it is taken instead.
+/* policy.h - what memory is worth: when it is created, when it is taken, and how large chunks are.
  *
- * Creating costs memory, taking costs driver time again and again. The option `growth` says which
- * is dearer. Guarded by the space's lock; nothing here fails or drops it. */
+ * A driver's time is spent by the call and by the chunk, hardly by the byte. What is held costs
+ * nothing while a device is empty, and a failed request when it is full: its price grows as the
+ * room shrinks. Each choice compares these prices:
+ *
+ *   how large a chunk is    a chunk of c granules costs 1/c of a driver's call a granule, and
+ *                           ties about c/2 granules wherever a block ends inside it. The price of a
+ *                           tied granule is inverse to the room. Then the sum of both prices is
+ *                           least where c grows with the root of the room
+ *   take before creating    a take costs as little as a creation and holds nothing more, but may
+ *                           have to be made again in each iteration. So takes buy slack: the more
+ *                           takes were made, the more may be created before the next take
+ *   order before creating   a wait of a stream on the GPU costs the host nothing
+ *
+ * The option `growth` sets the price: frugal dear, ample nothing. Functions of the state; guarded
+ * by the space's lock. Nothing here fails or drops it. docs/design.md has the figures. */
 #ifndef PLEAT_SEGMENTS_POLICY_H
 #define PLEAT_SEGMENTS_POLICY_H
 
@@ -15,20 +28,14 @@ static inline size_t pl_policy_room(const pl_space *space, size_t target)
     return target > held ? target - held : 0;
 }
 
+/* The largest order of new chunks, where at most `cap` granules may be held. */
+unsigned pl_policy_order(const pl_space *space, size_t cap);
 /* Granules that may be created before any is taken, for a request that pins n_pin further ones. */
 size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
-/* Would creating what is missing leave the device with far more granules than are needed? */
-bool pl_policy_is_too_much(const pl_space *space, size_t n_missing, size_t n_needed);
-/* How many chunks may be taken before any beyond the slack is created; SIZE_MAX = all. */
-size_t pl_policy_most_taken(pl_space *space, const pl_request *rq, size_t n_missing);
-
-/* A flight has spent so long on creating. */
-void pl_policy_note_created(pl_space *space, uint64_t ns);
-/* It has spent so long on chunks that are smaller than they had to be. */
-void pl_policy_note_frugal(pl_space *space, uint64_t ns);
-/* A flight has taken so much. */
-void pl_policy_note_taken(pl_space *space, size_t n_chunks, size_t n_granules);
-/* A flight was committed: notes whether the program needs clearly more than ever. */
-void pl_policy_note_grown(pl_space *space);
+/* A flight has taken so many chunks for a request of the lane. */
+void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks);
+/* Where all that can be taken is not enough: may a stream wait on the GPU for another one's pending
+ * memory, instead of creating the n_missing granules? */
+bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_missing);
 
 #endif

@@ -163,7 +163,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->live, base);
     count_begun(space, front, bytes, requested);
-    space->budget.n_events++;
+    space->n_events++;
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
     pl_ptrmap_insert(&space->live, base, b);
@@ -324,7 +324,7 @@ static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bo
 static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
                             bool is_counted)
 {
-    space->budget.n_events++;
+    space->n_events++;
     if (__builtin_expect(!is_counted, true)) {
         count_ended(space, front, b);
     }

@@ -47,7 +47,7 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     size_t bytes = b->bytes;
 
     b->kept_in = NULL;
-    space->budget.n_events++;
+    space->n_events++;
     pl_ptrmap_remove(&space->live, b->base);
     pl_fronts_end_live(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
@@ -141,7 +141,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
         pl_fronts_begin(space, pool, b->bytes, b->requested);
     }
-    space->budget.n_events++;
+    space->n_events++;
     space->n_flights--;
     r->n_promised--;
     r->n_made++;

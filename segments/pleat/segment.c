@@ -26,7 +26,7 @@ static size_t tables_bytes(size_t n)
     size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
 
     return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pleat_devptr) + sizeof(pl_users) +
-                sizeof(uint32_t) + 2 * sizeof(uint8_t)) +
+                2 * sizeof(uint8_t)) +
            (5 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
@@ -47,8 +47,7 @@ static void lay_tables(pl_segment *seg, size_t n)
     seg->owned = seg->loose_any + n_any;
     seg->asleep = seg->owned + n_words;
     seg->users = (pl_users *)(seg->asleep + n_words);
-    seg->taken_at = (uint32_t *)(seg->users + n);
-    seg->orders = (uint8_t *)(seg->taken_at + n);
+    seg->orders = (uint8_t *)(seg->users + n);
     seg->parts = seg->orders + n;
 }
 

@@ -81,10 +81,9 @@ typedef struct pl_segment {
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
-    uint64_t *owned;    /* is_private: a block of the pool has been there; no meaning in others */
-    uint64_t *asleep;   /* those with PL_CHUNK_ASLEEP */
-    pl_users *users;    /* by granule */
-    uint32_t *taken_at; /* by granule: when its chunk was last taken, see budget.h; 0 = never */
+    uint64_t *owned;  /* is_private: a block of the pool has been there; no meaning in others */
+    uint64_t *asleep; /* those with PL_CHUNK_ASLEEP */
+    pl_users *users;  /* by granule */
     size_t n_loose;
     size_t n_vacant;
     size_t n_resident; /* granules with a chunk */

@@ -207,7 +207,7 @@ enum { WISH_EVENTS = 8 };
 static void look_for_answer(pl_space *space, pl_lane *lane)
 {
     pl_tick_wish(space, lane, 0);
-    if (!lane->is_silent && space->budget.n_events - lane->wish_event > WISH_EVENTS) {
+    if (!lane->is_silent && space->n_events - lane->wish_event > WISH_EVENTS) {
         lane->is_silent = true;
         pl_settle_leave_to_context(space, lane);
     }

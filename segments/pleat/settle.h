@@ -45,7 +45,7 @@ void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes);
 static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
 {
     lane->n_frees++;
-    lane->free_event = space->budget.n_events;
+    lane->free_event = space->n_events;
     lane->unticked_bytes += bytes;
     if (pl_space_has_many_lanes(space) || lane->wants_tick || lane->n_lifetime < PL_LANE_YOUNG) {
         pl_settle_counted(space, lane, bytes);

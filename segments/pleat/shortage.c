@@ -390,7 +390,7 @@ static pl_step use_pending(trial *t, pleat_status *st)
     if (t->rq->is_capturing) {
         return PL_STEP_DONE;
     }
-    t->space->short_event = t->space->budget.n_events;
+    t->space->short_event = t->space->n_events;
     if (try_remedies(t, STAGE_PENDING)) {
         return PL_STEP_AGAIN;
     }

@@ -154,7 +154,7 @@ size_t pl_space_cap(const pl_space *space)
     size_t cap = space->total_chunks;
 
     cap = space->limit_chunks < cap ? space->limit_chunks : cap;
-    if (space->full_at < cap && space->budget.n_events - space->full_event < PL_FULL_EVENTS) {
+    if (space->full_at < cap && space->n_events - space->full_event < PL_FULL_EVENTS) {
         size_t held = space->n_chunks + space->n_creating; /* may have grown since */
         size_t full = space->full_at > held ? space->full_at : held;
         cap = full < cap ? full : cap;

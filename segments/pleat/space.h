@@ -79,7 +79,6 @@
  *   front         what a thread keeps of the blocks that it freed, to have them without the lock
  *   magazine      blocks of one requested size in a front
  *   event         an allocation or a free; the allocator's measure of time
- *   steady        a program that has not needed clearly more memory for long (budget.h)
  *   turn          one round of a request through the lanes that it can order after or wait for
  *   remedy        what is tried for a request that finds no place, before it is refused
  *   hold          the time from taking the lock to dropping it; bounded, except in an attempt after
@@ -95,7 +94,6 @@
 #include "segments/base/stats.h"
 #include "segments/pleat/area.h"
 #include "segments/pleat/block.h"
-#include "segments/pleat/budget.h"
 #include "segments/pleat/lane.h"
 #include "segments/pleat/live.h"
 #include "segments/pleat/options.h"
@@ -260,10 +258,8 @@ typedef struct pl_space {
     size_t n_flying;   /* of these, used by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
-    size_t marked_pinned; /* peak_pinned when it last rose clearly: see pl_budget */
-    size_t peak_shown;    /* the peak of n_pinned since the peaks of the statistics were reset */
+    size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
-    size_t n_grown_back;   /* granules mapped again soon after their chunks were taken */
     size_t full_at;        /* the driver refused more chunks than these; SIZE_MAX = never */
     uint64_t full_event;   /* n_events at that refusal */
     size_t limit_chunks;   /* SIZE_MAX = no limit set */
@@ -278,7 +274,7 @@ typedef struct pl_space {
     uint64_t n_taken_off; /* flights so far */
     bool is_moving;       /* one of them moves what is live: see pl_space_begin_move */
 
-    bool has_compacted;   /* a compaction has won memory: see sizing.c */
+    bool has_compacted;   /* a compaction has won memory: see policy.c */
     bool is_compacting;   /* or a room falls asleep or wakes: see still.h */
     size_t n_asleep;      /* granules without a chunk under rooms that are asleep: see sleep.h */
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
@@ -287,7 +283,8 @@ typedef struct pl_space {
     pl_torn torn;         /* while something is, no request is served */
     pl_twins twins;
 
-    pl_budget budget;
+    uint64_t n_events; /* allocations and frees so far */
+    uint64_t n_takes;  /* chunks that were taken and buy slack: see policy.h */
     pl_block_queue stale;
     size_t n_stale;                /* blocks in it */
     size_t n_pending_bytes;        /* of all lanes */
@@ -442,7 +439,7 @@ typedef struct pl_pace {
 /* Changes with every event and with every flight. */
 static inline uint64_t pl_pace_turn(const pl_space *space)
 {
-    return space->budget.n_events + space->n_taken_off;
+    return space->n_events + space->n_taken_off;
 }
 
 /* is_unbroken: the work never breathes, however long it takes. */

@@ -85,7 +85,7 @@ void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
         space->context.gone_bytes += bytes;
     } else if (!lane->wants_tick) {
         lane->wants_tick = true;
-        lane->wish_event = space->budget.n_events;
+        lane->wish_event = space->n_events;
     }
 }
 

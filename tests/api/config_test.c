@@ -63,8 +63,7 @@ START_TEST(every_key_reaches_its_field)
         "driver:sim,sim:[devices:2,capacity:8G],allocator:torch-native,fallback:torch-native,"
         "limit:3G,growth:frugal,cross_stream:settled,wait_ms:5,chunk_granules:4,"
         "address_budget:2T,shareable:True,rdma:True,peers:True,time_calls:True,small_kib:64,"
-        "take_permille:3,take_ms:7,order_interval:9,keep_permille:11,reserve_mb:13,"
-        "max_split_size_mb:200,"
+        "chunk_share:7,reserve_mb:13,max_split_size_mb:200,"
         "max_non_split_rounding_mb:32,garbage_collection_threshold:0.25,"
         "roundup_power2_divisions:4,large_segment_size_mb:32,per_process_memory_fraction:0.75,"
         "expandable_small_page_mb:4,expandable_large_page_mb:64,bfc_allow_growth:False,"
@@ -92,10 +91,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert(config.device.peers);
     ck_assert(config.time_calls);
     ck_assert_uint_eq(own.small_bytes, 64 << 10);
-    ck_assert_uint_eq(own.take_permille, 3);
-    ck_assert_uint_eq(own.take_ms, 7);
-    ck_assert_uint_eq(own.order_interval, 9);
-    ck_assert_uint_eq(own.keep_permille, 11);
+    ck_assert_uint_eq(own.chunk_share, 7);
     ck_assert_uint_eq(own.reserve_bytes, 13 << 20);
     ck_assert_uint_eq(torch.max_split_bytes, 200 << 20);
     ck_assert_uint_eq(torch.max_non_split_rounding_bytes, 32 << 20);
@@ -250,7 +246,8 @@ static const struct bad_conf {
     { "address_budget:0", { "'0'", "'address_budget'", "size" } },
     { "address_budget:lots", { "'lots'", "'address_budget'" } },
     { "chunk_granules:0", { "'0'", "'chunk_granules'", "from 1 to 65536" } },
-    { "order_interval:0", { "'0'", "'order_interval'" } },
+    { "chunk_share:0", { "'0'", "'chunk_share'" } },
+    { "take_ms:7", { "'take_ms'" } },
     { "large_segment_size_mb:10", { "'10'", "'large_segment_size_mb'", "from 11" } },
     { "max_split_size_mb:10", { "'10'", "'max_split_size_mb'", "from 11" } },
     { "max_split_size_mb:19", { "'max_split_size_mb' is 19", "'large_segment_size_mb', 20" } },
@@ -373,7 +370,7 @@ START_TEST(what_is_written_reads_back_the_same)
          "bfc_fragmentation_fraction:0.999999999,async_release_threshold:7"),
         ("mxnet_gpu_mem_pool_reserve:0,mxnet_gpu_mem_pool_page_size:96,"
          "mxnet_gpu_mem_large_alloc_round_size:1,mxnet_gpu_mem_pool_round_linear_cutoff:34"),
-        "limit:7G,address_budget:1T,shareable:auto,wait_ms:0,take_ms:0",
+        "limit:7G,address_budget:1T,shareable:auto,wait_ms:0,chunk_share:3",
     };
     for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
         char text[4096];

@@ -72,6 +72,7 @@ static const char *const record_keys[] = {
     "memory_bytes",
     "peak_live_bytes",
     "peak_reserved_bytes",
+    "first_peak_reserved_bytes",
     "oom_count",
     "events",
     "device_ops",
@@ -89,7 +90,7 @@ static const char *const record_keys[] = {
     "least_memory_bytes",
     "ratio",
 };
-enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 20 };
+enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 21 };
 static const char *const op_keys[] = { "map", "unmap", "alloc", "free" };
 
 START_TEST(replay_prints_one_object_for_each_work_and_allocator)

@@ -128,8 +128,11 @@ enum { N_FAILURES = sizeof failures / sizeof failures[0] };
 #define FEW 1.02 /* times the peak: what granules need at most */
 
 /* What chunks of several sizes need at most. On rmm#1245 much is free in chunks that are partly in
- * use, and cannot be taken: 1.028 to 1.034 times the peak are the least. Below 1.04 a chunk without
- * room in a place may have to be waited for, to be given back and made anew. */
+ * use, and cannot be taken: more than elsewhere, and least with the small chunks of frugal growth.
+ * Near the least a chunk without room in a place may have to be waited for, to be given back and
+ * made anew. */
+#define FRUGAL "growth:frugal"
+
 static bool is_tied(const char *spec)
 {
     return strncmp(spec, "rmm#1245", strlen("rmm#1245")) == 0;
@@ -137,26 +140,27 @@ static bool is_tied(const char *spec)
 
 static double few_in_chunks(const char *spec)
 {
+    return is_tied(spec) ? 1.06 : 1.025;
+}
+
+static double few_where_frugal(const char *spec)
+{
     return is_tied(spec) ? 1.035 : FEW;
 }
 
-static double few_without_waits(const char *spec)
+static void assert_completes_with(const char *conf, double ratio)
 {
-    return is_tied(spec) ? 1.04 : FEW;
-}
-
-static void assert_granules_complete(double ratio)
-{
-    set_up_with(GRANULES);
-    assert_pleat_completes(times_peak(ratio));
+    set_up_with(conf);
+    assert_completes("pleat", times_peak(ratio));
     set_up();
 }
 
 static void assert_few_suffice(const char *spec)
 {
     assert_completes("pleat", times_peak(few_in_chunks(spec)));
-    assert_pleat_completes(times_peak(few_without_waits(spec)));
-    assert_granules_complete(FEW);
+    assert_completes_with(FRUGAL, few_where_frugal(spec));
+    assert_completes_with(GRANULES, FEW);
+    ck_assert_uint_eq(record.host_syncs, 0);
 }
 
 START_TEST(pleat_completes_where_a_classic_cache_fails)
@@ -165,16 +169,17 @@ START_TEST(pleat_completes_where_a_classic_cache_fails)
     const char *classic = failures[_i].allocator;
     double until = failures[_i].until;
     assert_fails(classic, times_peak(FEW));
-    assert_fails(classic, times_peak(few_without_waits(failures[_i].spec)));
+    assert_fails(classic, times_peak(few_where_frugal(failures[_i].spec)));
     assert_fails(classic, times_peak(until));
     assert_few_suffice(failures[_i].spec);
-    assert_pleat_completes(times_peak(until));
-    assert_granules_complete(until);
+    assert_completes_with(FRUGAL, until);
+    assert_completes_with(GRANULES, until);
     assert_completes(classic, 0);
 }
 END_TEST
 
-/* Expandable segments come closest to pleat: so much fails, and a little more completes. */
+/* Expandable segments come closest to pleat. Where sizes are random, as on rmm#1245, they need as
+ * much as pleat does by default, and more than frugal growth. */
 START_TEST(pleat_needs_less_than_expandable_segments)
 {
     static const struct {
@@ -189,7 +194,8 @@ START_TEST(pleat_needs_less_than_expandable_segments)
     for (size_t i = 0; i < sizeof closest / sizeof closest[0]; i++) {
         open_work(closest[i].spec);
         assert_fails("torch-expandable", times_peak(closest[i].until));
-        assert_few_suffice(closest[i].spec);
+        assert_completes_with(FRUGAL, few_where_frugal(closest[i].spec));
+        ck_assert_double_lt(few_where_frugal(closest[i].spec), closest[i].until);
     }
 }
 END_TEST

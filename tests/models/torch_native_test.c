@@ -376,10 +376,7 @@ START_TEST(defaults_are_those_of_the_design)
     ck_assert_int_eq(pl_pleat_own(&options).growth, PL_GROWTH_BALANCED);
     ck_assert_int_eq(pl_pleat_own(&options).cross_stream, PL_CROSS_ORDER);
     ck_assert_uint_eq(options.wait_ms, 1000);
-    ck_assert_uint_eq(pl_pleat_own(&options).take_permille, 2);
-    ck_assert_uint_eq(pl_pleat_own(&options).take_ms, 100);
-    ck_assert_uint_eq(pl_pleat_own(&options).order_interval, 50000);
-    ck_assert_uint_eq(pl_pleat_own(&options).keep_permille, 10);
+    ck_assert_uint_eq(pl_pleat_own(&options).chunk_share, 1024);
     ck_assert_uint_eq(pl_pleat_own(&options).small_bytes, 128 * KIB);
     ck_assert_uint_eq(pl_torch_own(&options).max_split_bytes, 0);
 }

@@ -34,7 +34,7 @@ static void open_full(void)
     pl_allocator_options_init(&options);
     SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
     SET_OWN(pleat, &options, reserve_bytes, 0);
-    SET_OWN(pleat, &options, take_ms, 0); /* else what creating took is there for takes */
+    SET_OWN(pleat, &options, growth, PL_GROWTH_AMPLE); /* memory is created before any is taken */
     pleat_open("capacity:40000M,depth:1048576", &options);
 }
 

@@ -11,7 +11,7 @@
 
 enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32 };
 
-#define SIM "capacity:2G,depth:1048576" /* 1024 granules: while 153 are held, chunks are large */
+#define SIM "capacity:2G,depth:1048576" /* 1024 granules */
 
 static void open_mixed(void)
 {
@@ -59,107 +59,63 @@ static pleat_devptr get_in(size_t n_granules, uint64_t n_chunks)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-START_TEST(no_chunk_is_larger_than_its_share_of_what_is_held)
+static void open_with(const char *sim, unsigned share, pl_growth growth)
 {
-    get_in(4, 4);  /* nothing was held */
-    get_in(8, 2);  /* 4 + 1: order 2 */
-    get_in(16, 2); /* 12 + 1: order 3 */
-    get_in(16, 1); /* 28 + 1: order 4 */
-    get_in(64, 2); /* 44 + 1: order 5 */
-    get_in(64, 2); /* 108 + 1 would be order 6: the most is 5 */
-    ck_assert_uint_eq(chunks_granules_held(), 172);
+    pl_allocator_options options;
+    pleat_close();
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, growth, growth);
+    if (share > 0) {
+        SET_OWN(pleat, &options, chunk_share, share);
+    }
+    pleat_open(sim, &options);
+}
+
+/* Of 1024 granules, a 32nd of the root of device times room is the root of the room. */
+START_TEST(the_fuller_the_device_the_smaller_the_chunks)
+{
+    open_with(SIM, 32, PL_GROWTH_BALANCED);
+    get_in(768, 24); /* room 1024: 32 */
+    get_in(192, 12); /* room 256: 16 */
+    get_in(48, 6);   /* room 64: 8 */
+    get_in(12, 3);   /* room 16: 4 */
+    get_in(3, 2);    /* room 4: 2 */
+    get_in(1, 1);
 }
 END_TEST
 
 START_TEST(what_a_large_chunk_leaves_over_is_filled_with_smaller_ones)
 {
-    get_in(N_FIRST, N_FIRST);
+    get(N_FIRST);
     get_in(63, 6); /* 32 + 16 + 8 + 4 + 2 + 1 */
     ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 63);
 }
 END_TEST
 
-/* 150 per mille of 1024 granules are 153.6. */
-START_TEST(the_fuller_the_device_the_smaller_the_chunks)
-{
-    get_in(N_FIRST, N_FIRST);
-    get_in(122, 3 + 1 + 1 + 1); /* 96 + 16 + 8 + 2 */
-    ck_assert_uint_eq(chunks_granules_held(), 153);
-    if (_i == 0) {
-        get_in(N_LARGE, 1);
-    } else {
-        get_in(1, 1);
-    }
-    get_in(N_LARGE, N_LARGE / 2);
-}
-END_TEST
-
-/* A 16th of the request, and at most 4 granules, whatever is held. */
-START_TEST(later_the_smaller_the_request_the_smaller_the_chunks)
-{
-    static const struct {
-        size_t n_granules;
-        uint64_t n_chunks;
-    } sizes[] = {
-        { 1, 1 },   { 3, 3 },   { 15, 15 },  { 16, 8 },   { 17, 8 + 1 }, { 31, 15 + 1 },
-        { 32, 16 }, { 33, 17 }, { 47, 24 },  { 48, 12 },  { 49, 13 },    { 63, 15 + 2 },
-        { 64, 16 }, { 65, 17 }, { 128, 32 }, { 256, 64 }, { 800, 200 },
-    };
-    get(154);
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        put(get_in(sizes[i].n_granules, sizes[i].n_chunks));
-        (void)pleat_trim(0, true);
-        ck_assert_uint_eq(chunks_granules_held(), 154);
-    }
-}
-END_TEST
-
-/* While fewer than 15 of 100 granules are held, by what is held; then by the request. */
 START_TEST(a_limit_makes_the_device_as_small)
 {
-    size_t n_first = 14 + (size_t)_i;
-    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (uint64_t)100 * GRANULE), PLEAT_OK);
-    get_in(n_first, n_first);
-    get_in(8, _i == 0 ? 1 : 8);
-    get_in(15, 15);
-    get_in(16, 8);
+    open_with(SIM, 32, PL_GROWTH_BALANCED);
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (uint64_t)256 * GRANULE), PLEAT_OK);
+    get_in(64, 8);
 }
 END_TEST
 
-START_TEST(by_default_the_largest_chunk_is_a_32nd_of_what_is_held)
-{
-    pleat_close();
-    pleat_open("capacity:16G", NULL);
-    get_in(N_FIRST, N_FIRST);
-    get_in(2, 2); /* 31 / 32 + 1 */
-    get_in(2, 1); /* 33 / 32 + 1: order 1 */
-    get_in(60, 30);
-    get_in(1, 1);
-    get_in(4, 1); /* 96 / 32 + 1: order 2 */
-}
-END_TEST
-
-/* By default a 1024th of it, and later a 3072nd. */
+/* Where nothing is held: a 1024th of it by default; frugal a 4096th, ample a 512th. */
 START_TEST(the_smaller_the_device_the_smaller_the_chunks)
 {
     static const struct {
         const char *sim;
-        size_t n_plenty;
-        uint64_t n_chunks, n_later;
+        pl_growth growth;
+        uint64_t n_chunks;
     } devices[] = {
-        { "capacity:2G,depth:1048576", 153, 32, 128 }, /* 1 + 1: order 1; 0 + 1: order 0 */
-        { "capacity:8G,depth:1048576", 614, 16, 64 },  /* 4 + 1: order 2; 1 + 1: order 1 */
-        { "capacity:64G,depth:1048576", 4915, 2, 32 }, /* 32 + 1: order 5; 10 + 1: order 2 */
+        { SIM, PL_GROWTH_BALANCED, 64 },
+        { "capacity:16G", PL_GROWTH_BALANCED, 8 },
+        { "capacity:16G", PL_GROWTH_FRUGAL, 32 },
+        { "capacity:16G", PL_GROWTH_AMPLE, 4 },
+        { "capacity:512G", PL_GROWTH_BALANCED, 2 },
     };
-    pl_allocator_options options;
-    pleat_close();
-    pl_allocator_options_init(&options);
-    SET_OWN(pleat, &options, keep_permille, 0); /* nothing is mapped beyond a request */
-    pleat_open(devices[_i].sim, &options);
-    get(1024 < devices[_i].n_plenty ? 1024 : devices[_i].n_plenty - 64);
+    open_with(devices[_i].sim, 0, devices[_i].growth);
     get_in(64, devices[_i].n_chunks);
-    get(devices[_i].n_plenty);
-    get_in(128, devices[_i].n_later);
 }
 END_TEST
 
@@ -173,23 +129,9 @@ START_TEST(on_request_every_chunk_is_a_granule)
 }
 END_TEST
 
-START_TEST(where_growth_is_frugal_every_chunk_is_a_granule)
-{
-    pl_allocator_options options;
-    pleat_close();
-    pl_allocator_options_init(&options);
-    SET_OWN(pleat, &options, chunks, PL_CHUNKS_MIXED);
-    SET_OWN(pleat, &options, chunk_share, 1);
-    SET_OWN(pleat, &options, growth, PL_GROWTH_FRUGAL);
-    pleat_open(SIM, &options);
-    get_in(N_FIRST, N_FIRST);
-    get_in(64, 64);
-}
-END_TEST
-
 START_TEST(a_driver_that_refuses_a_large_chunk_is_asked_for_smaller_ones)
 {
-    get_in(N_FIRST, N_FIRST);
+    get(N_FIRST);
     cost before = calls();
     pleat.sim.fail_at("cuMemCreate", 0, CU_OUT_OF_MEMORY);
     get(N_LARGE);
@@ -201,7 +143,7 @@ END_TEST
 
 START_TEST(a_large_chunk_made_for_a_request_that_is_refused_serves_the_next)
 {
-    get_in(N_FIRST, N_FIRST);
+    get(N_FIRST);
     pleat.sim.fail_from("cuMemCreate", 1, CU_OUT_OF_MEMORY);
     ck_assert_int_eq(pleat_refused((size_t)2 * N_LARGE * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
     ck_assert_uint_gt(pleat.sim.n_faults(), 5); /* down to a granule */
@@ -216,7 +158,7 @@ END_TEST
 /* None of them is loose: nothing is mapped that could be taken. */
 START_TEST(an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew)
 {
-    get_in(N_FIRST, N_FIRST);
+    get(N_FIRST);
     pleat.sim.fail_at("cuMemMap", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused((size_t)N_LARGE * GRANULE, 1), PLEAT_EDRIVER);
     ck_assert_uint_eq(pleat_counted().idle_bytes, (uint64_t)N_LARGE * GRANULE);
@@ -342,64 +284,6 @@ START_TEST(a_chunk_can_be_taken_once_its_last_block_is_free)
 }
 END_TEST
 
-/* ---- where much is tied ---------------------------------------------------------------------- */
-
-/* 63 granules are held, and 31 of them tied; all were pinned. */
-static pleat_devptr tie_much(void)
-{
-    get_in(N_FIRST, N_FIRST);
-    pleat_devptr chunk = get_in(N_LARGE, 1);
-    pleat_devptr one = leave_one(chunk);
-    assert_tied(N_LARGE - 1);
-    return one;
-}
-
-static uint64_t saved_us(void)
-{
-    const pl_budget *budget = &((const pl_space *)pleat.a)->budget;
-    return (budget->saved_ns + budget->earned_ns) / 1000;
-}
-
-START_TEST(where_much_is_tied_a_new_peak_is_made_of_small_chunks)
-{
-    tie_much();
-    uint64_t before_us = saved_us();
-    get_in(64, 9); /* 31 tied ones, 33 new: at most 64 / 16 + 1 at a time */
-    assert_tied(0);
-    ck_assert_uint_lt(saved_us(), before_us - 500); /* 66 MiB, and 9 maps of 36 us */
-}
-END_TEST
-
-START_TEST(where_little_is_tied_it_is_made_of_large_chunks)
-{
-    put(tie_much());
-    uint64_t before_us = saved_us();
-    get_in(96, 2);                            /* 32 free ones, and 64 new */
-    ck_assert_uint_gt(saved_us(), before_us); /* creating earns */
-}
-END_TEST
-
-/* The other stream's request waits for no chunk of the first one: it needs new ones. */
-START_TEST(below_the_peak_chunks_stay_large)
-{
-    tie_much();
-    put(get(64));
-    assert_tied(N_LARGE - 1);
-    cost before = calls();
-    pleat_get((size_t)16 * GRANULE, 2);
-    assert_cost(before, 1, 1);
-}
-END_TEST
-
-START_TEST(small_chunks_are_made_only_while_most_of_the_time_is_left)
-{
-    pl_budget *budget = &((pl_space *)pleat.a)->budget;
-    tie_much();
-    budget->saved_ns = budget->most_ns / 10 * 7;
-    get_in(64, 2);
-}
-END_TEST
-
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 START_TEST(a_place_is_rounded_up_where_all_chunks_are_larger_than_what_is_missing)
@@ -509,7 +393,7 @@ END_TEST
 
 START_TEST(a_failing_map_leaves_a_new_chunk_idle_for_the_next_request)
 {
-    get_in(N_FIRST, N_FIRST);
+    get(N_FIRST);
     pleat.sim.fail_at("cuMemMap", 1, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused((size_t)48 * GRANULE, 1), PLEAT_EDRIVER);
     ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)48 * GRANULE);
@@ -628,29 +512,16 @@ END_TEST
 static void add_sizes(Suite *suite)
 {
     TCase *sizes = suite_case(suite, "sizes", open_mixed, pools_close);
-    tcase_add_test(sizes, no_chunk_is_larger_than_its_share_of_what_is_held);
     tcase_add_test(sizes, what_a_large_chunk_leaves_over_is_filled_with_smaller_ones);
-    tcase_add_loop_test(sizes, the_fuller_the_device_the_smaller_the_chunks, 0, 2);
-    tcase_add_test(sizes, later_the_smaller_the_request_the_smaller_the_chunks);
-    tcase_add_loop_test(sizes, a_limit_makes_the_device_as_small, 0, 2);
     tcase_add_test(sizes, a_driver_that_refuses_a_large_chunk_is_asked_for_smaller_ones);
     tcase_add_test(sizes, a_large_chunk_made_for_a_request_that_is_refused_serves_the_next);
     tcase_add_test(sizes, a_failing_map_leaves_a_new_chunk_idle_for_the_next_request);
     tcase_add_test(sizes, an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew);
-    TCase *granules = suite_case(suite, "granules", open_mixed, pleat_close);
-    tcase_add_test(granules, by_default_the_largest_chunk_is_a_32nd_of_what_is_held);
-    tcase_add_loop_test(granules, the_smaller_the_device_the_smaller_the_chunks, 0, 3);
-    tcase_add_test(granules, on_request_every_chunk_is_a_granule);
-    tcase_add_test(granules, where_growth_is_frugal_every_chunk_is_a_granule);
-}
-
-static void add_tied(Suite *suite)
-{
-    TCase *tied = suite_case(suite, "tied", open_mixed, pools_close);
-    tcase_add_test(tied, where_much_is_tied_a_new_peak_is_made_of_small_chunks);
-    tcase_add_test(tied, where_little_is_tied_it_is_made_of_large_chunks);
-    tcase_add_test(tied, below_the_peak_chunks_stay_large);
-    tcase_add_test(tied, small_chunks_are_made_only_while_most_of_the_time_is_left);
+    TCase *shares = suite_case(suite, "shares", open_mixed, pleat_close);
+    tcase_add_test(shares, the_fuller_the_device_the_smaller_the_chunks);
+    tcase_add_test(shares, a_limit_makes_the_device_as_small);
+    tcase_add_loop_test(shares, the_smaller_the_device_the_smaller_the_chunks, 0, 5);
+    tcase_add_test(shares, on_request_every_chunk_is_a_granule);
 }
 
 static void add_takes(Suite *suite)
@@ -678,6 +549,5 @@ static void add_takes(Suite *suite)
 SUITE(segments_chunks)
 {
     add_sizes(suite);
-    add_tied(suite);
     add_takes(suite);
 }

@@ -12,7 +12,7 @@
 
 enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32, MOST_CALLS = 500 };
 
-#define SIM "capacity:2G,depth:1048576,backing:memory" /* 1024 granules: large below 154 */
+#define SIM "capacity:2G,depth:1048576,backing:memory"
 
 /* A chunk of 32 granules, each with a block of its own; all others have one granule. */
 static pleat_devptr blocks[N_LARGE];
@@ -28,9 +28,22 @@ static void verify(pleat_devptr ptr)
     ck_assert_int_eq(pleat.sim.verify(pleat.handles[1], ptr, GRANULE, ptr), CU_SUCCESS);
 }
 
+/* A block of chunks of one granule each: they were made for other requests. */
+static pleat_devptr get_of_granules(size_t n)
+{
+    pleat_devptr ptrs[N_FIRST];
+    for (size_t i = 0; i < n; i++) {
+        ptrs[i] = pleat_get(GRANULE, 1);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pleat_put(ptrs[i], 1);
+    }
+    return pleat_get(n * GRANULE, 1);
+}
+
 static void lay_out(void)
 {
-    first = pleat_get((size_t)N_FIRST * GRANULE, 1);
+    first = get_of_granules(N_FIRST);
     pleat_devptr large = pleat_get((size_t)N_LARGE * GRANULE, 1);
     ck_assert_uint_eq(pleat_calls("cuMemCreate"), N_FIRST + 1);
     pleat_put(large, 1);

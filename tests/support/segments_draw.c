@@ -17,12 +17,6 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
     own.cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
     options->wait_ms = wait_ms[random_below(r, 3)];
     own.small_bytes = granule_bytes >> random_below(r, 5);
-    if (random_once_in(r, 2)) {
-        own.take_ms = (unsigned)random_below(r, 50);
-        own.take_permille = (unsigned)random_below(r, 20);
-        own.order_interval = 1 + (unsigned)random_below(r, 2000);
-        own.keep_permille = (unsigned)random_below(r, 100);
-    }
     pl_own_set(options, &pl_pleat_option_table, &own);
 }
 
