@@ -8,7 +8,7 @@
  *   failures                         !                 !
  *
  * The axis is time as the driver takes it, modelled on the simulator and measured on a GPU, and 50
- * us for each allocation or free: as growth:balanced counts time on the simulator.
+ * us for each allocation or free: a training step of half a second makes ten thousand of them.
  *
  * Everything is written as it comes, so memory does not depend on the length of the run. Counters
  * are thinned to BENCH_MOST_MOMENTS stretches of equally many events: of each the moments at which

@@ -10,6 +10,7 @@ MAX_TEST_LINES = 800
 MAX_FUNCTION_LINES = 60
 MAX_COLUMNS = 100
 MAX_PUBLIC_FUNCTIONS = 25
+MAX_POLICY_CONSTANTS = 20
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 SOURCE_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py"}
 TEXT_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
@@ -53,6 +54,14 @@ def check_text(path):
             yield f"{path}:{number}: a tab"
 
 
+def check_policy():
+    enums = re.search(r"^enum \{(.*?)^\};", without_comments_and_strings(
+        read("segments/pleat/policy.c")), re.MULTILINE | re.DOTALL)
+    n_constants = len(re.findall(r"^ {4}[A-Z0-9_]+ =", enums.group(1), re.MULTILINE))
+    if not 0 < n_constants <= MAX_POLICY_CONSTANTS:
+        yield f"segments/pleat/policy.c: {n_constants} constants, at most {MAX_POLICY_CONSTANTS}"
+
+
 def check_public():
     n_functions = len(re.findall(r"^PLEAT_API\b", read("api/pleat.h"), re.MULTILINE))
     if n_functions > MAX_PUBLIC_FUNCTIONS:
@@ -60,7 +69,7 @@ def check_public():
 
 
 def main():
-    problems = list(check_public())
+    problems = [*check_public(), *check_policy()]
     for path in c_files():
         problems += check_c(path)
     for path in all_files():

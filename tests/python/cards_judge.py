@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The judge of the growth policy: a draw repeats itself, each work is replayed on its cards only,
+and the table says what the rows say.
+
+Usage: cards_judge.py BUILD_DIR"""
+import csv
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import cards  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv[1])
+SIZES = ("24G", "1.02x")
+
+
+def check(is_so, what):
+    if not is_so:
+        sys.exit(f"cards: {what}")
+
+
+def measured():
+    """The printed table, and the rows of the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "cards.csv"
+        printed = subprocess.run(
+            [sys.executable, "-B", ROOT / "bench" / "cards.py", BUILD, "--runs", "2", "--sizes",
+             ",".join(SIZES), "--costs", "a100", "--out", path],
+            capture_output=True, text=True, check=True).stdout
+        lines = path.read_text(encoding="utf-8").splitlines()
+    return printed, list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def main():
+    pleat = BUILD / "pleat"
+    runs = cards.drawn_runs(pleat, 2, 1)
+    check(runs == cards.drawn_runs(pleat, 2, 1), "the same seed draws other runs")
+    check(runs != cards.drawn_runs(pleat, 2, 2), "another seed draws the same runs")
+    printed, rows = measured()
+    works = {row["work"] for row in rows if row["memory"] == "1.02x"}
+    check(len(works) == len(cards.BUNDLED) + 2, f"{len(works)} works at 1.02x")
+    for size in SIZES:
+        pairs = cards.pairs_of(rows, size, "a100")
+        check(pairs and all(p.ours["work"] == p.theirs["work"] for p in pairs), f"pairs of {size}")
+        ratio = math.fsum(float(p.ours["driver_ms"]) for p in pairs) / \
+            math.fsum(float(p.theirs["driver_ms"]) for p in pairs)
+        check(f"| {size} | a100 | {len(pairs)} |" in printed, f"no line of {size} in\n{printed}")
+        check(f"| {ratio:.2f} |" in printed, f"{size}: no ratio of {ratio:.2f} in\n{printed}")
+    for row in rows:
+        check(row["hazards"] == "0", f"hazards: {row}")
+        check(float(row["resident_all_passes"]) >= float(row["resident"]), f"peaks: {row}")
+        fits = float(row["peak_live_gib"]) <= cards.FULLEST * 24
+        check(row["memory"] != "24G" or fits, f"too large for its card: {row}")
+
+
+if __name__ == "__main__":
+    main()
