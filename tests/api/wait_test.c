@@ -328,7 +328,7 @@ END_TEST
 /* What has settled is given back all the same. Twice: each call has a deadline of its own. */
 START_TEST(a_trim_waits_no_longer)
 {
-    open_pleat(CONF);
+    open_pleat(CONF ",cross_stream:settled"); /* each stream has memory of its own */
     for (int i = 1; i < N_STREAMS; i++) {
         leave_pending(streams[i], 8 * MIB);
     }
@@ -347,7 +347,7 @@ END_TEST
 
 START_TEST(a_limit_waits_no_longer)
 {
-    open_pleat(CONF);
+    open_pleat(CONF ",cross_stream:settled"); /* each stream has memory of its own */
     for (int i = 1; i < N_STREAMS; i++) {
         leave_pending(streams[i], 8 * MIB);
     }
