@@ -381,6 +381,21 @@ START_TEST(ample_creates_while_there_is_any)
 }
 END_TEST
 
+/* 4 granules are fewer than 8 x room / device, and 10 are more. */
+START_TEST(a_stream_waits_for_much_memory_and_not_for_a_little)
+{
+    open_policy(PL_GROWTH_BALANCED);
+    pleat_put(pleat_get_and_use(20 * (size_t)GRANULE, 1), 1);
+    pleat_get_and_use(4 * (size_t)GRANULE, 2);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+    ck_assert_uint_eq(resident(), 24 * (uint64_t)GRANULE);
+    pleat_get_and_use(10 * (size_t)GRANULE, 2);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 1);
+    ck_assert_uint_eq(resident(), 24 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
 /* The first 80 takes buy ten granules of an empty device, and less as the room shrinks. */
 START_TEST(takes_buy_slack)
 {
@@ -544,6 +559,7 @@ static void add_growth(Suite *suite)
     tcase_add_test(growth, policies_trade_memory_for_operations);
     tcase_add_loop_test(growth, memory_is_taken_before_any_is_created, 0, 2);
     tcase_add_test(growth, ample_creates_while_there_is_any);
+    tcase_add_test(growth, a_stream_waits_for_much_memory_and_not_for_a_little);
     tcase_add_test(growth, takes_buy_slack);
     suite_add_tcase(suite, growth);
 }
