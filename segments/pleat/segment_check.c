@@ -166,23 +166,17 @@ static int check_veils(const pl_segment *seg)
     return n_twins == seg->n_twins ? 0 : 8;
 }
 
-static int check_asleep(const pl_segment *seg)
+/* The entry of a granule in flight is the flight's own, and not looked at. */
+static bool is_asleep_right(const pl_segment *seg, size_t g, bool is_flying)
 {
-    size_t n_asleep = 0;
-
-    for (size_t g = 0; g < seg->n_rooms; g++) {
-        if (is_set(seg->asleep, g) != (seg->chunks[g] == PL_CHUNK_ASLEEP)) {
-            return 10;
-        }
-        n_asleep += is_set(seg->asleep, g);
-    }
-    return n_asleep == seg->n_asleep ? 0 : 10;
+    return is_flying || is_set(seg->asleep, g) == (seg->chunks[g] == PL_CHUNK_ASLEEP);
 }
 
 int pl_segment_check(const pl_segment *seg)
 {
     int broken = check_list(seg);
     size_t n_vacant = 0;
+    size_t n_asleep = 0;
     size_t n_granules = pl_segment_granule(seg, seg->range.base + seg->range.bytes);
     const pl_block *b = seg->first;
 
@@ -206,12 +200,16 @@ int pl_segment_check(const pl_segment *seg)
             return 9;
         }
         n_vacant += is_vacant;
+        n_asleep += is_set(seg->asleep, g);
+        if (!is_asleep_right(seg, g, is_flying)) {
+            return 10;
+        }
         broken = is_flying ? 0 : check_chunk(seg, g);
         if (broken != 0) {
             return broken;
         }
     }
     broken = n_vacant == seg->n_vacant ? check_loose(seg) : 6;
-    broken = broken != 0 ? broken : check_asleep(seg);
+    broken = broken != 0 || n_asleep == seg->n_asleep ? broken : 10;
     return broken != 0 ? broken : check_veils(seg);
 }
