@@ -196,12 +196,15 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* May the lane be made to wait for another lane's pending memory, instead of creating? */
+/* May the lane be made to wait for another lane's pending memory, instead of creating? Each wait
+ * must save enough by itself: of many streams that have a little each, none is waited for. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_missing)
 {
-    return pl_policy_may_order(space, pl_space_cap(space), n_missing) &&
-           rq->tried.n_ordered + 1 < space->n_lanes && space->n_loose > 0 &&
-           pl_handover_richest(space, rq->lane, rq->tried.turn, false) != NULL;
+    const pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
+    size_t n = other != NULL ? pl_handover_pending_bytes(other, false) >> space->granule_log2 : 0;
+
+    return n > 0 && rq->tried.n_ordered + 1 < space->n_lanes && space->n_loose > 0 &&
+           pl_policy_may_order(space, pl_space_cap(space), n < n_missing ? n : n_missing);
 }
 
 /* Collect the flight's chunks, in this order: idle ones; new ones within the slack; all that can be

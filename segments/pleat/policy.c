@@ -78,11 +78,11 @@ void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
     space->n_takes += lane->n_lifetime < PL_LANE_YOUNG ? 0 : n_chunks;
 }
 
-bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_missing)
+bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
 {
     uint64_t room = pl_policy_room(space, cap);
 
     return space->options.growth != PL_GROWTH_AMPLE &&
            space->options.cross_stream == PL_CROSS_ORDER &&
-           (uint64_t)n_missing * cap >= A_WAIT_GRANULES * room;
+           (uint64_t)n_saved * cap >= A_WAIT_GRANULES * room;
 }

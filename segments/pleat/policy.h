@@ -35,7 +35,7 @@ size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
 /* A flight has taken so many chunks for a request of the lane. */
 void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks);
 /* Where all that can be taken is not enough: may a stream wait on the GPU for another one's pending
- * memory, instead of creating the n_missing granules? */
-bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_missing);
+ * memory, instead of creating the n_saved granules that this saves? */
+bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved);
 
 #endif
