@@ -2,12 +2,9 @@
 """Two charts of what `./dev cards` has measured: memory held and driver time, card by card.
 
 Usage: by_card.py CARDS_CSV OUT_SVG   (cards.py calls it; to draw the charts again)"""
-import csv
 import math
-import pathlib
-import sys
 
-from look import plt, style_of
+from look import draw_file, plt, style_of, write_svg
 
 SHOWN = ("pleat", "torch-expandable")
 SIZES = ("24G", "40G", "80G", "141G", "unlimited", "1.25x", "1.05x", "1.02x")
@@ -42,18 +39,8 @@ def draw(rows, path):
         axis.tick_params(labelsize=7)
     figure.legend(*memory.get_legend_handles_labels(), loc="upper center", ncol=2, fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.92))
-    plt.rcParams["svg.hashsalt"] = "cards"  # the same figures give the same file
-    figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None},
-                   facecolor="white")
-    plt.close(figure)
-
-
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    draw(list(csv.DictReader(line for line in text if not line.startswith("#"))), sys.argv[2])
+    write_svg(figure, path)
 
 
 if __name__ == "__main__":
-    main()
+    draw_file(draw, __doc__)

@@ -2,11 +2,8 @@
 """The chart of README's first screen: the least device with which each trace completes.
 
 Usage: least.py AB_CSV OUT_SVG   (results.py calls it; to draw the chart again)"""
-import csv
-import pathlib
-import sys
 
-from look import plt, style_of
+from look import draw_file, plt, style_of, write_svg
 
 WIDTH = 8.2    # inches
 A_TRACE = 0.3
@@ -34,18 +31,8 @@ def draw(rows, path):
     axis.set_ylim(-0.6, len(works) - 0.4)
     figure.legend(loc="upper center", ncol=len(SHOWN), fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / figure.get_figheight()))
-    plt.rcParams["svg.hashsalt"] = "least"  # the same figures give the same file
-    figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None},
-                   facecolor="white")
-    plt.close(figure)
-
-
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    draw(list(csv.DictReader(line for line in text if not line.startswith("#"))), sys.argv[2])
+    write_svg(figure, path)
 
 
 if __name__ == "__main__":
-    main()
+    draw_file(draw, __doc__)

@@ -1,7 +1,10 @@
 """How the charts look: readable in black and white, pleat in front, the others distinguished by
 dashes and markers before colour."""
+import csv
 import io
+import pathlib
 import re
+import sys
 
 import matplotlib
 
@@ -81,3 +84,19 @@ def svg_of(figure, name, label):
     safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return text.replace("<svg", f'<svg class="chart" data-chart="{name}" role="img" '
                         f'aria-label="{safe}" style="max-width:{width * PIXELS:.0f}px"', 1)
+
+
+def write_svg(figure, path):
+    """The figure as a file of its own; the same figures give the same file."""
+    plt.rcParams["svg.hashsalt"] = pathlib.Path(path).stem
+    figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None},
+                   facecolor="white")
+    plt.close(figure)
+
+
+def draw_file(draw, usage):
+    """A chart's command line: draw(rows, OUT_SVG), with the rows of a file of bench/results."""
+    if len(sys.argv) != 3:
+        sys.exit(usage)
+    text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
+    draw(list(csv.DictReader(line for line in text if not line.startswith("#"))), sys.argv[2])

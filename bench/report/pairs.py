@@ -2,11 +2,8 @@
 """The chart of `pleat bench pairs`: what a pair costs, by scenario and row.
 
 Usage: pairs.py PAIRS_CSV OUT_SVG   (results.py calls it; to draw the chart again)"""
-import csv
-import pathlib
-import sys
 
-from look import plt, style_of
+from look import draw_file, plt, style_of, write_svg
 
 WIDTH = 8.2    # inches
 A_ROW = 0.34   # of a scenario
@@ -43,17 +40,8 @@ def draw(rows, path):
     axis.set_ylim(-0.6, len(scenarios) - 0.4)
     figure.legend(loc="upper center", ncol=min(len(throughs), 5), fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.55 / figure.get_figheight()))
-    plt.rcParams["svg.hashsalt"] = "pairs"  # the same figures give the same file
-    figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None})
-    plt.close(figure)
-
-
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    draw(list(csv.DictReader(line for line in text if not line.startswith("#"))), sys.argv[2])
+    write_svg(figure, path)
 
 
 if __name__ == "__main__":
-    main()
+    draw_file(draw, __doc__)

@@ -232,12 +232,13 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 }
 
 /* No gap is long enough: reserve more addresses. If there are none, closed buffers give theirs
- * back. If there are still none, relieve the shortage: memory that pends on other streams, or stale
+ * back, which they do only while nobody flies: so that is tried again after each remedy. If there
+ * are still none, relieve the shortage: memory that pends on other streams, or stale
  * addresses, may interrupt a gap. */
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 {
     *st = open_segment(space, rq);
-    if (*st == PLEAT_ENOSPACE_VA && !rq->is_out_of_va && space->n_noted > 0) {
+    if (*st == PLEAT_ENOSPACE_VA && space->n_noted > 0) {
         pl_hollow_let_go(space, 0, SIZE_MAX);
         *st = open_segment(space, rq);
     }

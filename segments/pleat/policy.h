@@ -11,7 +11,8 @@
  *   take before creating    a take costs as little as a creation and holds nothing more, but may
  *                           have to be made again in each iteration. So takes buy slack: the more
  *                           takes were made, the more may be created before the next take
- *   order before creating   a wait of a stream on the GPU costs the host nothing
+ *   order before creating   a wait of one stream for another costs the host nothing, and the
+ *                           program what its kernels make of it: it must save some granules
  *
  * The option `growth` sets the price: frugal dear, ample nothing. Functions of the state; guarded
  * by the space's lock. Nothing here fails or drops it. docs/design.md has the figures. */

@@ -2,7 +2,10 @@
  * reserved as there were buffers at once, those with pages in use included, whatever else waits. */
 /* labels: unit */
 #include <check.h>
+#include <pthread.h>
+#include <unistd.h>
 
+#include "segments/pleat/space.h"
 #include "tests/support/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
@@ -292,6 +295,36 @@ START_TEST(they_go_before_a_block_is_refused_for_want_of_addresses)
 }
 END_TEST
 
+static void *land_later(void *flying)
+{
+    pl_space *space = (pl_space *)pleat.a;
+    (void)usleep(20000);
+    pl_lock_acquire(&space->lock);
+    pl_space_land(space, flying);
+    pl_lock_release(&space->lock);
+    return NULL;
+}
+
+/* Its segments may be named by the flight: they go once it has landed. */
+START_TEST(they_go_after_the_flight_of_another)
+{
+    pthread_t thread;
+    pl_flying flying;
+    pleat_close();
+    pleat_open_device("capacity:1G", &(pl_device_options){ .address_budget_bytes = 2 * GIB }, NULL);
+    pl_space *space = (pl_space *)pleat.a;
+    change(make_of(2 * GIB), PL_BUFFER_CLOSE, 0, OWN);
+    pl_lock_acquire(&space->lock);
+    pl_space_take_off(space, &flying);
+    pl_lock_release(&space->lock);
+    ck_assert_int_eq(pthread_create(&thread, NULL, land_later, &flying), 0);
+    pleat_devptr ptr = pleat_get(PAGES, OWN);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    pleat_put(ptr, OWN);
+    pleat_assert_sound();
+}
+END_TEST
+
 /* An open one's addresses are its own. */
 START_TEST(those_that_may_not_go_let_a_block_be_refused)
 {
@@ -347,6 +380,7 @@ SUITE(segments_buffer_again)
     tcase_add_test(tcase, none_goes_under_a_walk);
     tcase_add_test(tcase, those_of_another_size_go_before_addresses_are_refused);
     tcase_add_test(tcase, they_go_before_a_block_is_refused_for_want_of_addresses);
+    tcase_add_test(tcase, they_go_after_the_flight_of_another);
     tcase_add_test(tcase, those_that_may_not_go_let_a_block_be_refused);
     suite_add_tcase(suite, tcase);
 }

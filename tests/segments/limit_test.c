@@ -396,6 +396,23 @@ START_TEST(a_stream_waits_for_much_memory_and_not_for_a_little)
 }
 END_TEST
 
+/* What each of them pends is too little by itself: two granules of the 20 that are missing. */
+START_TEST(a_stream_waits_for_none_of_many_that_have_a_little)
+{
+    open_policy(PL_GROWTH_BALANCED);
+    for (unsigned stream = 1; stream < 4; stream++) {
+        ptrs[stream] = pleat_get_and_use(2 * (size_t)GRANULE, stream);
+    }
+    for (unsigned stream = 1; stream < 4; stream++) {
+        pleat_put(ptrs[stream], stream);
+    }
+    pleat_get_and_use(20 * (size_t)GRANULE, 4);
+    ck_assert_uint_eq(pleat_counted().stream_waits, 0);
+    ck_assert_uint_eq(resident(), 26 * (uint64_t)GRANULE);
+    pleat_close();
+}
+END_TEST
+
 /* The first 80 takes buy ten granules of an empty device, and less as the room shrinks. */
 START_TEST(takes_buy_slack)
 {
@@ -560,6 +577,7 @@ static void add_growth(Suite *suite)
     tcase_add_loop_test(growth, memory_is_taken_before_any_is_created, 0, 2);
     tcase_add_test(growth, ample_creates_while_there_is_any);
     tcase_add_test(growth, a_stream_waits_for_much_memory_and_not_for_a_little);
+    tcase_add_test(growth, a_stream_waits_for_none_of_many_that_have_a_little);
     tcase_add_test(growth, takes_buy_slack);
     suite_add_tcase(suite, growth);
 }
