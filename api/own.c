@@ -1,12 +1,13 @@
 /* own.c - frees a block whose stream and device the caller does not name.
  *
  * The thread's fronts are tried first, which is what a block just allocated is freed to; then the
- * devices, the one that was right last first. What an allocator cannot free in passing is freed by
- * pleat_block_free on the stream that it was allocated on. Holds no lock. */
+ * devices, the one that was right last first. The block's stream may have been destroyed, so its
+ * handle is not given to the driver. Holds no lock. */
 #include "api/block.h"
 
-#include "api/adapters/find.h"
 #include "api/front.h"
+#include "api/history/stack.h"
+#include "vmm/stream.h"
 
 /* What pl_front_key is made of, but for the device. */
 static const uint64_t key_without_device = ~((uint64_t)UINT16_MAX << 16);
@@ -22,12 +23,38 @@ static inline bool free_to_front(pl_front *front, pleat handle, pleat_devptr ptr
     return is_kept;
 }
 
-/* EPENDING: the block, if it is one of this device, goes the long way. */
+/* Allocators without a free of this kind get the stream that the block was allocated on, or the
+ * legacy one if that is known no more. */
+static pleat_status free_by_query(pl_gpu *gpu, pleat_devptr ptr)
+{
+    pleat_block_info info;
+    pl_stream *on;
+    pleat_status st = gpu->ops->query(gpu->allocator, ptr, &info);
+    if (st != PLEAT_OK || info.base != ptr) {
+        return PLEAT_EFOREIGN;
+    }
+    on = pl_stream_known(gpu->dev, info.stream);
+    st = on != NULL ? PLEAT_OK : pl_stream_get(gpu->dev, NULL, &on);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = gpu->ops->free(gpu->allocator, ptr, on);
+    pl_stream_put(on);
+    return st;
+}
+
 static inline pleat_status free_on(pl_gpu *gpu, pleat_devptr ptr)
 {
-    bool may = gpu->ops->free_own != NULL && !pl_pools_are_routed(&gpu->pools) &&
-               !pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FREE_FRAMES);
-    return may ? gpu->ops->free_own(gpu->allocator, ptr) : PLEAT_EPENDING;
+    bool has_stack = pl_history_wants_stack(&gpu->history, PLEAT_HISTORY_FREE_FRAMES);
+    if (__builtin_expect(has_stack, 0)) {
+        pl_stack_begin();
+    }
+    pleat_status st = gpu->ops->free_own != NULL ? gpu->ops->free_own(gpu->allocator, ptr)
+                                                 : free_by_query(gpu, ptr);
+    if (__builtin_expect(has_stack, 0)) {
+        pl_stack_end();
+    }
+    return st;
 }
 
 static pleat_status free_somewhere(pl_use use, pleat_devptr ptr)
@@ -38,8 +65,10 @@ static pleat_status free_somewhere(pl_use use, pleat_devptr ptr)
         int device = first + i < n ? first + i : first + i - n;
         pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
         pleat_status st = gpu ? free_on(gpu, ptr) : PLEAT_EFOREIGN;
-        if (st == PLEAT_OK) {
+        if (st != PLEAT_EFOREIGN) {
             use.self->last_device = device;
+        }
+        if (st == PLEAT_OK) {
             pl_gpu_debug_walk(gpu);
         }
         if (st != PLEAT_EFOREIGN) {
@@ -49,20 +78,7 @@ static pleat_status free_somewhere(pl_use use, pleat_devptr ptr)
     return PLEAT_EFOREIGN;
 }
 
-/* A stream that was destroyed before its blocks cannot be named any more. The block knows its own
- * stream and how to wait for one that is gone, so it is freed from the legacy stream instead. */
-__attribute__((cold, noinline)) static pleat_status free_by_name(pleat handle, pleat_devptr ptr)
-{
-    pleat_block_info info = { .device = pl_caller_self.record->last_device };
-    void *at = (void *)(uintptr_t)ptr;
-    bool is_found = pl_find_block(handle, at, &info) == PLEAT_OK && info.base == ptr;
-    pleat_status st = pleat_block_free(handle, info.device, ptr, is_found ? info.stream : NULL);
-    if (is_found && (st == PLEAT_EDRIVER || st == PLEAT_ESTREAM)) {
-        st = pleat_block_free(handle, info.device, ptr, NULL);
-    }
-    return st;
-}
-
+/* What no device could free is refused by the call that names a device, which says why. */
 static __attribute__((noinline)) pleat_status free_behind(pleat handle, pleat_devptr ptr)
 {
     pl_use use = pl_use_enter(handle);
@@ -71,7 +87,9 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, pleat_de
     }
     pleat_status st = free_somewhere(use, ptr);
     pl_use_leave(use);
-    return __builtin_expect(st == PLEAT_OK, 1) ? st : free_by_name(handle, ptr);
+    return __builtin_expect(st == PLEAT_OK, 1)
+               ? st
+               : pleat_block_free(handle, pl_caller_self.record->last_device, ptr, NULL);
 }
 
 pleat_status pl_block_free_own(pleat handle, pleat_devptr ptr)

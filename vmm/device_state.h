@@ -39,6 +39,7 @@ struct pl_stream {
     void *given;                 /* const: the handle as the user gave it */
     _Atomic uint64_t id;         /* atomic: set at most once, under the lock */
     _Atomic bool is_gone;        /* atomic: the handle is known to be another stream's, or dead */
+    _Atomic bool is_doubted;     /* atomic: see pl_stream_doubt */
     _Atomic unsigned n_captured; /* atomic: how often it was seen captured, see pl_stream_rests */
     _Atomic unsigned n_rested;   /* atomic: n_captured before it was last seen at rest */
     pl_thread_life *thread;      /* const: the owning thread of a per-thread stream */
@@ -290,6 +291,13 @@ static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
     }
     atomic_fetch_sub(&stream->n_holders, 1);
     return false;
+}
+
+/* Does its handle mean this stream for certain? */
+static inline bool pl_stream_is_trusted(const pl_stream *stream)
+{
+    return stream->dev->trusts_handles &&
+           !atomic_load_explicit(&stream->is_doubted, memory_order_relaxed);
 }
 
 static inline unsigned pl_stream_n_captured(const pl_stream *stream)

@@ -30,7 +30,12 @@ bool pl_stream_is_legacy(const pl_stream *stream)
 
 bool pl_stream_is_told(const pl_stream *stream)
 {
-    return stream->kind == PL_STREAM_ORDINARY && stream->dev->trusts_handles;
+    return stream->kind == PL_STREAM_ORDINARY && pl_stream_is_trusted(stream);
+}
+
+void pl_stream_doubt(pl_stream *stream)
+{
+    atomic_store_explicit(&stream->is_doubted, true, memory_order_relaxed);
 }
 
 /* ---- captures -------------------------------------------------------------------------------- */

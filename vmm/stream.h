@@ -92,7 +92,7 @@ bool pl_stream_is_none(pleat_status st);
 /** Hold the ordinary stream that was last seen under `handle`, until pl_stream_put; NULL if none.
  *  Makes no driver call. */
 pl_stream *pl_stream_known(const pl_device *dev, const void *handle);
-/** The same, on a device that trusts handles; else NULL. */
+/** The same, if the device trusts the stream's handle; else NULL. */
 pl_stream *pl_stream_known_told(const pl_device *dev, const void *handle);
 
 unsigned pl_stream_index(const pl_stream *stream); /* 0, 1, 2... in order of first sight */
@@ -100,7 +100,10 @@ uint64_t pl_stream_id(const pl_stream *stream);    /* the handle, while it has n
 void *pl_stream_handle(const pl_stream *stream);   /* as first given */
 bool pl_stream_is_legacy(const pl_stream *stream); /* the default stream of all threads */
 bool pl_stream_is_idle(const pl_stream *stream);   /* the device's own: see idle.h */
-bool pl_stream_is_told(const pl_stream *stream);   /* its handle always means it */
+bool pl_stream_is_told(const pl_stream *stream);   /* its handle means it until it is retired */
+/** Trust the stream's handle no more, where the device trusts handles: the stream may be destroyed
+ *  without a word. Each call that names the handle asks the driver again. */
+void pl_stream_doubt(pl_stream *stream);
 unsigned pl_stream_count(const pl_device *dev);
 pl_stream *pl_stream_at(const pl_device *dev, unsigned index); /* NULL beyond the count */
 

@@ -215,7 +215,7 @@ static pleat_status get_ordinary(pl_device *dev, cu_stream handle, bool is_guess
                                  pl_capture_info *info, pl_stream **out)
 {
     pl_stream *newest = is_guess || dev->trusts_handles ? pl_stream_newest(dev, handle) : NULL;
-    if (newest != NULL && (dev->trusts_handles || may_guess(newest)) &&
+    if (newest != NULL && (pl_stream_is_trusted(newest) || (is_guess && may_guess(newest))) &&
         pl_stream_hold(newest, PL_STREAM_BY_HANDLE, (uintptr_t)handle)) {
         *out = newest;
         return PLEAT_OK;
@@ -285,7 +285,12 @@ pl_stream *pl_stream_known(const pl_device *dev, const void *handle)
 
 pl_stream *pl_stream_known_told(const pl_device *dev, const void *handle)
 {
-    return dev->trusts_handles ? pl_stream_known(dev, handle) : NULL;
+    pl_stream *known = dev->trusts_handles ? pl_stream_known(dev, handle) : NULL;
+    if (known == NULL || __builtin_expect(pl_stream_is_trusted(known), true)) {
+        return known;
+    }
+    pl_stream_put(known);
+    return NULL;
 }
 
 void pl_stream_retire(pl_stream *stream)

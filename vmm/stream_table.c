@@ -187,6 +187,7 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
     stream->given = like->given;
     atomic_store_explicit(&stream->id, id_of(like), memory_order_relaxed);
     atomic_store_explicit(&stream->is_gone, false, memory_order_relaxed);
+    atomic_store_explicit(&stream->is_doubted, false, memory_order_relaxed);
     pl_stream_note_rest(stream, pl_stream_n_captured(stream));
     stream->thread = like->thread;
     stream->index = index;

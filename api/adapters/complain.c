@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "api/error.h"
 #include "vmm/base/cancel.h"
 
 static _Atomic unsigned said; /* atomic: one bit for each kind */
@@ -23,6 +24,20 @@ void pl_complain_once(pl_complaint kind, const char *what)
         int cancel = pl_cancel_off();
         fprintf(stderr, "pleat: %s: %s\n", what, pleat_last_error()->text);
         pl_cancel_restore(cancel);
+    }
+}
+
+void pl_complain_of_free(void)
+{
+    switch (pl_error_status()) {
+    case PLEAT_EFOREIGN:
+        pl_complain_once(PL_COMPLAINT_FOREIGN, "a free is ignored");
+        break;
+    case PLEAT_EDOUBLEFREE:
+        pl_complain_once(PL_COMPLAINT_DOUBLE_FREE, "a second free is ignored");
+        break;
+    default:
+        pl_complain_once(PL_COMPLAINT_FREE, "a block could not be freed");
     }
 }
 

@@ -23,6 +23,9 @@ typedef enum pl_complaint {
  * after the driver's end or in a forked child are not printed: every exit would be full of them. */
 void pl_complain_once(pl_complaint kind, const char *what);
 
+/* The same of a free that failed, in words for the last error's status. */
+void pl_complain_of_free(void);
+
 /* Print "pleat: WHAT: WHERE: WHY". Who calls it sees to it that a loop does not. */
 void pl_complain_of(const char *what, const char *where, const char *why);
 

@@ -10,6 +10,7 @@
 #include "api/adapters/complain.h"
 #include "api/adapters/find.h"
 #include "api/adapters/pleat_torch.h"
+#include "api/block.h"
 #include "api/default.h"
 #include "api/instance.h"
 
@@ -61,7 +62,7 @@ static bool find_current_device(int *out)
     return st == PLEAT_OK;
 }
 
-/* For frees, which return no error: complains of a foreign pointer as pleat_torch_free does. */
+/* For frees, which return no error: complains of a foreign pointer. */
 static bool find_device_of(const void *ptr, int *out)
 {
     pleat_block_info info;
@@ -75,11 +76,25 @@ static bool find_device_of(const void *ptr, int *out)
     return st == PLEAT_OK;
 }
 
+static void free_on(void *ptr, int device, void *stream)
+{
+    pleat_devptr at = (pleat_devptr)(uintptr_t)ptr;
+    pleat handle = pl_default_peek();
+    pleat_status st = ptr ? pleat_block_free(handle, device, at, stream) : PLEAT_OK;
+    if (st == PLEAT_EDRIVER ||
+        st == PLEAT_ESTREAM) { /* that stream is gone: the block has its own */
+        st = pl_block_free_own(handle, at);
+    }
+    if (st != PLEAT_OK) {
+        pl_complain_of_free();
+    }
+}
+
 static void free_anywhere(void *ptr, void *stream)
 {
     int device;
     if (ptr && find_device_of(ptr, &device)) {
-        pleat_torch_free(ptr, 0, device, stream);
+        free_on(ptr, device, stream);
     }
 }
 
@@ -104,7 +119,7 @@ void *pleat_cupy_malloc(void *stream_of, size_t bytes, int device)
 void pleat_cupy_free(void *stream_of, void *ptr, int device)
 {
     if (ptr) {
-        pleat_torch_free(ptr, 0, device, cupy_stream(stream_of, device));
+        free_on(ptr, device, cupy_stream(stream_of, device));
     }
 }
 
@@ -123,7 +138,7 @@ void pleat_numba_free(void *ptr)
 {
     int device;
     if (ptr && find_device_of(ptr, &device)) {
-        pleat_torch_free(ptr, 0, device, pleat_current_stream(device));
+        free_on(ptr, device, pleat_current_stream(device));
     }
 }
 

@@ -34,8 +34,9 @@ PLEAT_API void *pleat_torch_malloc(size_t bytes, int device, void *stream);
 /** Free; NULL is fine. What is no block, or not any more, is complained of and ignored.
  *
  *  Units    bytes: as allocated; not looked at, the block knows its size.
- *  Params   stream  that of the allocation, as PyTorch keeps it. If it was destroyed since,
- *           all is well with drivers that say so; others may crash (vmm/stream.h).
+ *  Params   device, stream: those of the allocation, as PyTorch keeps them; not looked at, since
+ *           the stream may have been destroyed. A program that frees on another stream than it
+ *           allocated on calls pleat_free.
  *  Blocks   as pleat_block_free. */
 PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream);
 
@@ -44,6 +45,14 @@ PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *strea
  *
  *  Threads  any; the block of another thread's allocation, too. */
 PLEAT_API void pleat_torch_delete(void *ptr);
+
+/** Hear that the stream is not PyTorch's own: others may destroy it, and its handle may then be
+ *  that of another one. Where pleat trusts handles (`stream_identity:handle`), it asks the driver
+ *  about this one in each call that names it, and uses it in no other call.
+ *
+ *  Params   stream  as in the request that follows, which tells what is wrong with it.
+ *  Blocks   a few calls of the driver; makes the default instance and opens the device. */
+PLEAT_API void pleat_torch_doubt_stream(int device, void *stream);
 
 /** Hear that CUDA was initialised and has so many devices. Makes the default instance, so that a
  *  bad PLEAT_CONF shows here; opens no device. */

@@ -13,6 +13,7 @@
 #include "api/instance.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/deadline.h"
+#include "vmm/stream.h"
 
 /* ---- malloc ---- */
 
@@ -29,44 +30,14 @@ void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 
 /* ---- free ---- */
 
-static void complain_of_free(void)
-{
-    switch (pl_error_status()) {
-    case PLEAT_EFOREIGN:
-        pl_complain_once(PL_COMPLAINT_FOREIGN, "a free is ignored");
-        break;
-    case PLEAT_EDOUBLEFREE:
-        pl_complain_once(PL_COMPLAINT_DOUBLE_FREE, "a second free is ignored");
-        break;
-    default:
-        pl_complain_once(PL_COMPLAINT_FREE, "a block could not be freed");
-    }
-}
-
-/* A stream that was destroyed before its tensors cannot be named any more. The block knows its own
- * stream and how to wait for one that is gone, so the block is freed from the legacy stream
- * instead. */
-__attribute__((cold, noinline)) static void free_failed(pleat handle, int device, pleat_devptr ptr,
-                                                        pleat_status st)
-{
-    if ((st == PLEAT_EDRIVER || st == PLEAT_ESTREAM) &&
-        pleat_block_free(handle, device, ptr, NULL) == PLEAT_OK) {
-        return;
-    }
-    complain_of_free();
-}
-
+/* Here torch tells the stream that it has kept with the block, and which may have been destroyed
+ * since. The block knows its stream. */
 void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream)
 {
-    (void)bytes; /* the block knows its size */
-    if (!ptr) {
-        return;
-    }
-    pleat handle = pl_default_peek();
-    pleat_status st = pleat_block_free(handle, device, (pleat_devptr)(uintptr_t)ptr, stream);
-    if (__builtin_expect(st != PLEAT_OK, 0)) {
-        free_failed(handle, device, (pleat_devptr)(uintptr_t)ptr, st);
-    }
+    (void)bytes;
+    (void)device;
+    (void)stream;
+    pleat_torch_delete(ptr);
 }
 
 void pleat_torch_delete(void *ptr)
@@ -76,7 +47,7 @@ void pleat_torch_delete(void *ptr)
     }
     if (__builtin_expect(
             pl_block_free_own(pl_default_peek(), (pleat_devptr)(uintptr_t)ptr) != PLEAT_OK, 0)) {
-        complain_of_free();
+        pl_complain_of_free();
     }
 }
 
@@ -102,6 +73,28 @@ void pleat_torch_record_stream(void *ptr, void *stream)
     if (pleat_block_record_stream(handle, info.device, info.base, stream) != PLEAT_OK) {
         pl_complain_once(PL_COMPLAINT_RECORD, "a use on a stream could not be recorded");
     }
+}
+
+/* ---- streams ---- */
+
+void pleat_torch_doubt_stream(int device, void *stream)
+{
+    pleat handle;
+    pl_use use = { .instance = NULL };
+    int cancel = pl_cancel_off();
+    if (pleat_default(&handle) == PLEAT_OK) {
+        use = pl_use_enter(handle);
+    }
+    if (use.instance) {
+        const pl_gpu *gpu = pl_use_gpu(use.instance, device);
+        pl_stream *known;
+        if (gpu && pl_stream_get(gpu->dev, stream, &known) == PLEAT_OK) {
+            pl_stream_doubt(known);
+            pl_stream_put(known);
+        }
+        pl_use_leave(use);
+    }
+    pl_cancel_restore(cancel);
 }
 
 /* ---- devices ---- */

@@ -54,7 +54,7 @@ def _told_allocator() -> Allocator:
 
     def free(ptr: int, device: int) -> None:
         stream = cupy.cuda.get_current_stream().ptr
-        library().pleat_torch_free(ptr, 0, device, stream or None)
+        library().pleat_free(ptr, 0, device, stream or None)
 
     found: Allocator = memory.PythonFunctionAllocator(malloc, free).malloc
     return found

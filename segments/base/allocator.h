@@ -130,9 +130,9 @@ typedef struct pl_allocator_ops {
      * alloc_asked. */
     pleat_status (*free_asked)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
                                const pl_capture_info *asked);
-    /* Free a block in the order of its owner's stream, which the caller does not name. EFOREIGN: no
-     * live block begins there. EPENDING: not in this way; nothing has changed, `free` with the
-     * stream that `query` tells is the way. NULL where that is so for every block. */
+    /* Free a block in the order of its owner's stream, which the caller does not name and which may
+     * be gone: its handle does not go to the driver. Returns as `free`. NULL: `free` with the
+     * stream that `query` tells is the way. */
     pleat_status (*free_own)(pl_allocator *a, pleat_devptr ptr);
     /* Bind the calling thread's front, which is not bound, to the stream: its alloc and free are
      * set; later the allocator may unbind it at any time. False: not now. And unbind it, if it is

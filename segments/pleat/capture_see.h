@@ -20,6 +20,30 @@ static inline bool pl_capture_is_told(const pl_space *space, const pl_stream *st
     return __builtin_expect(pl_stream_is_legacy(stream), true) || pl_capture_all_told(space);
 }
 
+/* Is the stream that the call names being captured? The driver is not asked where the caller tells,
+ * nor where it was `asked` before. */
+static inline pleat_status pl_capture_ask_about(const pl_space *space, pl_stream *stream,
+                                                const pl_capture_info *asked, pl_capture_info *out)
+{
+    *out = (pl_capture_info){ .is_capturing = false };
+    if (pl_capture_is_told(space, stream)) {
+        return PLEAT_OK;
+    }
+    if (asked != NULL) {
+        *out = *asked;
+        return PLEAT_OK;
+    }
+    return pl_stream_capture(stream, out);
+}
+
+/* The number of the capture that the second lane's stream is in; 0 = not known. */
+static inline uint64_t pl_capture_number_of(const pl_space *space, const pl_lane *lane)
+{
+    const pl_capture *capture = pl_space_lane_at(space, pl_lane_plain(lane->number))->capture;
+
+    return capture != NULL ? capture->number : 0;
+}
+
 /* Set lane->capture to what a call has learned about the stream that it names. `pool`: the
  * request's, or NULL. May drop the lock when the capture is new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,

@@ -15,6 +15,15 @@ static inline bool pl_due_is_legacy(const pl_lane *lane)
     return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
 }
 
+/* A lane whose stream's handle may go to the driver in any call: the legacy stream is never
+ * destroyed, and one that the program promised to keep not before it is retired, which waits for a
+ * tick under way (lanes.c). */
+static inline bool pl_due_stays(const pl_lane *lane)
+{
+    return lane->stream != NULL && !lane->is_gone &&
+           (pl_due_is_legacy(lane) || pl_stream_is_told(lane->stream));
+}
+
 /* Bytes were freed on the lane, in a call that may not have named its stream: a later one that does
  * records a tick. */
 static inline void pl_due_note(const pl_space *space, pl_lane *lane, size_t bytes)

@@ -315,7 +315,7 @@ static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bo
     if (is_named) {
         return pl_settle_freed(space, lane, bytes);
     }
-    pl_due_note(space, lane, bytes);
+    pl_settle_freed_unnamed(space, lane, bytes);
     return false;
 }
 
@@ -362,7 +362,7 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
 }
 
 /* Found in that slot of the map. */
-static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t slot)
+static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t slot, bool is_named)
 {
     size_t bytes = b->bytes;
     freed f = look(space, lane, b);
@@ -373,7 +373,7 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
     pl_ptrmap_remove_at(&space->live, b->base, slot);
     end_live(space, lane, NULL, b, false);
     free_beside(space, lane, &f);
-    (void)settle_freed(space, lane, bytes, true);
+    (void)settle_freed(space, lane, bytes, is_named);
     return true;
 }
 
@@ -384,7 +384,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
 
     return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
-           free_and_settle(space, lane, b, slot);
+           free_and_settle(space, lane, b, slot, true);
 }
 
 /* A late block leaves the map. */
@@ -465,19 +465,16 @@ void pl_quick_free_all_late(pl_space *space, uint32_t named)
     }
 }
 
-pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
+bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
 {
     size_t slot;
     pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
 
-    if (b != NULL && b->kept_in == PL_BLOCK_CLAIM) { /* a restore may fail: the general way waits */
-        return PLEAT_EPENDING;
-    }
     if (b == NULL || b->kept_in != NULL) {
-        return PLEAT_EFOREIGN;
+        return false;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
                (is_told || pl_stream_is_legacy(lane->stream));
-    return may && free_and_settle(space, lane, b, slot) ? PLEAT_OK : PLEAT_EPENDING;
+    return may && free_and_settle(space, lane, b, slot, pl_due_stays(lane));
 }

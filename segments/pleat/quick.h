@@ -12,7 +12,7 @@
 #ifndef PLEAT_SEGMENTS_QUICK_H
 #define PLEAT_SEGMENTS_QUICK_H
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/front.h"
 
 /* A live block for a stream at rest. front: the calling thread's before that stream, without late
  * blocks; NULL = it has none. False: nothing has changed. */
@@ -29,9 +29,20 @@ bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stre
 /* Those of all its fronts. named: the lane whose stream the call names; 0 = none, or that stream is
  * being captured. Of other streams no tick is recorded. */
 void pl_quick_free_all_late(pl_space *space, uint32_t named);
-/* The same as pl_quick_free in a call that names no stream. `is_told`: nobody needs to ask whether
- * the owner is being captured. PLEAT_OK; EFOREIGN (no block is live there) and EPENDING (it takes
- * the general way): nothing has changed. */
-pleat_status pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told);
+/* The same in a call that names no stream. is_told: no stream is being captured. */
+bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told);
+
+/* What the calling thread has put off. Returns its front before the stream, or NULL. */
+static inline pl_front *pl_quick_catch_up(pl_space *space, const pl_stream *stream,
+                                          const pl_capture_info *info)
+{
+    uint32_t lane = pl_lane_number(stream, false);
+
+    if (__builtin_expect(space->fronts == NULL, true)) {
+        return NULL;
+    }
+    pl_quick_free_all_late(space, info->is_capturing ? 0 : lane);
+    return pl_fronts_own(space->fronts, lane);
+}
 
 #endif

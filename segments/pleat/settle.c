@@ -213,13 +213,6 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
     }
 }
 
-/* A lane whose stream is alive, whoever calls: the legacy stream is never destroyed, and one that
- * pleat is told of not before it is retired, which waits for a tick under way (lanes.c). */
-static bool stays(const pl_lane *lane)
-{
-    return lane->stream != NULL && (pl_due_is_legacy(lane) || pl_stream_is_told(lane->stream));
-}
-
 enum { MOST_ANSWERS = 8 };
 
 /* Leave wishes, and record the ticks of some of those that stay, in whatever call. Returns whether
@@ -240,7 +233,7 @@ static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_a
             continue;
         }
         look_for_answer(space, lane);
-        if (stays(lane) && n_staying < MOST_ANSWERS) {
+        if (pl_due_stays(lane) && n_staying < MOST_ANSWERS) {
             lane->n_refs++;
             staying[n_staying++] = lane;
         }
@@ -294,4 +287,12 @@ void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
         }
     }
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
+}
+
+void pl_settle_freed_unnamed(pl_space *space, pl_lane *lane, size_t bytes)
+{
+    pl_due_note(space, lane, bytes);
+    if (lane->is_gone || lane->is_silent || pl_due_is_time(space, lane, bytes)) {
+        pl_tick_wish(space, lane, bytes);
+    }
 }

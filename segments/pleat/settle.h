@@ -53,5 +53,8 @@ static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
     }
     return false;
 }
+/* The same in a call that did not name the stream: a tick that is due is wished for, and the driver
+ * is not asked anything. */
+void pl_settle_freed_unnamed(pl_space *space, pl_lane *lane, size_t bytes);
 
 #endif

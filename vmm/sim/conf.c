@@ -293,7 +293,10 @@ static bool read_waits(const char *value, sim_conf *conf)
 
 static bool read_dead_handles(const char *value, sim_conf *conf)
 {
-    return read_choice(value, "error", "hazard", &conf->has_dead_hazards);
+    static const char *const words[3] = { "error", "hazard", "crash" };
+    int i = find_word(value, words);
+    conf->dead_handles = (sim_dead)i;
+    return i < 3;
 }
 
 static const struct {
@@ -318,7 +321,7 @@ static const struct {
     { "fork", read_fork, "refuse or allow" },
     { "free", read_free, "hazard or wait" },
     { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
-    { "dead_handles", read_dead_handles, "error or hazard" },
+    { "dead_handles", read_dead_handles, "error, hazard or crash" },
     { "waits", read_waits, "finish or refuse" },
     { "delay", read_delay, "entry points and microseconds, [cuMemMap=300;cuEventRecord=yield]" },
     { "delay_after", read_late_delay, "the same as for delay" },

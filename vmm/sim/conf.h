@@ -21,6 +21,9 @@ typedef enum sim_peers {
     SIM_PEERS_NONE
 } sim_peers;
 
+/* What a call with the handle of a destroyed stream or event does. */
+typedef enum sim_dead { SIM_DEAD_ERROR, SIM_DEAD_HAZARD, SIM_DEAD_CRASH } sim_dead;
+
 typedef struct sim_conf {
     int n_devices;
     uint64_t capacity_bytes; /* of each device */
@@ -39,7 +42,7 @@ typedef struct sim_conf {
     bool is_wait_refused; /* a synchronisation that would have to wait answers NOT_READY */
     int compute_major;
     int compute_minor;
-    bool has_dead_hazards;                  /* a destroyed handle in a call is a hazard */
+    sim_dead dead_handles;
     bool lacks[SIM_CONF_ENTRIES];           /* by sim_entry: answers NOT_FOUND */
     unsigned delay_us[2][SIM_CONF_ENTRIES]; /* by sim_delay_when and sim_entry */
     char name[96];

@@ -10,7 +10,7 @@
 #define HANDLE_BASE UINT64_C(0x520000000000)
 enum { HANDLE_STEP = 64 };
 
-static sim_quarantine dead_events; /* lock; with dead_handles:hazard */
+static sim_quarantine dead_events; /* lock; unless dead_handles:error */
 
 cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out)
 {
@@ -50,7 +50,7 @@ void sim_event_destroy(sim_event *event)
     event->died_in_call = sim.call_number;
     sim.n_events--;
     uint32_t index = event->index;
-    if (!sim.conf.has_dead_hazards || sim_quarantine_swap(&dead_events, &index)) {
+    if (sim.conf.dead_handles == SIM_DEAD_ERROR || sim_quarantine_swap(&dead_events, &index)) {
         sim_pool_give(&sim.events, index);
     }
 }

@@ -1,4 +1,5 @@
 /* hazard_list.c - the hazards found so far: all counted, the first 1,024 kept. */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,9 +31,21 @@ void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, co
     va_end(args);
 }
 
+/* A driver that looks behind the handle dies so. */
+static void crash(const char *kind, uint64_t handle, uint64_t died_in_call)
+{
+    fprintf(stderr,
+            "pleat_sim: %s of the %s 0x%llx, which call %llu destroyed (dead_handles:crash)\n",
+            sim_entry_symbol((sim_entry)sim.entry), kind, (unsigned long long)handle,
+            (unsigned long long)died_in_call);
+    (void)raise(SIGSEGV);
+}
+
 void sim_hazard_check_dead(const char *kind, uint64_t handle, uint64_t died_in_call)
 {
-    if (sim.conf.has_dead_hazards) {
+    if (sim.conf.dead_handles == SIM_DEAD_CRASH) {
+        crash(kind, handle, died_in_call);
+    } else if (sim.conf.dead_handles == SIM_DEAD_HAZARD) {
         sim_hazard_add(PLEAT_SIM_DEAD_HANDLE, handle, 0, "%s of %s 0x%llx, destroyed in call %llu",
                        sim_entry_symbol((sim_entry)sim.entry), kind, (unsigned long long)handle,
                        (unsigned long long)died_in_call);

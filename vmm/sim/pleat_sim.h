@@ -114,6 +114,7 @@ extern "C" {
  *                                  next one created gets it (default)
  *             dead_handles:hazard  it is refused and recorded as a hazard, in any call; it is
  *                                  recycled once 4,096 later ones were destroyed
+ *             dead_handles:crash   the process dies of SIGSEGV, after a line on standard error
  *             delay:[NAME=US;...]  see pleat_sim_delay; US may be the word yield
  *             delay_after:[...]    see pleat_sim_delay_after
  *             without:[NAME;NAME]  these entry points answer NOT_FOUND, in any profile

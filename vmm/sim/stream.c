@@ -1,9 +1,9 @@
 /* stream.c - handles, ids, default streams, and the order that default streams imply.
  *
- * A handle is recycled at once, last destroyed first, even if work is pending; with
- * dead_handles:hazard it stays dead for long. An id is never recycled. The stream object lives on
- * in its slot until its work is done (S4, stream.h). The legacy default stream waits for all
- * earlier work of its context's blocking streams, and their later work waits for it. */
+ * A handle is recycled at once, last destroyed first, even if work is pending; unless with
+ * dead_handles:hazard or crash, where it stays dead for long. An id is never recycled. The stream
+ * object lives on in its slot until its work is done (S4, stream.h). The legacy stream waits
+ * for all earlier work of its context's blocking streams, and their later work waits for it. */
 #include "vmm/sim/stream.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static struct {
     uint32_t n;
     uint32_t *free_numbers;
     uint32_t n_free;
-    sim_quarantine dead; /* with dead_handles:hazard */
+    sim_quarantine dead; /* unless dead_handles:error */
 } handles;
 
 static uint32_t take_number(void)
@@ -42,7 +42,7 @@ static void free_number(uint32_t number)
 {
     handles.slots[number] = UINT32_MAX;
     handles.died[number] = sim.call_number;
-    if (!sim.conf.has_dead_hazards || sim_quarantine_swap(&handles.dead, &number)) {
+    if (sim.conf.dead_handles == SIM_DEAD_ERROR || sim_quarantine_swap(&handles.dead, &number)) {
         handles.free_numbers[handles.n_free++] = number;
     }
 }

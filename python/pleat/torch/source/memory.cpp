@@ -109,6 +109,21 @@ void *Allocator::take_told(size_t bytes, DeviceIndex device, cudaStream_t stream
     return ptr;
 }
 
+/* torch keeps its own streams. The number of one is odd, or 0 for the default stream; that of an
+ * ExternalStream is its handle, an address (c10/cuda/CUDAStream.cpp). */
+static bool is_external(c10::cuda::CUDAStream stream)
+{
+    return stream.id() != 0 && stream.id() % 2 == 0;
+}
+
+C10_ALWAYS_INLINE static cudaStream_t handle_of(c10::cuda::CUDAStream stream)
+{
+    if (C10_UNLIKELY(is_external(stream))) {
+        pleat_torch_doubt_stream(stream.device_index(), stream.stream());
+    }
+    return stream.stream();
+}
+
 C10_ALWAYS_INLINE void *Allocator::take(size_t bytes, DeviceIndex device, cudaStream_t stream)
 {
     if (C10_UNLIKELY(bytes == 0)) {
@@ -142,7 +157,7 @@ c10::DataPtr Allocator::allocate(size_t bytes)
         void *ptr = take_uncached(bytes);
         return { ptr, ptr, &free_uncached, where };
     }
-    void *ptr = take(bytes, device, c10::cuda::getCurrentCUDAStream(device).stream());
+    void *ptr = take(bytes, device, handle_of(c10::cuda::getCurrentCUDAStream(device)));
     return { ptr, ptr, &Allocator::give, where };
 }
 
@@ -162,7 +177,7 @@ void *Allocator::raw_alloc(size_t bytes)
         return take_uncached(bytes);
     }
     const DeviceIndex device = current_device();
-    return take(bytes, device, c10::cuda::getCurrentCUDAStream(device).stream());
+    return take(bytes, device, handle_of(c10::cuda::getCurrentCUDAStream(device)));
 }
 
 void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream)
@@ -170,7 +185,12 @@ void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream)
     if (C10_UNLIKELY(!isEnabled())) {
         return take_uncached(bytes);
     }
-    return take(bytes, current_device(), stream);
+    const DeviceIndex device = current_device();
+    const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
+    if (stream != nullptr && (stream != current.stream() || is_external(current))) {
+        pleat_torch_doubt_stream(device, stream); /* torch does not say whose it is */
+    }
+    return take(bytes, device, stream);
 }
 
 /* ---- free ---- */
@@ -249,7 +269,7 @@ void Allocator::recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stre
     if (ptr.get() != nullptr && ptr.get_deleter() == &Allocator::give &&
         !(pools_.has_foreign() && pools_.record_foreign(
               ptr.get(), { stream.device_index(), stream.stream() }))) {
-        pleat_torch_record_stream(ptr.get(), stream.stream());
+        pleat_torch_record_stream(ptr.get(), handle_of(stream));
     }
 }
 
