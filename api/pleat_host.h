@@ -13,7 +13,8 @@
  * cuMemHostAlloc, by the allocator torch-native unless `fallback` names another one. Limits,
  * trimming, statistics, histories, snapshots, private pools and buffers that grow in place
  * (pleat_buffer.h) are those of any instance: `device` says on whose streams the memory is used,
- * and with `peers:True` all devices may use it. `host_node` chooses the NUMA node (0).
+ * and with `peers:True` all devices may use it. `host_node` chooses the NUMA node
+ * (the one nearest to the GPU).
  *
  * A block belongs to no stream, because the program itself uses it, which no stream's order holds
  * back: once freed, it serves again when every use that was named is over, and not before. Blocks

@@ -10,7 +10,9 @@ pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out)
         return PLEAT_EINVAL;
     }
     cu_mem_handle handle = 0;
+    int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_mem_create(dev->drv, &handle, bytes, &dev->prop, 0);
+    pl_scope_restore_mode(dev, mode);
     if (result != CU_SUCCESS) {
         return pl_driver_status(result);
     }
@@ -29,10 +31,12 @@ pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out)
 pleat_status pl_chunk_release_sized(pl_device *dev, pl_chunk chunk, size_t bytes)
 {
     pl_share_forget(dev, chunk);
+    int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_mem_release(dev->drv, chunk);
     if (result != CU_SUCCESS) {
         result = pl_cu_mem_release(dev->drv, chunk);
     }
+    pl_scope_restore_mode(dev, mode);
     if (result != CU_SUCCESS) {
         pl_count_add(&dev->n.n_undo_failures, 1);
         return pl_driver_failure(result);

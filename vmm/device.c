@@ -11,7 +11,10 @@
 #include <string.h>
 
 enum { DEFAULT_GRANULE_BYTES = 2 << 20 };
-#define DEFAULT_ADDRESS_BUDGET (UINT64_C(32) << 40)
+/* Of addresses: of the 128 TiB that a process has on x86, all devices together reserve half, one of
+ * them a quarter at most. */
+#define MOST_ADDRESS_BUDGET (UINT64_C(32) << 40)
+#define ALL_ADDRESS_BUDGET (UINT64_C(64) << 40)
 #define MOST_CHUNK_BYTES (UINT64_C(1) << 40)
 #define SIMULATED_HOST_BYTES (UINT64_C(1) << 40) /* the most that `host` of the simulator takes */
 
@@ -60,6 +63,13 @@ pleat_status pl_scope_begin_in(pl_device *dev, cu_context context, pl_scope *sco
     return PLEAT_OK;
 }
 
+int pl_scope_relax(pl_device *dev)
+{
+    int mode = CU_CAPTURE_MODE_RELAXED;
+    cu_result result = pl_cu_thread_capture_mode(dev->drv, &mode);
+    return result == CU_SUCCESS ? mode : CU_CAPTURE_MODE_RELAXED;
+}
+
 void pl_scope_restore_mode(pl_device *dev, int mode)
 {
     int given = mode;
@@ -100,15 +110,26 @@ static pleat_status find_gpu(pl_driver *drv, int ordinal, cu_device *out)
     return pl_cu_device_get(drv, out, ordinal) == CU_SUCCESS ? PLEAT_OK : PLEAT_EDRIVER;
 }
 
+/* Whether the driver can do that, ask_granule learns, and the probe. */
+static pleat_status choose_host_prop(pl_device *dev, unsigned node)
+{
+    int near = 0;
+    if (node == PL_HOST_NODE_NEAR) {
+        cu_result result = pl_cu_device_attribute(dev->drv, &near, CU_ATTR_HOST_NUMA_ID, dev->gpu);
+        node = result == CU_SUCCESS && near > 0 ? (unsigned)near : 0;
+    }
+    dev->is_host = true;
+    dev->prop.location = (cu_mem_location){ CU_LOCATION_HOST_NUMA, (int)node };
+    return PLEAT_OK;
+}
+
 /* Fills the properties of every chunk: what the options ask for and the device supports. */
 static pleat_status choose_prop(pl_device *dev, const pl_device_options *options)
 {
     dev->prop.type = CU_ALLOCATION_PINNED;
     dev->prop.location = (cu_mem_location){ .type = CU_LOCATION_DEVICE, .id = dev->ordinal };
-    if (options->is_host) { /* whether the driver can do that, ask_granule learns */
-        dev->is_host = true;
-        dev->prop.location = (cu_mem_location){ CU_LOCATION_HOST_NUMA, (int)options->host_node };
-        return PLEAT_OK;
+    if (options->is_host) {
+        return choose_host_prop(dev, options->host_node);
     }
     bool is_able = options->handle_posix_fd != PL_DEMAND_NONE &&
                    has_attribute(dev->drv, dev->gpu, CU_ATTR_POSIX_FD_SUPPORTED);
@@ -118,6 +139,7 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
     }
     if (is_able) {
         dev->prop.handle_types = CU_HANDLE_POSIX_FD;
+        dev->may_lack_fd = options->handle_posix_fd == PL_DEMAND_IF_ABLE;
     }
     is_able = options->handle_rdma != PL_DEMAND_NONE &&
               has_attribute(dev->drv, dev->gpu, CU_ATTR_RDMA_WITH_VMM_SUPPORTED);
@@ -126,6 +148,7 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
         return PLEAT_EDEVICE;
     }
     dev->prop.flags.rdma_capable = is_able ? 1 : 0;
+    dev->may_lack_rdma = is_able && options->handle_rdma == PL_DEMAND_IF_ABLE;
     return PLEAT_OK;
 }
 
@@ -163,7 +186,7 @@ static pleat_status choose_access(pl_device *dev, bool has_peers)
 
 /* Asks the granularity for the exact properties that chunks are created with. If the driver
  * refuses, it has no virtual memory management for them. */
-static pleat_status ask_granule(pl_device *dev, unsigned chunk_granules)
+pleat_status pl_device_ask_granule(pl_device *dev)
 {
     size_t bytes = 0;
     dev->has_vmm = has_attribute(dev->drv, dev->gpu, CU_ATTR_VMM_SUPPORTED) &&
@@ -173,9 +196,9 @@ static pleat_status ask_granule(pl_device *dev, unsigned chunk_granules)
                    bytes > 0;
     dev->granule_bytes = dev->has_vmm ? bytes : DEFAULT_GRANULE_BYTES;
     uint64_t chunk_bytes;
-    if (__builtin_mul_overflow(dev->granule_bytes, chunk_granules, &chunk_bytes) ||
+    if (__builtin_mul_overflow(dev->granule_bytes, dev->chunk_granules, &chunk_bytes) ||
         chunk_bytes > MOST_CHUNK_BYTES) {
-        pl_driver_set_detail("%u granules a chunk are too many", chunk_granules);
+        pl_driver_set_detail("%u granules a chunk are too many", dev->chunk_granules);
         return PLEAT_EINVAL;
     }
     dev->chunk_bytes = chunk_bytes;
@@ -187,6 +210,15 @@ static uint64_t host_bytes_of(const pl_device *dev)
 {
     return pl_driver_kind_of(dev->drv) == PL_DRIVER_SIM ? SIMULATED_HOST_BYTES
                                                         : pl_host_total_bytes();
+}
+
+/* The program may use all devices that the driver shows. */
+static uint64_t address_budget(const pl_device *dev)
+{
+    int count = 1;
+    bool is_told = pl_cu_device_count(dev->drv, &count) == CU_SUCCESS && count > 0;
+    uint64_t share = ALL_ADDRESS_BUDGET / (is_told ? (uint64_t)count : 1);
+    return share < MOST_ADDRESS_BUDGET ? share : MOST_ADDRESS_BUDGET;
 }
 
 static pleat_status read_properties(pl_device *dev, const pl_device_options *options)
@@ -201,14 +233,15 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     dev->watch = options->watch;
     dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
-                                                                   : DEFAULT_ADDRESS_BUDGET;
+                                                                   : address_budget(dev);
     pleat_status st = choose_prop(dev, options);
     st = st == PLEAT_OK ? choose_access(dev, options->peers) : st;
     if (st != PLEAT_OK) {
         return st;
     }
     dev->access[dev->n_access] = (cu_access_desc){ dev->prop.location, CU_ACCESS_READ_WRITE };
-    return ask_granule(dev, options->chunk_granules != 0 ? options->chunk_granules : 1);
+    dev->chunk_granules = options->chunk_granules != 0 ? options->chunk_granules : 1;
+    return pl_device_ask_granule(dev);
 }
 
 static pleat_status new_device(pl_device **out)

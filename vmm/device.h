@@ -23,15 +23,18 @@ typedef enum pl_stream_identity { PL_STREAM_IS_ID, PL_STREAM_IS_HANDLE } pl_stre
 /* Of what not every device can do. */
 typedef enum pl_demand { PL_DEMAND_NONE, PL_DEMAND_FIRM, PL_DEMAND_IF_ABLE } pl_demand;
 
+#define PL_HOST_NODE_NEAR 1024U /* the node of the host that is nearest to the device */
+
 typedef struct pl_device_options {
     unsigned chunk_granules;            /* granules per chunk; 0 = 1 */
-    uint64_t address_budget_bytes;      /* most address space to reserve; 0 = 32 TiB */
+    uint64_t address_budget_bytes;      /* most address space to reserve; 0 = 32 TiB, or a part of
+                                           64 TiB for each of more than two devices */
     pl_demand handle_posix_fd;          /* create exportable chunks */
     pl_demand handle_rdma;              /* GPUDirect RDMA capable chunks */
     pl_stream_identity stream_identity; /* IS_HANDLE: a known handle is not asked about */
     bool peers;   /* every device that can reach this one may use the mappings, too */
     bool is_host; /* its memory is the host's, pinned, for all devices; its streams are the GPU's */
-    unsigned host_node;             /* is_host: on which node of the host */
+    unsigned host_node;             /* is_host: on which node of the host; PL_HOST_NODE_NEAR */
     struct pl_mapping_watch *watch; /* who is told of mappings; NULL = nobody; outlives it */
 } pl_device_options;
 

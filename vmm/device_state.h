@@ -177,6 +177,9 @@ struct pl_device {
     uint64_t serial;               /* const: unique among the process's devices */
     cu_mem_prop prop;              /* const: of every chunk */
     bool is_host;                  /* const: its memory is the host's */
+    bool may_lack_fd;              /* const: exportable only if that works, see pl_device_probe */
+    bool may_lack_rdma;            /* const: likewise, for GPUDirect RDMA */
+    unsigned chunk_granules;       /* const */
     pl_mapping_watch *watch;       /* const; NULL = nobody */
     struct pl_stream *idle;        /* lock: see idle.h; NULL = none yet */
     cu_stream idle_handle;         /* lock */
@@ -227,6 +230,11 @@ pleat_status pl_scope_begin_in(pl_device *dev, cu_context context, pl_scope *sco
 void pl_scope_end(pl_device *dev, const pl_scope *scope);
 void pl_scope_restore_mode(pl_device *dev, int mode); /* back to the mode before the scope */
 
+/* Go into relaxed capture mode: a driver may take calls of virtual memory management for unsafe
+ * while a thread captures in global mode. Returns the mode for pl_scope_restore_mode. If the driver
+ * refuses, the calls that follow go on as they are. */
+int pl_scope_relax(pl_device *dev);
+
 /* A driver object is lost: destroying it failed twice, and nobody will try again. It counts as an
  * undo failure, and pl_device_close tells it. */
 static inline void pl_device_lose(pl_device *dev)
@@ -248,6 +256,9 @@ static inline pleat_status pl_driver_failure(cu_result result)
     pleat_status st = pl_driver_status(result);
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOVMM ? PLEAT_EDRIVER : st;
 }
+
+/* device.c: of chunks with the device's properties. */
+pleat_status pl_device_ask_granule(pl_device *dev);
 
 /* context.c */
 pleat_status pl_contexts_init(pl_device *dev); /* retains the device's own */

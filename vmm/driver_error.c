@@ -129,6 +129,26 @@ pleat_status pl_driver_status(cu_result result)
     }
 }
 
+bool pl_driver_is_sticky(cu_result result)
+{
+    switch ((int)result) {
+    case 214: /* ECC_UNCORRECTABLE */
+    case 220: /* NVLINK_UNCORRECTABLE */
+    case 700: /* ILLEGAL_ADDRESS */
+    case 702: /* LAUNCH_TIMEOUT */
+    case 710: /* ASSERT */
+    case 714: /* HARDWARE_STACK_ERROR */
+    case 715: /* ILLEGAL_INSTRUCTION */
+    case 716: /* MISALIGNED_ADDRESS */
+    case 717: /* INVALID_ADDRESS_SPACE */
+    case 718: /* INVALID_PC */
+    case 719: /* LAUNCH_FAILED */
+        return true;
+    default:
+        return false;
+    }
+}
+
 pleat_status pl_driver_current_device(pl_driver *drv, int *out)
 {
     cu_device dev = 0;

@@ -49,8 +49,9 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
  *  no work touches them.
  *
  *  Units    [at, at + bytes): one or more runs that lie side by side.
- *  Returns  PLEAT_OK (counts one unmap operation); EDRIVER.
- *  Failure  still mapped.
+ *  Returns  PLEAT_OK (counts one unmap operation); EDRIVER; EPOISONED.
+ *  Failure  EDRIVER: still mapped. EPOISONED: a part is, as the driver unmapped some of it and
+ *           refuses the rest.
  *  Threads  any; one at a time per place.
  *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);

@@ -12,20 +12,30 @@ typedef struct probe {
     size_t why_bytes;
 } probe;
 
+/* A driver that cannot have memory of the node says that there is none (NCCL's issue 2190). */
+static bool is_host_free(const pl_device *dev)
+{
+    return dev->is_host && pl_host_free_bytes() >> 6 > dev->granule_bytes;
+}
+
 /* Words the reason why the last call failed. */
 static pleat_status explain(const probe *p, cu_result result)
 {
     const pl_driver_error *error = pl_driver_last_error();
     bool is_missing = result == CU_NOT_FOUND && error->detail[0] != '\0';
     bool is_refused = result == CU_NOT_SUPPORTED || result == CU_NOT_PERMITTED ||
-                      result == CU_NOT_FOUND || (p->dev->is_host && result == CU_INVALID_VALUE);
+                      result == CU_NOT_FOUND || result == CU_UNKNOWN ||
+                      (p->dev->is_host && result == CU_INVALID_VALUE);
     if (is_missing) {
         snprintf(p->why, p->why_bytes, "%s", error->detail);
     } else {
         snprintf(p->why, p->why_bytes, "%s answers %s", pl_entry_symbol(error->entry), error->text);
     }
+    if (result == CU_OUT_OF_MEMORY && error->entry == PL_CU_address_reserve) {
+        return PLEAT_ENOSPACE_VA;
+    }
     if (result == CU_OUT_OF_MEMORY) { /* tells nothing about what works */
-        return error->entry == PL_CU_address_reserve ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE;
+        return is_host_free(p->dev) ? PLEAT_ENOVMM : PLEAT_ENOMEM_DEVICE;
     }
     return is_refused ? PLEAT_ENOVMM : PLEAT_EDRIVER;
 }
@@ -97,13 +107,53 @@ undo_reserve:
     return st;
 }
 
+/* What fails without being out of something may work with chunks that can do less. */
+static bool may_retry(pleat_status st)
+{
+    return st == PLEAT_ENOVMM || st == PLEAT_EDRIVER;
+}
+
+/* Try without GPUDirect RDMA, which WSL2 advertises and refuses when access is set, and then
+ * without exportable handles, where the options leave that open. `why` says what is missing. */
+static pleat_status try_less(const probe *p, pleat_status st)
+{
+    pl_device *dev = p->dev;
+    char first[256];
+    const char *lack = NULL;
+    snprintf(first, sizeof(first), "%s", p->why);
+    if (may_retry(st) && dev->may_lack_rdma) {
+        dev->prop.flags.rdma_capable = 0;
+        lack = "GPUDirect RDMA";
+        st = pl_device_ask_granule(dev);
+        st = st == PLEAT_OK ? try_all(p) : st;
+    }
+    if (may_retry(st) && dev->may_lack_fd) {
+        dev->prop.handle_types = CU_HANDLE_NONE;
+        lack = lack != NULL ? "GPUDirect RDMA and exportable memory" : "exportable memory";
+        st = pl_device_ask_granule(dev);
+        st = st == PLEAT_OK ? try_all(p) : st;
+    }
+    if (st == PLEAT_OK && lack != NULL) {
+        pl_driver_clear_error();
+        snprintf(p->why, p->why_bytes, "without %s: %s", lack, first);
+    }
+    return st;
+}
+
 pleat_status pl_device_probe(pl_device *dev, char *why, size_t n)
 {
     probe p = { .dev = dev, .why = why, .why_bytes = n };
     if (n > 0) {
         why[0] = '\0';
     }
-    pleat_status st = try_all(&p);
+    if (dev->is_host && pl_driver_kind_of(dev->drv) != PL_DRIVER_SIM &&
+        !pl_host_has_node((unsigned)dev->prop.location.id)) {
+        snprintf(why, n, "node %d of the host has no memory or no CPU", dev->prop.location.id);
+        return PLEAT_ENOVMM;
+    }
+    int mode = pl_scope_relax(dev);
+    pleat_status st = try_less(&p, try_all(&p));
+    pl_scope_restore_mode(dev, mode);
     if (st == PLEAT_OK && !dev->has_vmm) {
         snprintf(why, n, "the device says that it has no virtual memory management");
         return PLEAT_ENOVMM;

@@ -56,7 +56,9 @@ static cu_result ask(pl_device *dev, size_t bytes, pl_range *out)
     size_t granule = dev->granule_bytes;
     bool is_power = (granule & (granule - 1)) == 0;
     cu_devptr base = 0;
+    int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_address_reserve(dev->drv, &base, bytes, is_power ? granule : 0, 0, 0);
+    pl_scope_restore_mode(dev, mode);
     if (result == CU_SUCCESS) {
         *out = (pl_range){ .base = base, .bytes = bytes };
     }
@@ -100,10 +102,12 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
 
 pleat_status pl_range_release(pl_device *dev, pl_range range)
 {
+    int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_address_free(dev->drv, range.base, range.bytes);
     if (result != CU_SUCCESS) {
         result = pl_cu_address_free(dev->drv, range.base, range.bytes);
     }
+    pl_scope_restore_mode(dev, mode);
     if (result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }

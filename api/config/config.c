@@ -201,6 +201,7 @@ pleat_status pl_config_read(const char *conf, pl_config *out)
     config.device.chunk_granules = 1;
     config.metrics_ms = 1000;
     config.device.handle_rdma = PL_DEMAND_IF_ABLE;
+    config.device.host_node = PL_HOST_NODE_NEAR;
     pl_allocator_options_init(&config.options);
     pl_config chosen = config;
     pleat_status st = read_strings(conf, &chosen);

@@ -39,7 +39,7 @@ static const struct own_key {
       { "shareable", PL_OPTION_WORD, AT(device.handle_posix_fd), .words = demand_words } },
     { PL_KEY_OPTION, { "rdma", PL_OPTION_WORD, AT(device.handle_rdma), .words = demand_words } },
     { PL_KEY_OPTION, { "memory", PL_OPTION_WORD, AT(memory), .words = memory_words } },
-    { PL_KEY_OPTION, { "host_node", PL_OPTION_NUMBER, AT(device.host_node), .most = 1023 } },
+    { PL_KEY_OPTION, { "host_node", PL_OPTION_NUMBER, AT(device.host_node), .most = 1024 } },
     { PL_KEY_OPTION, { "peers", PL_OPTION_BOOL, AT(device.peers) } },
     { PL_KEY_OPTION, { "time_calls", PL_OPTION_BOOL, AT(time_calls) } },
     { PL_KEY_OPTION,

@@ -28,8 +28,9 @@ static pleat_status unmap_run(pl_space *space, pl_bed *beds, size_t n)
     pleat_devptr at = pl_segment_address(beds->seg, beds->g);
     pleat_status st = pl_mapping_unmap(space->dev, at, n << space->granule_log2);
 
-    for (size_t i = 0; i < n && st == PLEAT_OK; i++) {
+    for (size_t i = 0; i < n && (st == PLEAT_OK || st == PLEAT_EPOISONED); i++) {
         beds[i].is_mapped = false;
+        beds[i].is_unsure = st == PLEAT_EPOISONED;
     }
     return st;
 }

@@ -83,7 +83,7 @@ typedef struct cost {
     int mode;         /* of the thread */
 } cost;
 
-#define SIM "capacity:64M"
+#define SIM "capacity:64M,dead_handles:error"
 static const cost costs[] = {
     { SIM, "", { 1, 0, 2, 1 }, { 1, 0, 0, 0 }, { 1, 0, 0, 0 }, CU_CAPTURE_MODE_GLOBAL },
     { SIM, "capture:told", { 1, 0, 2, 1 }, { 0 }, { 0 }, CU_CAPTURE_MODE_GLOBAL },
@@ -227,7 +227,7 @@ END_TEST
 
 /* ---- recycled handles ------------------------------------------------------------------------ */
 
-#define PATIENT "capacity:64M,depth:1048576"
+#define PATIENT "capacity:64M,depth:1048576,dead_handles:error"
 
 /* Destroy the stream and create another one, which gets its handle. */
 static void recycle(void *stream)

@@ -294,8 +294,8 @@ START_TEST(instances_on_one_device_keep_apart_and_leave_each_other_room)
     pleat neighbour;
     pleat_devptr theirs = 0;
     const char *name = pl_allocator_name((unsigned)_i + 1);
-    compliance c = compliance_open(_i, "capacity:256M", "");
-    snprintf(conf, sizeof conf, "driver:sim,sim:[capacity:256M],allocator:%s",
+    compliance c = compliance_open(_i, "capacity:256M,dead_handles:error", "");
+    snprintf(conf, sizeof conf, "driver:sim,sim:[capacity:256M,dead_handles:error],allocator:%s",
              name ? name : pl_allocator_name(0));
     ck_assert_int_eq(pleat_create(conf, &neighbour), PLEAT_OK);
     pleat_devptr mine = compliance_alloc(&c, 90 * MIB, NULL);

@@ -329,7 +329,7 @@ END_TEST
 START_TEST(a_free_on_a_stream_that_is_no_more_frees_all_the_same)
 {
     char said[512];
-    pleat instance = api_torch_make(_i, "capacity:64M,depth:4096", "");
+    pleat instance = api_torch_make(_i, "capacity:64M,depth:4096,dead_handles:error", "");
     void *stream = api_stream(instance, 0);
     void *ptr = pleat_cupy_malloc(NULL, MIB, 0);
     set_stream(0, stream);

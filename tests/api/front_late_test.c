@@ -147,7 +147,7 @@ END_TEST
  * that owns it whenever no call names it: only the next call that names it records one. */
 START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
 {
-    pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576,dead_handles:hazard",
+    pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576",
                               "stream_identity:handle,capture:told");
     enum { N_STREAMS = PL_FRONTS_OF_THREAD + 1 };
     void *streams[N_STREAMS];

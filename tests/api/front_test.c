@@ -700,7 +700,7 @@ END_TEST
 
 START_TEST(a_retired_streams_handle_may_come_again)
 {
-    pleat instance = api_make(API_PLEAT, "capacity:64M,dead_handles:hazard,depth:1048576", told);
+    pleat instance = api_make(API_PLEAT, "capacity:64M,depth:1048576", told);
     void *earlier = NULL;
     unsigned n_again = 0;
     for (unsigned round = 0; round < 50; round++) {

@@ -84,8 +84,8 @@ END_TEST
 
 START_TEST(two_instances_with_two_allocators_live_side_by_side)
 {
-    pleat a = api_make(API_TORCH, "capacity:256M", "");
-    pleat b = api_make(API_PLEAT, "capacity:256M", "");
+    pleat a = api_make(API_TORCH, "capacity:256M,dead_handles:error", "");
+    pleat b = api_make(API_PLEAT, "capacity:256M,dead_handles:error", "");
     pleat_devptr in_a = api_alloc(a, 0, 3 * MIB, NULL);
     pleat_devptr in_b = api_alloc(b, 0, 5 * MIB, NULL);
     ck_assert_int_eq(pleat_block_free(a, 0, in_b, NULL), PLEAT_EFOREIGN);
@@ -183,11 +183,12 @@ END_TEST
 START_TEST(the_simulator_is_not_reset_under_an_instance)
 {
     pleat other;
-    pleat first = api_make(_i, "capacity:64M", "");
+    pleat first = api_make(_i, "capacity:64M,dead_handles:error", "");
     pleat_devptr ptr = api_alloc(first, 0, MIB, NULL);
     ck_assert_int_eq(pleat_create("driver:sim,sim:[capacity:128M]", &other), PLEAT_ECONF);
     api_expect(PLEAT_ECONF, "capacity:128M", "another instance");
-    ck_assert_int_eq(pleat_create("driver:sim,sim:[capacity:64M]", &other), PLEAT_OK);
+    ck_assert_int_eq(pleat_create("driver:sim,sim:[capacity:64M,dead_handles:error]", &other),
+                     PLEAT_OK);
     ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);
     ck_assert_int_eq(pleat_create("driver:sim", &other), PLEAT_OK);
     ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);

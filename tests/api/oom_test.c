@@ -160,8 +160,8 @@ END_TEST
 
 START_TEST(foreign_when_others_hold_the_difference)
 {
-    pleat instance = api_make(_i, "capacity:64M", "");
-    pleat other = api_make(API_TORCH, "capacity:64M", "");
+    pleat instance = api_make(_i, "capacity:64M,dead_handles:error", "");
+    pleat other = api_make(API_TORCH, "capacity:64M,dead_handles:error", "");
     pleat_devptr held = api_alloc(other, 0, 40 * MIB, NULL);
     check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
     api_expect(PLEAT_ENOMEM_DEVICE, "held by others 40.00 MiB", "without them");
@@ -174,9 +174,9 @@ END_TEST
 
 START_TEST(foreign_when_the_device_is_full_at_its_first_use)
 {
-    pleat other = api_make(API_TORCH, "capacity:64M", "");
+    pleat other = api_make(API_TORCH, "capacity:64M,dead_handles:error", "");
     pleat_devptr held = api_alloc(other, 0, 64 * MIB, NULL);
-    pleat instance = api_make(_i, "capacity:64M", "fallback:unpooled");
+    pleat instance = api_make(_i, "capacity:64M,dead_handles:error", "fallback:unpooled");
     check_verdict(instance, MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
     api_expect(PLEAT_ENOMEM_DEVICE, "held by others 64.00 MiB", "without them");
     pleat_device_info info;
@@ -271,6 +271,7 @@ START_TEST(the_driver_s_own_words_are_told)
 {
     static const int results[] = { 1, 3, 46, 201, 214, 304, 600, 700, 719, 802, 999 };
     pleat instance = api_make(_i, "capacity:1G", "");
+    api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
         pleat_devptr ptr;
         const char *name = NULL;

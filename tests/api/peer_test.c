@@ -167,8 +167,7 @@ START_TEST(memory_waits_for_a_peers_stream)
 {
     int way = _i / N_ENDS;
     int how = _i % N_ENDS;
-    pleat instance = make_pair("capacity:64M,devices:2,depth:1000,dead_handles:hazard",
-                               "peers:True");
+    pleat instance = make_pair("capacity:64M,devices:2,depth:1000", "peers:True");
     void *here = api_stream(instance, 0);
     void *there = api_stream(instance, 1);
     pleat_devptr ptr = use_there(instance, here, there, way);
@@ -205,7 +204,7 @@ START_TEST(streams_of_three_devices_may_share_and_die)
     shared_block held[N_SLOTS] = { 0 };
     unsigned seed = 77 + (unsigned)_i;
     pleat_device_info info;
-    pleat instance = make_pair("capacity:96M,devices:3,depth:8,dead_handles:hazard", "peers:True");
+    pleat instance = make_pair("capacity:96M,devices:3,depth:8", "peers:True");
     ck_assert_int_eq(pleat_device_describe(instance, 2, &info), PLEAT_OK);
     for (int i = 0; i < 4 * N_ROUNDS; i++) {
         seed = seed * 1664525U + 1013904223U;

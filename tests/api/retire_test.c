@@ -64,7 +64,7 @@ END_TEST
 START_TEST(nor_is_one_that_another_streams_call_records)
 {
     pthread_t thread;
-    pleat instance = api_make(API_PLEAT, "capacity:64M,depth:1048576,dead_handles:hazard",
+    pleat instance = api_make(API_PLEAT, "capacity:64M,depth:1048576",
                               "wait_ms:0,stream_identity:handle");
     void *user = api_stream(instance, 0);
     freeing f = { .instance = instance, .stream = api_stream(instance, 0) };

@@ -216,14 +216,14 @@ END_TEST
 /* Handles never come again, so nobody learns that the streams are gone. */
 START_TEST(streams_whose_handles_never_come_again_leave_nothing_behind)
 {
-    play("capacity:16G,depth:16,dead_handles:hazard", MANY, _i == 0 ? 1 : MOST_ALIVE, false, 1);
+    play("capacity:16G,depth:16", MANY, _i == 0 ? 1 : MOST_ALIVE, false, 1);
 }
 END_TEST
 
 /* No tick of the streams covers what they leave, and it is not worth a tick of the context. */
 START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 {
-    begin("capacity:16G,depth:16,dead_handles:hazard", false, 0);
+    begin("capacity:16G,depth:16", false, 0);
     void *stays = api_stream(scene.handle, 0);
     pleat_devptr large = api_alloc(scene.handle, 0, 1024 * (size_t)MIB, stays);
     uint64_t metadata_bytes = 0;
@@ -302,7 +302,7 @@ START_TEST(streams_may_be_named_while_a_crowd_passes)
 {
     enum { N = 4 };
     pthread_t threads[N];
-    begin("capacity:16G,depth:16,dead_handles:hazard", false, 0);
+    begin("capacity:16G,depth:16", false, 0);
     for (unsigned i = 0; i < N; i++) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, visit, NULL), 0);
     }
@@ -317,7 +317,7 @@ END_TEST
 /* A call with a dead handle is a hazard, which api_unmake finds. */
 START_TEST(no_call_is_made_with_a_dead_handle)
 {
-    begin("capacity:16G,depth:16,dead_handles:hazard", _i == 1, N_SMALL);
+    begin("capacity:16G,depth:16", _i == 1, N_SMALL);
     churn(MANY / 4, MOST_ALIVE / 10);
     ck_assert_int_eq(pleat_device_trim(scene.handle, 0, 0, true, NULL), PLEAT_OK);
     end(MOST_ALIVE / 10);

@@ -76,6 +76,33 @@ START_TEST(a_block_outlives_its_stream)
 }
 END_TEST
 
+/* Where handles are trusted, that of a stream which is not torch's is not: the stream is destroyed
+ * without a word, while its block lives. The next request needs that block. */
+START_TEST(a_doubted_streams_handle_is_not_used_after_its_end)
+{
+    pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:1048576",
+                                    "stream_identity:handle,capture:told");
+    void *other = api_stream(instance, 0);
+    pleat_torch_delete(pleat_torch_malloc(MIB, 0, other));
+    void *stream = api_stream(instance, 0);
+    pleat_torch_doubt_stream(0, stream);
+    void *ptr = pleat_torch_malloc(40 * MIB, 0, stream);
+    pleat_torch_doubt_stream(0, stream);
+    pleat_torch_delete(pleat_torch_malloc(MIB, 0, stream));
+    api_torch_work(instance, 0, stream, ptr, 40 * MIB);
+    api_stream_end(instance, 0, stream);
+    pleat_torch_delete(ptr);
+    for (int i = 0; i < 3; i++) {
+        void *next = pleat_torch_malloc(50 * MIB, 0, other);
+        ck_assert_ptr_nonnull(next);
+        api_torch_work(instance, 0, other, next, 50 * MIB);
+        pleat_torch_delete(next);
+    }
+    api_stream_end(instance, 0, other);
+    api_unmake(instance);
+}
+END_TEST
+
 START_TEST(a_recorded_use_is_waited_for)
 {
     pleat instance = api_torch_make(API_PLEAT, "capacity:64M", "");
@@ -138,6 +165,7 @@ SUITE(api_torch_delete)
                         0, n);
     tcase_add_loop_test(tcase, what_is_no_block_is_complained_of_and_ignored, 0, n);
     tcase_add_loop_test(tcase, a_block_outlives_its_stream, 0, n);
+    tcase_add_test(tcase, a_doubted_streams_handle_is_not_used_after_its_end);
     tcase_add_test(tcase, a_recorded_use_is_waited_for);
     tcase_add_loop_test(tcase, threads_free_each_others_blocks, 0, n);
     suite_add_tcase(suite, tcase);

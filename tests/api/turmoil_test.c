@@ -516,8 +516,7 @@ static void make_buffers(void)
 static void run_all(const char *conf)
 {
     scene.n_rounds = suite_part(N_STEPS) / N_PARTS / N_THREADS / STEPS_A_ROUND + 1;
-    scene.handle = api_make(API_PLEAT, "capacity:64M,granularity:256K,depth:16,dead_handles:hazard",
-                            conf);
+    scene.handle = api_make(API_PLEAT, "capacity:64M,granularity:256K,depth:16", conf);
     make_buffers();
     api_free(scene.handle, 0, api_alloc(scene.handle, 0, GRANULE, NULL),
              NULL); /* opens the device */

@@ -12,7 +12,7 @@ enum { GRANULE = 2 << 20 };
 
 static void open_plain(void)
 {
-    pleat_open(SIM, NULL);
+    pleat_open(SIM ",dead_handles:error", NULL); /* they are recycled */
 }
 
 /* ---- beside a capture ---------------------------------------------------------------------- */

@@ -14,13 +14,13 @@ static bool is_untold; /* the driver does not tell when a graph is gone */
 static void open_plain(void)
 {
     is_untold = false;
-    pleat_open("capacity:128M,depth:1048576", NULL);
+    pleat_open("capacity:128M,depth:1048576,dead_handles:error", NULL); /* recycled */
 }
 
 static void open_untold(void)
 {
     is_untold = true;
-    pleat_open("capacity:128M,depth:1048576,without:[cuUserObjectCreate]", NULL);
+    pleat_open("capacity:128M,depth:1048576,dead_handles:error,without:[cuUserObjectCreate]", NULL);
 }
 
 /* Destroys the graph; where the driver does not tell so, its owner does. */

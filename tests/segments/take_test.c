@@ -18,6 +18,11 @@ static void open_plain(void)
     pleat_open(SIM, NULL);
 }
 
+static void open_recycling(void)
+{
+    pleat_open(SIM ",dead_handles:error", NULL);
+}
+
 static void open_with(pl_cross_stream cross_stream, uint32_t wait_ms)
 {
     pleat_open_with(SIM, cross_stream, wait_ms);
@@ -730,7 +735,7 @@ SUITE(segments_take)
     add_takes(suite);
     add_policies(suite);
     add_uses(suite);
-    TCase *gone = suite_case(suite, "streams that are gone", open_plain, pleat_close);
+    TCase *gone = suite_case(suite, "streams that are gone", open_recycling, pleat_close);
     tcase_add_test(gone, a_destroyed_streams_memory_is_had_behind_its_tick);
     tcase_add_test(gone, a_destroyed_streams_memory_without_a_tick_is_waited_for);
     tcase_add_test(gone, a_recycled_handle_is_another_stream);

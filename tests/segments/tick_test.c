@@ -19,7 +19,7 @@ static void open_plain(void)
 
 static void open_in_depth(void)
 {
-    pleat_open("capacity:4G,depth:4,dead_handles:hazard", NULL); /* no handle is used again */
+    pleat_open("capacity:4G,depth:4", NULL); /* no handle is used again */
 }
 
 static void open_settled(void)

@@ -67,7 +67,9 @@ compliance compliance_open(int allocator, const char *sim_conf, const char *more
     char conf[512];
     compliance c = { .policy = find_policy(pl_allocator_name((unsigned)allocator)) };
     ck_assert_int_eq(unsetenv("PLEAT_CONF"), 0);
-    int n = snprintf(conf, sizeof conf, "driver:sim,sim:[%s],allocator:%s%s%s", sim_conf,
+    int n = snprintf(conf, sizeof conf, "driver:sim,sim:[%s],allocator:%s%s%s",
+                     strcmp(c.policy->allocator, "pleat") == 0 ? suite_sim_conf(sim_conf)
+                                                               : sim_conf,
                      c.policy->allocator, more[0] != '\0' ? "," : "", more);
     ck_assert_int_lt(n, (int)sizeof conf);
     pleat_status st = pleat_create(conf, &c.instance);

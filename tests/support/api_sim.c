@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "tests/support/suite.h"
 #include "vmm/driver.h"
 
 const char *const api_allocators[] = { "torch-native", "pleat", "torch-expandable" };
@@ -33,6 +34,7 @@ void api_sim_load(void)
     load(drv, "pleat_sim_fail_at", &sim.fail_at);
     load(drv, "pleat_sim_fail_from", &sim.fail_from);
     load(drv, "pleat_sim_fail_never", &sim.fail_never);
+    load(drv, "pleat_sim_break", &sim.broken);
     load(drv, "pleat_sim_n_faults", &sim.n_faults);
     load(drv, "pleat_sim_count", &sim.count);
     load(drv, "pleat_sim_delay", &sim.delay);
@@ -68,7 +70,8 @@ pleat api_make(int allocator, const char *sim_conf, const char *more)
 {
     char conf[512];
     pleat instance;
-    int n = snprintf(conf, sizeof conf, "driver:sim,sim:[%s],allocator:%s%s%s", sim_conf,
+    int n = snprintf(conf, sizeof conf, "driver:sim,sim:[%s],allocator:%s%s%s",
+                     allocator == API_PLEAT ? suite_sim_conf(sim_conf) : sim_conf,
                      api_allocators[allocator], more[0] != '\0' ? "," : "", more);
     ck_assert_int_lt(n, (int)sizeof conf);
     pleat_status st = pleat_create(conf, &instance);

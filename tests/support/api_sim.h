@@ -19,6 +19,7 @@ typedef struct api_sim {
     void (*fail_at)(const char *call, uint64_t k, int code);
     void (*fail_from)(const char *call, uint64_t k, int code);
     void (*fail_never)(void);
+    void (*broken)(int code);
     uint64_t (*n_faults)(void);
     int (*count)(int device, pleat_sim_counts *out);
     size_t (*hazards)(pleat_sim_hazard *out, size_t n);

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "api/internal.h"
+#include "tests/support/suite.h"
 #include "vmm/driver.h"
 
 void api_torch_configure(int allocator, const char *sim_conf, const char *more)
 {
     char conf[512];
-    int n = snprintf(conf, sizeof conf, "driver:sim,sim:[%s],allocator:%s%s%s", sim_conf,
+    int n = snprintf(conf, sizeof conf, "driver:sim,sim:[%s],allocator:%s%s%s",
+                     allocator == API_PLEAT ? suite_sim_conf(sim_conf) : sim_conf,
                      api_allocators[allocator], more[0] != '\0' ? "," : "", more);
     ck_assert_int_lt(n, (int)sizeof conf);
     ck_assert_int_eq(setenv("PLEAT_CONF", conf, 1), 0);

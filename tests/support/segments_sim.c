@@ -2,6 +2,7 @@
 #include "tests/support/segments_sim.h"
 #include "segments/pleat/options.h"
 #include "tests/support/own.h"
+#include "tests/support/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -26,7 +27,7 @@ void pleat_open_device(const char *sim_conf, const pl_device_options *device_opt
     pl_allocator_options_init(&defaults);
     memset(&pleat, 0, sizeof(pleat));
     pl_host_fail_never();
-    vmm_sim_open(&pleat.sim, sim_conf);
+    vmm_sim_open(&pleat.sim, suite_sim_conf(sim_conf));
     pleat.dev = vmm_sim_device(&pleat.sim, device_options);
     ck_assert_int_eq(pl_device_enter(pleat.dev), PLEAT_OK);
     for (unsigned i = 0; i < PLEAT_N_STREAMS; i++) {

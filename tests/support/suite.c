@@ -1,8 +1,10 @@
 /* suite.c - see suite.h. */
 #include "tests/support/suite.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void))
 {
@@ -73,4 +75,14 @@ int suite_play(Suite *role)
     }
     srunner_free(runner);
     return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+const char *suite_sim_conf(const char *conf)
+{
+    static char strict[512];
+    bool is_said = strstr(conf, "dead_handles:") != NULL;
+    int n = snprintf(strict, sizeof strict, "%s%s%s", conf, is_said || conf[0] == '\0' ? "" : ",",
+                     is_said ? "" : "dead_handles:crash");
+    ck_assert_int_lt(n, (int)sizeof strict);
+    return strict;
 }

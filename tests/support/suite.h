@@ -35,6 +35,10 @@ uint64_t suite_part(uint64_t n);
  * PLEAT_TEST_PERCENT is less than 10, as under sanitizers, less in proportion. */
 uint64_t suite_most(uint64_t n);
 
+/* The simulator's configuration `conf`, by which a call with a dead handle kills the process unless
+ * `conf` says what such calls do. Valid until the next call. */
+const char *suite_sim_conf(const char *conf);
+
 /* Make a new case of the suite; `open` and `close` run before and after each of its tests; NULL:
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));

@@ -287,11 +287,11 @@ START_TEST(the_probe_names_the_call_that_fails_and_leaves_nothing)
         char why[200] = "";
         sim.fail_at(calls[i], 0, CU_NOT_PERMITTED);
         ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOVMM);
-        sim.fail_at(calls[i], 0, CU_UNKNOWN);
+        sim.fail_at(calls[i], 0, CU_DEINITIALIZED);
         ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_EDRIVER);
         sim.fail_never();
         ck_assert_msg(strstr(why, calls[i]) != NULL, "%s: %s", calls[i], why);
-        ck_assert_ptr_nonnull(strstr(why, "CUDA_ERROR_UNKNOWN"));
+        ck_assert_ptr_nonnull(strstr(why, "CUDA_ERROR_DEINITIALIZED"));
         vmm_sim_assert_empty(&sim);
     }
     vmm_sim_close_device(dev);
@@ -312,6 +312,53 @@ START_TEST(a_probe_without_room_refutes_nothing)
     sim.fail_at("cuMemAddressReserve", 0, CU_OUT_OF_MEMORY);
     ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOSPACE_VA);
     vmm_sim_assert_empty(&sim);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
+START_TEST(rdma_that_is_advertised_and_refused_is_done_without)
+{
+    pl_device_options options = { .handle_rdma = PL_DEMAND_IF_ABLE,
+                                  .handle_posix_fd = PL_DEMAND_IF_ABLE };
+    char why[200] = "";
+    sim.reset("unkind:[broken_rdma]");
+    pl_device *dev = vmm_sim_device(&sim, &options);
+    ck_assert(pl_device_is_rdma(dev));
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    ck_assert_str_eq(why, "without GPUDirect RDMA: cuMemSetAccess answers CUDA_ERROR_UNKNOWN");
+    ck_assert(!pl_device_is_rdma(dev));
+    ck_assert(pl_device_is_exportable(dev));
+    vmm_sim_close_device(dev);
+    options.handle_rdma = PL_DEMAND_FIRM;
+    dev = vmm_sim_device(&sim, &options);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOVMM);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
+START_TEST(exportable_memory_that_is_refused_is_done_without)
+{
+    pl_device_options options = { .handle_posix_fd = PL_DEMAND_IF_ABLE };
+    char why[200] = "";
+    pl_device *dev = vmm_sim_device(&sim, &options);
+    sim.fail_at("cuMemCreate", 0, CU_NOT_SUPPORTED);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    ck_assert_str_eq(why, "without exportable memory: cuMemCreate answers "
+                          "CUDA_ERROR_NOT_SUPPORTED");
+    ck_assert(!pl_device_is_exportable(dev));
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
+START_TEST(many_devices_share_the_addresses_of_a_process)
+{
+    sim.reset("devices:8");
+    pl_device *dev = vmm_sim_device(&sim, NULL);
+    ck_assert_uint_eq(pl_range_left_bytes(dev), UINT64_C(8) << 40);
+    vmm_sim_close_device(dev);
+    sim.reset("devices:2");
+    dev = vmm_sim_device(&sim, NULL);
+    ck_assert_uint_eq(pl_range_left_bytes(dev), UINT64_C(32) << 40);
     vmm_sim_close_device(dev);
 }
 END_TEST
@@ -503,6 +550,9 @@ SUITE(vmm_device)
     tcase_add_test(probe, the_probe_says_that_it_works_and_leaves_nothing);
     tcase_add_test(probe, the_probe_names_the_call_that_fails_and_leaves_nothing);
     tcase_add_test(probe, a_probe_without_room_refutes_nothing);
+    tcase_add_test(probe, rdma_that_is_advertised_and_refused_is_done_without);
+    tcase_add_test(probe, exportable_memory_that_is_refused_is_done_without);
+    tcase_add_test(probe, many_devices_share_the_addresses_of_a_process);
     suite_add_tcase(suite, probe);
     TCase *no_vmm = tcase_create("without vmm");
     tcase_add_checked_fixture(no_vmm, open_no_vmm, close_sim);

@@ -182,6 +182,82 @@ START_TEST(an_unmap_with_holes_or_of_part_of_a_mapping_changes_nothing)
 }
 END_TEST
 
+/* ---- drivers that unmap a part --------------------------------------------------------------- */
+
+static void open_partial(void)
+{
+    vmm_sim_open(&sim, "capacity:64M,unkind:[partial_unmap]");
+    dev = vmm_sim_device(&sim, NULL);
+    ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+}
+
+START_TEST(what_a_refused_unmap_has_left_is_unmapped_one_by_one)
+{
+    pl_chunk chunks[N_CHUNKS];
+    create_chunks(chunks, N_CHUNKS);
+    ck_assert_int_eq(pl_mapping_map(dev, range.base, chunks, N_CHUNKS), PLEAT_OK);
+    sim.fail_at("cuMemUnmap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base, N_CHUNKS * 2 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 0);
+    ck_assert_uint_eq(pl_device_counted(dev).ops_unmap, 1);
+    ck_assert_uint_eq(pl_device_counted(dev).n_undo_failures, 0);
+    release_chunks(chunks, N_CHUNKS);
+}
+END_TEST
+
+START_TEST(what_is_unmapped_in_part_only_is_told_apart)
+{
+    pl_chunk chunks[N_CHUNKS];
+    create_chunks(chunks, N_CHUNKS);
+    ck_assert_int_eq(pl_mapping_map(dev, range.base, chunks, N_CHUNKS), PLEAT_OK);
+    sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base, N_CHUNKS * 2 * MIB), PLEAT_EPOISONED);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base + (N_CHUNKS - 1) * 2 * MIB, 2 * MIB),
+                     PLEAT_EDRIVER);
+    sim.fail_never();
+    ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, N_CHUNKS / 2);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base + N_CHUNKS * MIB, N_CHUNKS * MIB), PLEAT_OK);
+    ck_assert_int_eq(pl_mapping_map(dev, range.base, chunks, N_CHUNKS / 2), PLEAT_OK);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base, N_CHUNKS * MIB), PLEAT_OK);
+    release_chunks(chunks, N_CHUNKS);
+}
+END_TEST
+
+/* ---- drivers that take VMM for unsafe -------------------------------------------------------- */
+
+static void open_unsafe(void)
+{
+    vmm_sim_open(&sim, "capacity:64M,unkind:[unsafe_vmm]");
+    dev = vmm_sim_device(&sim, NULL);
+    ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+}
+
+START_TEST(no_call_breaks_a_capture_of_its_own_thread)
+{
+    pl_chunk chunks[N_CHUNKS];
+    cu_graph graph = NULL;
+    cu_stream stream = NULL;
+    char why[100];
+    pl_range other;
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_create(sim.drv, &stream, CU_STREAM_NON_BLOCKING_FLAG),
+                     CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(sim.drv, stream, CU_CAPTURE_MODE_GLOBAL),
+                     CU_SUCCESS);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    ck_assert_int_eq(pl_range_reserve(dev, 2 * MIB, 2 * MIB, &other), PLEAT_OK);
+    create_chunks(chunks, N_CHUNKS);
+    ck_assert_int_eq(pl_mapping_map(dev, range.base, chunks, N_CHUNKS), PLEAT_OK);
+    ck_assert_int_eq(pl_mapping_unmap(dev, range.base, N_CHUNKS * 2 * MIB), PLEAT_OK);
+    release_chunks(chunks, N_CHUNKS);
+    ck_assert_int_eq(pl_range_release(dev, other), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_end_capture(sim.drv, stream, &graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_graph_destroy(sim.drv, graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_stream_destroy(sim.drv, stream), CU_SUCCESS);
+    pl_device_leave(dev);
+}
+END_TEST
+
 START_TEST(bigger_chunks_are_mapped_side_by_side)
 {
     pl_device_options options = { .chunk_granules = 4 };
@@ -432,6 +508,11 @@ END_TEST
 
 SUITE(vmm_mapping)
 {
+    TCase *partial = suite_case(suite, "partial unmap", open_partial, close_all);
+    tcase_add_test(partial, what_a_refused_unmap_has_left_is_unmapped_one_by_one);
+    tcase_add_test(partial, what_is_unmapped_in_part_only_is_told_apart);
+    TCase *unsafe = suite_case(suite, "unsafe in captures", open_unsafe, close_all);
+    tcase_add_test(unsafe, no_call_breaks_a_capture_of_its_own_thread);
     TCase *chunks = tcase_create("chunks");
     tcase_add_checked_fixture(chunks, open_all, close_all);
     tcase_add_test(chunks, chunks_are_counted_in_bytes_while_they_are_held);

@@ -51,6 +51,9 @@ void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes);
 
 uint64_t pl_host_total_bytes(void); /* memory of the machine, */
 uint64_t pl_host_free_bytes(void);  /* and what of it nobody uses */
+/* Has that node of the machine both memory and CPUs, as far as the kernel tells? Drivers before 595
+ * crash on nodes without memory, and have none for nodes without CPUs (NCCL, issues 2106, 2190). */
+bool pl_host_has_node(unsigned node);
 
 void pl_host_fail_at(uint64_t k);
 void pl_host_fail_from(uint64_t k);

@@ -148,6 +148,13 @@ void pleat_sim_fail_from(const char *call, uint64_t k, int code)
     add_fault(call, k, code, true);
 }
 
+void pleat_sim_break(int code)
+{
+    sim_state_lock();
+    sim.broken = code;
+    sim_state_unlock();
+}
+
 void pleat_sim_fail_never(void)
 {
     sim_state_lock();

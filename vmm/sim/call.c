@@ -30,7 +30,9 @@ static cu_result check_rules(sim_entry entry, unsigned rules)
     if (result == CU_SUCCESS && (rules & SIM_RULE_CONTEXT) != 0) {
         result = sim_context_current(&context);
     }
-    if (result == CU_SUCCESS && (rules & SIM_RULE_UNSAFE) != 0 && sim.captures != NULL) {
+    bool is_of_vmm = entry >= SIM_CU_address_reserve && entry <= SIM_CU_mem_import;
+    bool is_unsafe = (rules & SIM_RULE_UNSAFE) != 0 || (is_of_vmm && sim.conf.is_vmm_unsafe);
+    if (result == CU_SUCCESS && is_unsafe && sim.captures != NULL) {
         result = sim_capture_unsafe_call();
     }
     return result;
@@ -55,6 +57,9 @@ static cu_result admit(sim_entry entry)
         return CU_NOT_PERMITTED;
     }
     sim.cost_us += sim_costs[entry].call;
+    if (sim.broken != 0 && (rules & (SIM_RULE_FALLIBLE | SIM_RULE_CONTEXT)) != 0) {
+        return (cu_result)sim.broken;
+    }
     if (sim_fault_is_armed && entry < SIM_N_CU_ENTRIES) {
         cu_result code = sim_fault_strike(entry, (rules & SIM_RULE_FALLIBLE) != 0);
         if (code != CU_SUCCESS) {

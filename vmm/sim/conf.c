@@ -4,6 +4,7 @@
 #include "vmm/sim/conf.h"
 
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,6 +292,32 @@ static bool read_waits(const char *value, sim_conf *conf)
     return read_choice(value, "finish", "refuse", &conf->is_wait_refused);
 }
 
+static const struct {
+    const char *word;
+    size_t offset;
+} unkindnesses[] = {
+    { "partial_unmap", offsetof(sim_conf, is_unmap_partial) },
+    { "unsafe_vmm", offsetof(sim_conf, is_vmm_unsafe) },
+    { "broken_rdma", offsetof(sim_conf, is_rdma_broken) },
+    { "no_host_numa", offsetof(sim_conf, is_host_refused) },
+};
+
+static bool read_unkindness(char *word, sim_conf *conf)
+{
+    for (size_t i = 0; i < sizeof(unkindnesses) / sizeof(unkindnesses[0]); i++) {
+        if (strcmp(word, unkindnesses[i].word) == 0) {
+            *(bool *)((char *)conf + unkindnesses[i].offset) = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_unkind(const char *value, sim_conf *conf)
+{
+    return read_list(value, read_unkindness, conf);
+}
+
 static bool read_dead_handles(const char *value, sim_conf *conf)
 {
     static const char *const words[3] = { "error", "hazard", "crash" };
@@ -323,6 +350,7 @@ static const struct {
     { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
     { "dead_handles", read_dead_handles, "error, hazard or crash" },
     { "waits", read_waits, "finish or refuse" },
+    { "unkind", read_unkind, "of [partial_unmap;unsafe_vmm;broken_rdma;no_host_numa]" },
     { "delay", read_delay, "entry points and microseconds, [cuMemMap=300;cuEventRecord=yield]" },
     { "delay_after", read_late_delay, "the same as for delay" },
 };

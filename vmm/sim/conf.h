@@ -38,8 +38,12 @@ typedef struct sim_conf {
     sim_peers peers;
     bool is_log_full;
     bool is_fork_refused;
-    bool is_free_waiting; /* cuMemFree synchronises the device first */
-    bool is_wait_refused; /* a synchronisation that would have to wait answers NOT_READY */
+    bool is_free_waiting;  /* cuMemFree synchronises the device first */
+    bool is_unmap_partial; /* a refused cuMemUnmap has unmapped the first half */
+    bool is_vmm_unsafe;    /* calls of VMM are unsafe during stream capture */
+    bool is_rdma_broken;   /* memory that is RDMA capable can be mapped, but not granted */
+    bool is_host_refused;  /* cuMemCreate on a node of the host answers OUT_OF_MEMORY */
+    bool is_wait_refused;  /* a synchronisation that would have to wait answers NOT_READY */
     int compute_major;
     int compute_minor;
     sim_dead dead_handles;

@@ -100,6 +100,8 @@ cu_result cuMemUnmap(cu_devptr ptr, size_t bytes)
     sim_call_begin(&call, SIM_CU_mem_unmap, ptr, bytes, 0, 0);
     if (call.result == CU_SUCCESS) {
         call.result = sim_mapping_unmap(ptr, bytes);
+    } else if (sim.conf.is_unmap_partial) {
+        sim_mapping_unmap_half(ptr, bytes);
     }
     return sim_call_end(&call);
 }

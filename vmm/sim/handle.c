@@ -186,6 +186,9 @@ cu_result sim_handle_create(cu_mem_handle *value, size_t bytes, const cu_mem_pro
         return result;
     }
     bool is_host = prop->location.type == CU_LOCATION_HOST_NUMA;
+    if (is_host && sim.conf.is_host_refused) {
+        return CU_OUT_OF_MEMORY;
+    }
     int keeper = is_host ? 0 : prop->location.id;
     uint64_t n_live = sim.devices[keeper].n_handles;
     sim_handle *handle = take(keeper, bytes, false, is_host);

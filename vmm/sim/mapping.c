@@ -255,6 +255,18 @@ cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes)
     return CU_SUCCESS;
 }
 
+/* The first half of the mappings that fill the run. */
+void sim_mapping_unmap_half(uint64_t ptr, uint64_t bytes)
+{
+    uint64_t at = ptr;
+    for (uint64_t n = count_whole(ptr, bytes) / 2; n > 0; n--) {
+        at += sim_mapping_at(at)->bytes;
+    }
+    if (at > ptr) {
+        (void)sim_mapping_unmap(ptr, at - ptr);
+    }
+}
+
 cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t *mask,
                                   uint64_t *rights)
 {
@@ -330,6 +342,17 @@ static bool is_run_of_host(uint64_t ptr, uint64_t bytes)
     return true;
 }
 
+static bool is_any_rdma(uint64_t ptr, uint64_t bytes)
+{
+    bool is_any = false;
+    for (uint64_t at = ptr; at < ptr + bytes && !is_any;) {
+        const sim_mapping *mapping = sim_mapping_at(at);
+        is_any = mapping->handle->prop.flags.rdma_capable != 0;
+        at += mapping->bytes;
+    }
+    return is_any;
+}
+
 cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc, size_t n)
 {
     uint64_t mask;
@@ -346,6 +369,9 @@ cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_d
     }
     if (!is_run_reachable(rights, ptr, bytes)) {
         return CU_INVALID_DEVICE;
+    }
+    if (sim.conf.is_rdma_broken && is_any_rdma(ptr, bytes)) {
+        return CU_UNKNOWN;
     }
     uint64_t n_mappings = 0;
     for (uint64_t at = ptr; at < ptr + bytes; n_mappings++) {

@@ -70,6 +70,7 @@ void sim_handle_settle(sim_handle *handle);
 /* mapping.c */
 cu_result sim_mapping_map(uint64_t ptr, uint64_t bytes, sim_handle *handle);
 cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes);
+void sim_mapping_unmap_half(uint64_t ptr, uint64_t bytes);
 cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc,
                                  size_t n);
 /* Reads access descriptors: which rights they decide on, and their new values. */

@@ -115,6 +115,15 @@ extern "C" {
  *             dead_handles:hazard  it is refused and recorded as a hazard, in any call; it is
  *                                  recycled once 4,096 later ones were destroyed
  *             dead_handles:crash   the process dies of SIGSEGV, after a line on standard error
+ *             unkind:[WORD;WORD]   the driver does what others have been seen to do:
+ *               partial_unmap      a cuMemUnmap that a fault refuses has unmapped the first half of
+ *                                  the mappings, of one mapping none
+ *               unsafe_vmm         each call of VMM is unsafe while a thread captures, like
+ *                                  cuMemAlloc
+ *               broken_rdma        attribute 110 is 1, but cuMemSetAccess on such memory answers
+ *                                  UNKNOWN, as on WSL2
+ *               no_host_numa       cuMemCreate of host memory answers OUT_OF_MEMORY, as for nodes
+ *                                  without memory or CPUs
  *             delay:[NAME=US;...]  see pleat_sim_delay; US may be the word yield
  *             delay_after:[...]    see pleat_sim_delay_after
  *             without:[NAME;NAME]  these entry points answer NOT_FOUND, in any profile
@@ -200,6 +209,12 @@ PLEAT_SIM_API void pleat_sim_fail_at(const char *call, uint64_t k, int code);
 
 /** Make the k-th such call and every later one answer `code`; see pleat_sim_fail_at. */
 PLEAT_SIM_API void pleat_sim_fail_from(const char *call, uint64_t k, int code);
+
+/** Let every later call that works on a device answer `code`, as after a kernel that faulted; 0: no
+ *  more.
+ *
+ *  Units    code: a CUresult, such as 700 (ILLEGAL_ADDRESS) or 719 (LAUNCH_FAILED). */
+PLEAT_SIM_API void pleat_sim_break(int code);
 
 /** Forget all faults that have not struck yet. */
 PLEAT_SIM_API void pleat_sim_fail_never(void);

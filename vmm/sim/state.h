@@ -53,6 +53,7 @@ typedef struct sim_state {
     pthread_mutex_t lock;
     bool is_configured;
     bool is_initialized; /* cuInit succeeded */
+    int broken;          /* lock: what each call answers; 0: nothing is broken */
     bool is_forked;      /* this is a child of the process that initialised */
     sim_conf conf;
     uint64_t epoch; /* number of resets */
