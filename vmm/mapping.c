@@ -26,15 +26,28 @@ static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunk
 
 /* ---- unmapping ------------------------------------------------------------------------------- */
 
-static bool is_mapped(pl_device *dev, pleat_devptr at)
+typedef enum whereabouts {
+    MAPPED,
+    GONE,
+    UNTOLD, /* the driver has no such question: cuMemRetainAllocationHandle is of CUDA 11.0 */
+    UNKNOWN /* it does not answer it */
+} whereabouts;
+
+static whereabouts ask_where(pl_device *dev, pleat_devptr at)
 {
     cu_mem_handle handle = 0;
     cu_result result = pl_cu_mem_retain_handle(dev->drv, &handle, (void *)(uintptr_t)at);
-    if (result == CU_SUCCESS && pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS &&
+    if (result == CU_NOT_FOUND) {
+        return UNTOLD;
+    }
+    if (result != CU_SUCCESS) {
+        return result == CU_INVALID_VALUE ? GONE : UNKNOWN;
+    }
+    if (pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS &&
         pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
         pl_device_lose(dev);
     }
-    return result != CU_INVALID_VALUE;
+    return MAPPED;
 }
 
 /* Of the mapping that begins there: at most `most`. */
@@ -48,48 +61,69 @@ static size_t mapping_bytes(pl_device *dev, pleat_devptr at, size_t most)
     return is_told ? bytes : dev->granule_bytes;
 }
 
-/* How much of the run is unmapped, after a call that unmaps one mapping after the other. */
-static size_t unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
+/* Of a run, in bytes. What is in none of these is mapped. */
+typedef struct unmapped {
+    size_t now;    /* by these calls */
+    size_t before; /* already */
+    size_t unknown;
+} unmapped;
+
+static void unmap_one(pl_device *dev, pleat_devptr at, size_t bytes, bool is_told, unmapped *u)
 {
-    size_t n_gone = 0;
+    cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
+    u->now += result == CU_SUCCESS ? bytes : 0;
+    u->before += result == CU_INVALID_VALUE && !is_told ? bytes : 0;
+}
+
+static unmapped unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
+{
+    unmapped u = { .now = 0 };
     size_t n;
     for (size_t done = 0; done < bytes; done += n) {
+        whereabouts where = ask_where(dev, at + done);
         n = dev->granule_bytes;
-        bool is_gone = !is_mapped(dev, at + done);
-        if (!is_gone) {
+        if (where == MAPPED || where == UNTOLD) {
             n = mapping_bytes(dev, at + done, bytes - done);
-            is_gone = pl_cu_mem_unmap(dev->drv, at + done, n) == CU_SUCCESS;
+            unmap_one(dev, at + done, n, where == MAPPED, &u);
+        } else {
+            *(where == GONE ? &u.before : &u.unknown) += n;
         }
-        n_gone += is_gone ? n : 0;
     }
-    return n_gone;
+    return u;
 }
 
 /* Whether a call that failed has unmapped some of the run is not documented. So each mapping that
  * is left is unmapped by itself; not after INVALID_VALUE: the run is none. PLEAT_OK; EDRIVER: all
- * is mapped; EPOISONED: a part is. */
-static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes)
+ * is mapped; EPOISONED: a part may be. */
+static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
 {
-    size_t n_gone = 0;
+    unmapped u = { .now = 0 };
     cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
-    if (result == CU_SUCCESS) {
+    if (result != CU_SUCCESS && result != CU_INVALID_VALUE) {
+        u = unmap_each(dev, at, bytes);
+    } else if (result == CU_SUCCESS || pl_cu_mem_unmap(dev->drv, at, bytes) == CU_SUCCESS) {
+        u.now = bytes;
+    }
+    *n_gone = u.now + u.before;
+    if (*n_gone == bytes) {
         return PLEAT_OK;
     }
-    if (result != CU_INVALID_VALUE && pl_driver_has(dev->drv, PL_CU_mem_retain_handle)) {
-        n_gone = unmap_each(dev, at, bytes);
-    } else if (pl_cu_mem_unmap(dev->drv, at, bytes) == CU_SUCCESS) {
-        n_gone = bytes;
-    }
-    if (n_gone == bytes) {
-        return PLEAT_OK;
-    }
-    return n_gone == 0 ? pl_driver_failure(result) : PLEAT_EPOISONED;
+    return *n_gone + u.unknown == 0 ? pl_driver_failure(result) : PLEAT_EPOISONED;
 }
 
-static pleat_status unmap_relaxed(pl_device *dev, pleat_devptr at, size_t bytes)
+pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     int mode = pl_scope_relax(dev);
-    pleat_status st = unmap(dev, at, bytes);
+    unmapped u = unmap_each(dev, at, bytes);
+    pl_scope_restore_mode(dev, mode);
+    pl_count_sub(&dev->n.n_mapped_bytes, u.now);
+    return u.now + u.before == bytes ? PLEAT_OK : PLEAT_EPOISONED;
+}
+
+static pleat_status unmap_relaxed(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
+{
+    int mode = pl_scope_relax(dev);
+    pleat_status st = unmap(dev, at, bytes, n_gone);
     pl_scope_restore_mode(dev, mode);
     return st;
 }
@@ -130,9 +164,10 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
 undo_map:;
     /* Read before the undo, whose failure would replace it. */
     pleat_status st = pl_driver_status(result);
-    if (n_mapped > 0 && unmap_relaxed(dev, at, run_bytes) != PLEAT_OK) {
+    size_t n_gone;
+    if (n_mapped > 0 && unmap_relaxed(dev, at, run_bytes, &n_gone) != PLEAT_OK) {
         pl_count_add(&dev->n.n_undo_failures, 1);
-        pl_count_add(&dev->n.n_mapped_bytes, run_bytes);
+        pl_count_add(&dev->n.n_mapped_bytes, run_bytes - n_gone);
         return PLEAT_EPOISONED;
     }
     return st;
@@ -158,11 +193,9 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
-    pleat_status st = unmap_relaxed(dev, at, bytes);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_count_add(&dev->n.ops_unmap, 1);
-    pl_count_sub(&dev->n.n_mapped_bytes, bytes);
-    return PLEAT_OK;
+    size_t n_gone;
+    pleat_status st = unmap_relaxed(dev, at, bytes, &n_gone);
+    pl_count_sub(&dev->n.n_mapped_bytes, n_gone);
+    pl_count_add(&dev->n.ops_unmap, st == PLEAT_OK ? 1 : 0);
+    return st;
 }

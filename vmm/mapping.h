@@ -50,10 +50,18 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
  *
  *  Units    [at, at + bytes): one or more runs that lie side by side.
  *  Returns  PLEAT_OK (counts one unmap operation); EDRIVER; EPOISONED.
- *  Failure  EDRIVER: still mapped. EPOISONED: a part is, as the driver unmapped some of it and
- *           refuses the rest.
+ *  Failure  EDRIVER: still mapped. EPOISONED: a part may be, as the driver unmapped some of it and
+ *           refuses the rest, or does not tell what is mapped.
  *  Threads  any; one at a time per place.
  *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
+
+/** Unmap what is mapped in a run of which that is not known, after EPOISONED.
+ *
+ *  Units    [at, at + bytes): whole granules; a mapping that begins in it ends in it.
+ *  Returns  PLEAT_OK: nothing is mapped there any more; EPOISONED: that is not known.
+ *  Threads  any; one at a time per place.
+ *  Blocks   on the driver: some calls for each mapping, or granule without one. */
+pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes);
 
 #endif

@@ -35,19 +35,19 @@ static pleat_status unmap_run(pl_space *space, pl_bed *beds, size_t n)
     return st;
 }
 
-/* What an earlier call may have mapped is unmapped first, chunk by chunk; the driver refuses what
- * is not mapped. */
-static void clear_run(pl_space *space, pl_bed *beds, size_t n)
+/* What an earlier call may have left mapped is unmapped first, chunk by chunk. */
+static pleat_status clear_run(pl_space *space, const pl_bed *beds, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (beds[i].is_unsure && beds[i].seg->parts[beds[i].g] == 0) {
-            size_t bytes = space->granule_bytes << beds[i].seg->orders[beds[i].g];
-            (void)!pl_mapping_unmap(space->dev, pl_segment_address(beds[i].seg, beds[i].g), bytes);
+    pleat_status st = PLEAT_OK;
+
+    for (size_t i = 0; i < n && st == PLEAT_OK; i++) {
+        const pl_segment *seg = beds[i].seg;
+        if (beds[i].is_unsure && seg->parts[beds[i].g] == 0) {
+            st = pl_mapping_clear(space->dev, pl_segment_address(seg, beds[i].g),
+                                  space->granule_bytes << seg->orders[beds[i].g]);
         }
     }
-    for (size_t i = 0; i < n; i++) {
-        beds[i].is_unsure = false;
-    }
+    return st;
 }
 
 /* The tables of these granules are nobody else's now. */
@@ -55,10 +55,12 @@ static pleat_status map_run(pl_space *space, pl_bed *beds, size_t n)
 {
     const pl_segment *seg = beds->seg;
     size_t g = beds->g;
+    pleat_status st = clear_run(space, beds, n);
 
-    clear_run(space, beds, n);
-    pleat_status st = pl_mapping_map_mixed(space->dev, pl_segment_address(seg, g), seg->chunks + g,
-                                           seg->orders + g, n);
+    if (st == PLEAT_OK) {
+        st = pl_mapping_map_mixed(space->dev, pl_segment_address(seg, g), seg->chunks + g,
+                                  seg->orders + g, n);
+    }
     for (size_t i = 0; i < n; i++) {
         beds[i].is_mapped = st == PLEAT_OK;
         beds[i].is_unsure = st == PLEAT_EPOISONED;

@@ -184,6 +184,13 @@ END_TEST
 
 /* ---- drivers that unmap a part --------------------------------------------------------------- */
 
+static void open_untold(void)
+{
+    vmm_sim_open(&sim, "capacity:64M,without:[cuMemRetainAllocationHandle]");
+    dev = vmm_sim_device(&sim, NULL);
+    ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+}
+
 static void open_partial(void)
 {
     vmm_sim_open(&sim, "capacity:64M,unkind:[partial_unmap]");
@@ -220,6 +227,20 @@ START_TEST(what_is_unmapped_in_part_only_is_told_apart)
     ck_assert_int_eq(pl_mapping_map(dev, range.base, chunks, N_CHUNKS / 2), PLEAT_OK);
     ck_assert_int_eq(pl_mapping_unmap(dev, range.base, N_CHUNKS * MIB), PLEAT_OK);
     release_chunks(chunks, N_CHUNKS);
+}
+END_TEST
+
+START_TEST(a_chunk_is_cleared_whether_it_is_mapped_or_not)
+{
+    pl_chunk chunk;
+    create_chunks(&chunk, 1);
+    ck_assert_int_eq(pl_mapping_clear(dev, range.base, 2 * MIB), PLEAT_OK);
+    ck_assert_int_eq(pl_mapping_map(dev, range.base, &chunk, 1), PLEAT_OK);
+    sim.fail_at("cuMemUnmap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pl_mapping_clear(dev, range.base, 2 * MIB), PLEAT_EPOISONED);
+    ck_assert_int_eq(pl_mapping_clear(dev, range.base, 2 * MIB), PLEAT_OK);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 0);
+    release_chunks(&chunk, 1);
 }
 END_TEST
 
@@ -511,6 +532,9 @@ SUITE(vmm_mapping)
     TCase *partial = suite_case(suite, "partial unmap", open_partial, close_all);
     tcase_add_test(partial, what_a_refused_unmap_has_left_is_unmapped_one_by_one);
     tcase_add_test(partial, what_is_unmapped_in_part_only_is_told_apart);
+    tcase_add_test(partial, a_chunk_is_cleared_whether_it_is_mapped_or_not);
+    TCase *untold = suite_case(suite, "without retained handles", open_untold, close_all);
+    tcase_add_test(untold, a_chunk_is_cleared_whether_it_is_mapped_or_not);
     TCase *unsafe = suite_case(suite, "unsafe in captures", open_unsafe, close_all);
     tcase_add_test(unsafe, no_call_breaks_a_capture_of_its_own_thread);
     TCase *chunks = tcase_create("chunks");
