@@ -48,6 +48,10 @@ static void merge_driver(pleat_error *error, pl_text *text, const pl_driver_erro
         error->driver_call = pl_entry_symbol(driver->entry);
         pl_text_add(text, " (%s: %s)", error->driver_call, driver->text);
     }
+    if (pl_driver_is_sticky(driver->result)) {
+        pl_text_add(text, "; a kernel or the GPU failed before this call, and the process can use "
+                          "the GPU no more");
+    }
     if (driver->detail[0] != '\0') {
         pl_text_add(text, "; %s", driver->detail);
     }

@@ -54,8 +54,6 @@ pl_driver_kind pl_driver_kind_of(const pl_driver *drv); /* CUDA or SIM */
 bool pl_driver_is_simulator(const pl_driver *drv);
 /* A result after which the process can do no more on that GPU: each later call answers so. */
 bool pl_driver_is_sticky(cu_result result);
-/* The last such result of any call; CU_SUCCESS: there was none. */
-cu_result pl_driver_broken(const pl_driver *drv);
 bool pl_driver_has(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_n_calls(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless timing is on */

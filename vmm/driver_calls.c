@@ -142,18 +142,6 @@ static inline bool is_good_result(pl_entry entry, cu_result result)
     return result == CU_SUCCESS || (is_query && result == CU_NOT_READY);
 }
 
-__attribute__((cold, noinline)) static void note_broken(pl_driver *drv, cu_result result)
-{
-    if (pl_driver_is_sticky(result)) {
-        atomic_store_explicit(&drv->broken, result, memory_order_relaxed);
-    }
-}
-
-cu_result pl_driver_broken(const pl_driver *drv)
-{
-    return (cu_result)atomic_load_explicit(&drv->broken, memory_order_relaxed);
-}
-
 static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *note)
 {
     bool is_good = is_good_result(note->entry, note->result);
@@ -166,7 +154,6 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
     }
     if (!is_good) {
         pl_driver_note_failure(drv, note->entry, note->result, note->bytes);
-        note_broken(drv, note->result);
     }
     if (!is_lookup(note->entry) || !is_good) {
         ring_put(drv, note);
@@ -223,7 +210,6 @@ cu_result pl_cu_ctx_synchronize(pl_driver *drv)
     if (result != CU_SUCCESS) {
         pl_driver_note_failure(drv, PL_N_ENTRIES, result, 0);
         pl_driver_set_detail("cuCtxSynchronize");
-        note_broken(drv, result);
     }
     return result;
 }

@@ -38,7 +38,6 @@ struct pl_driver {
     _Atomic uint64_t call_ns;               /* atomic */
     _Atomic uint64_t n_calls[PL_N_ENTRIES]; /* atomic: statistics */
     _Atomic uint64_t n_ring;                /* atomic: calls ever put into the ring */
-    _Atomic int broken;                     /* atomic: see pl_driver_broken */
     _Atomic uint64_t n_lost;                /* atomic: see pl_driver_n_lost */
     pl_ring_slot ring[PL_RING_CALLS];       /* atomic */
 };

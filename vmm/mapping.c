@@ -113,6 +113,7 @@ static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes, size_t 
 
 pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes)
 {
+    pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
     int mode = pl_scope_relax(dev);
     unmapped u = unmap_each(dev, at, bytes);
     pl_scope_restore_mode(dev, mode);

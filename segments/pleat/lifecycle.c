@@ -188,14 +188,6 @@ static bool wait_for_streams(pl_space *space)
            pl_device_drain(space->dev) == PLEAT_OK;
 }
 
-/* Granule by granule, since only some of a poisoned block may be mapped. */
-static void unmap_poisoned(pl_space *space, const pl_block *b)
-{
-    for (size_t at = 0; at < b->bytes; at += space->granule_bytes) {
-        (void)!pl_mapping_unmap(space->dev, b->base + at, space->granule_bytes);
-    }
-}
-
 static bool is_mapped(const pl_block *b)
 {
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
@@ -220,12 +212,12 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
 }
 
 /* A compaction's undo failed in the segment, or its room sleeps: some of its chunks are not mapped.
- * So each is unmapped by itself; the driver refuses those that are not. */
+ * So each is looked at by itself. */
 static void unmap_torn(pl_space *space, const pl_segment *seg)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
         if (seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP) {
-            (void)!pl_mapping_unmap(space->dev, pl_segment_address(seg, g),
+            (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, g),
                                     space->granule_bytes << seg->orders[g]);
         }
     }
@@ -233,7 +225,7 @@ static void unmap_torn(pl_space *space, const pl_segment *seg)
         if (b->state == PL_BLOCK_STALE) {
             (void)!pl_mapping_unmap(space->dev, b->base, b->bytes);
         } else if (b->state == PL_BLOCK_POISON) {
-            unmap_poisoned(space, b);
+            (void)!pl_mapping_clear(space->dev, b->base, b->bytes);
         }
     }
 }
@@ -252,7 +244,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
             continue;
         }
         if (b->state == PL_BLOCK_POISON) {
-            unmap_poisoned(space, b);
+            (void)!pl_mapping_clear(space->dev, b->base, b->bytes);
         }
         b = b->next;
     }

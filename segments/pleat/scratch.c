@@ -10,22 +10,6 @@ static size_t bytes_of(const pl_space *space, size_t n_granules)
     return n_granules << space->granule_log2;
 }
 
-/* Some of it may not be mapped, and nobody knows any more where a chunk begins. What stays mapped
- * keeps the range from being released. */
-static void unmap_pieces(const pl_space *space, pl_range range, size_t bytes)
-{
-    size_t at = 0;
-
-    while (at < bytes) {
-        size_t piece = space->granule_bytes;
-        while (at + piece <= bytes &&
-               pl_mapping_unmap(space->dev, range.base + at, piece) != PLEAT_OK) {
-            piece *= 2;
-        }
-        at += at + piece <= bytes ? piece : space->granule_bytes;
-    }
-}
-
 pleat_status pl_scratch_close(pl_space *space)
 {
     pl_range range = space->scratch;
@@ -38,8 +22,8 @@ pleat_status pl_scratch_close(pl_space *space)
     }
     size_t bytes = space->scratch_bytes;
     pl_lock_release(&space->lock);
-    if (bytes > 0 && pl_mapping_unmap(space->dev, range.base, bytes) != PLEAT_OK) {
-        unmap_pieces(space, range, bytes);
+    if (bytes > 0) { /* some of it is mapped; what stays so keeps the range from being released */
+        (void)!pl_mapping_clear(space->dev, range.base, bytes);
     }
     pleat_status st = pl_range_release(space->dev, range);
     pl_lock_acquire(&space->lock);
@@ -79,7 +63,7 @@ static bool map_run(const pl_space *space, const pl_segment *seg, size_t g, size
             return true;
         }
         for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
-            (void)!pl_mapping_unmap(space->dev, pl_segment_address(seg, i),
+            (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, i),
                                     bytes_of(space, (size_t)1 << seg->orders[i]));
         }
     }

@@ -418,6 +418,21 @@ static void *get_and_put(void *failed)
     return NULL;
 }
 
+/* A driver says "out of memory" of a node on which it can have none: memory is pinned instead. */
+START_TEST(where_the_driver_maps_no_host_memory_it_is_pinned)
+{
+    pleat_device_info info;
+    api_sim_load();
+    host = make("driver:sim,sim:[backing:memory,unkind:[no_host_numa]],memory:host");
+    void *ptr = get(3 * MIB);
+    memset(ptr, 1, 3 * MIB);
+    ck_assert_int_eq(pleat_device_describe(host, 0, &info), PLEAT_OK);
+    ck_assert_ptr_nonnull(strstr(info.note, "cuMemCreate answers CUDA_ERROR_OUT_OF_MEMORY"));
+    ck_assert_int_eq(pleat_host_free(host, 0, ptr, PLEAT_HOST_UNUSED), PLEAT_OK);
+    api_unmake(host);
+}
+END_TEST
+
 START_TEST(threads_share_it)
 {
     pthread_t threads[4];
@@ -461,4 +476,6 @@ SUITE(api_host)
     tcase_add_test(tcase, buffers_of_host_memory_grow_in_place);
     tcase = suite_case(suite, "threads", NULL, NULL);
     tcase_add_loop_test(tcase, threads_share_it, 0, N_WAYS);
+    tcase = suite_case(suite, "pinned instead", NULL, NULL);
+    tcase_add_test(tcase, where_the_driver_maps_no_host_memory_it_is_pinned);
 }

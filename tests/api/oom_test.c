@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "api/internal.h"
 #include "api/oom.h"
@@ -262,6 +263,52 @@ START_TEST(refused_when_the_driver_grants_less_than_it_reports)
     sim.fail_never();
     api_free(instance, 0, api_alloc(instance, 0, 600 * MIB, NULL), NULL);
     api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+/* A device without memory for page tables is out of memory. */
+START_TEST(out_of_memory_while_mapping_is_out_of_memory)
+{
+    static const char *const calls[] = { "cuMemMap", "cuMemSetAccess" };
+    pleat instance = api_make(API_PLEAT, "capacity:1G", "");
+    pleat_devptr ptr;
+    api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
+    sim.fail_from(calls[_i], 0, 2);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 600 * MIB, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    api_expect(PLEAT_ENOMEM_DEVICE, "out of device memory", calls[_i]);
+    sim.fail_never();
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 600 * MIB, NULL, &ptr), PLEAT_OK);
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    ck_assert_int_eq(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* After a kernel has faulted nothing on the GPU is ever over: no request waits for that. */
+START_TEST(a_broken_context_is_told_at_once)
+{
+    static const int results[] = { 700, 719 };
+    pleat instance = api_make(API_PLEAT, "capacity:64M,depth:1048576", "wait_ms:60000");
+    void *stream = api_stream(instance, 0);
+    pleat_devptr ptr = api_alloc(instance, 0, 40 * MIB, stream);
+    pleat_sim_access access = { .ptr = ptr, .bytes = MIB, .is_write = true };
+    ck_assert_int_eq(sim.work(stream, &access, 1), 0);
+    api_free(instance, 0, ptr, stream);
+    sim.broken(results[_i]);
+    uint64_t began_ms = now_ms();
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 50 * MIB, NULL, &ptr), PLEAT_EDRIVER);
+    ck_assert_int_eq(pleat_last_error()->driver_result, results[_i]);
+    ck_assert_ptr_nonnull(strstr(pleat_last_error()->text, "kernel"));
+    ck_assert_uint_lt(now_ms() - began_ms, 10000);
+    sim.broken(0);
+    api_stream_end(instance, 0, stream);
     api_unmake(instance);
 }
 END_TEST
@@ -629,6 +676,8 @@ SUITE(api_oom)
                         N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, refused_when_the_driver_grants_less_than_it_reports, 0,
                         N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, out_of_memory_while_mapping_is_out_of_memory, 0, 2);
+    tcase_add_loop_test(scenes, a_broken_context_is_told_at_once, 0, 2);
     tcase_add_loop_test(scenes, the_driver_s_own_words_are_told, 0, N_API_ALLOCATORS);
     tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
     tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);

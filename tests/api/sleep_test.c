@@ -91,10 +91,10 @@ static void *work(void *argument)
     for (size_t i = 0; i < A_WORKERS && is_well; i++) {
         is_well = renew(w, &w->blocks[i]);
     }
-    while (is_well && !atomic_load(&is_over)) {
-        is_well = renew(w, &w->blocks[draw(&w->state) % A_WORKERS]);
+    do { /* once at least, on a machine that is slow to start it */
+        is_well = is_well && renew(w, &w->blocks[draw(&w->state) % A_WORKERS]);
         w->n_done++;
-    }
+    } while (is_well && !atomic_load(&is_over));
     for (size_t i = 0; i < A_WORKERS && is_well; i++) {
         is_well = w->blocks[i].ptr == 0 ||
                   pleat_block_free(instance, 0, w->blocks[i].ptr, w->stream) == PLEAT_OK;
@@ -299,7 +299,7 @@ static void *churn(void *argument)
 {
     worker *w = argument;
     bool is_well = true;
-    while (is_well && !atomic_load(&is_over)) {
+    do {
         block *b = &w->blocks[draw(&w->state) % 64];
         if (b->ptr != 0) {
             is_well = pleat_block_free(instance, 0, b->ptr, w->stream) == PLEAT_OK ||
@@ -311,7 +311,7 @@ static void *churn(void *argument)
             is_well = st == PLEAT_OK || st == PLEAT_EASLEEP || note(w, "an allocation fails");
         }
         w->n_done++;
-    }
+    } while (is_well && !atomic_load(&is_over));
     for (size_t i = 0; i < 64 && is_well; i++) {
         is_well = w->blocks[i].ptr == 0 ||
                   pleat_block_free(instance, 0, w->blocks[i].ptr, w->stream) == PLEAT_OK;
@@ -322,7 +322,7 @@ static void *churn(void *argument)
 static void *sleep_often(void *argument)
 {
     worker *w = argument;
-    while (!atomic_load(&is_over)) {
+    do {
         pleat_status st = w->n_done % 2 == 0
                               ? pleat_tag_sleep(instance, 0, "weights", PLEAT_SLEEP_HOST, NULL,
                                                 NULL)
@@ -332,7 +332,7 @@ static void *sleep_often(void *argument)
             break;
         }
         w->n_done++;
-    }
+    } while (!atomic_load(&is_over));
     return NULL;
 }
 
