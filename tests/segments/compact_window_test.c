@@ -244,19 +244,21 @@ END_TEST
 START_TEST(others_go_on_where_calls_fail)
 {
     uint64_t k = 0;
+    uint64_t n;
     bool has_hit;
     do {
         layouts[_i / N_ACTIONS]();
         pleat.sim.fail_at(NULL, k / 2, CU_UNKNOWN);
         pleat_status st = compact_at(k / 2 + k % 2, &actions[_i % N_ACTIONS]);
         has_hit = pleat.sim.n_faults() > 0;
+        n = n_calls;
         pleat.sim.fail_never();
         ck_assert(st == PLEAT_OK || has_hit);
         ck_assert_int_eq(compact_at(UINT64_MAX, NULL), PLEAT_OK);
         close_verified();
         ck_assert_uint_lt(k, 2 * MOST_CALLS);
         k++;
-    } while (has_hit);
+    } while (has_hit || n > k / 2); /* others may have left less to do than there was before */
     ck_assert_uint_gt(k, 16);
 }
 END_TEST
