@@ -28,6 +28,18 @@ void pl_text_add(pl_text *text, const char *format, ...)
     va_end(list);
 }
 
+/* Rounded as printf's %.2f and PyTorch do, half to even: a text that has both their sizes and these
+ * shows the same bytes alike. Not by printf, whose decimal point is the locale's. */
+static uint64_t hundredths_of(uint64_t bytes, unsigned unit_index)
+{
+    uint64_t unit = UINT64_C(1) << (10 * (unit_index + 1));
+    uint64_t part = bytes % unit * 100;
+    uint64_t down = bytes / unit * 100 + part / unit;
+    uint64_t left = part % unit * 2;
+    bool is_up = left > unit || (left == unit && down % 2 != 0);
+    return down + (is_up ? 1 : 0);
+}
+
 void pl_text_add_bytes(pl_text *text, uint64_t bytes)
 {
     static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB" };
@@ -37,11 +49,11 @@ void pl_text_add_bytes(pl_text *text, uint64_t bytes)
         return;
     }
     unsigned at = 0;
-    while (at + 1 < N_UNITS && bytes >> (10 * (at + 2)) != 0) {
+    uint64_t hundredths = hundredths_of(bytes, at);
+    while (at + 1 < N_UNITS && hundredths >= 102400) {
         at++;
+        hundredths = hundredths_of(bytes, at);
     }
-    uint64_t unit = UINT64_C(1) << (10 * (at + 1));
-    uint64_t hundredths = (bytes % unit) * 100 / unit;
-    pl_text_add(text, "%llu.%02u %s", (unsigned long long)(bytes / unit), (unsigned)hundredths,
-                units[at]);
+    pl_text_add(text, "%llu.%02u %s", (unsigned long long)(hundredths / 100),
+                (unsigned)(hundredths % 100), units[at]);
 }

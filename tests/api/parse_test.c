@@ -130,7 +130,11 @@ START_TEST(sizes_are_written_for_people)
         { 1024, "1.00 KiB" },
         { UINT64_C(1) << 21, "2.00 MiB" },
         { (UINT64_C(1) << 30) * 3 / 2, "1.50 GiB" },
-        { (UINT64_C(1) << 40) - 1, "1023.99 GiB" },
+        { UINT64_C(4192206029), "3.90 GiB" },        /* 3.9043 */
+        { UINT64_C(4193259520), "3.91 GiB" },        /* 3.9053, as PyTorch writes it */
+        { (UINT64_C(1) << 30) * 9 / 8, "1.12 GiB" }, /* a half: to even, as printf does */
+        { (UINT64_C(1) << 30) * 11 / 8, "1.38 GiB" },
+        { (UINT64_C(1) << 40) - 1, "1.00 TiB" },
         { UINT64_C(1) << 60, "1024.00 PiB" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
