@@ -53,9 +53,11 @@ __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *
     }
     if (st == PLEAT_EFOREIGN) {
         pl_whereabouts_say(instance, device, ptr, &text);
+        return pl_error_set(st, 0, "no live block of device %d is at 0x%llx%s", device,
+                            (unsigned long long)ptr, where);
     }
-    return pl_error_set(st, 0, "0x%llx on device %d: %s%s", (unsigned long long)ptr, device,
-                        pleat_status_text(st), where);
+    return pl_error_set(st, 0, "0x%llx on device %d: %s", (unsigned long long)ptr, device,
+                        pleat_status_text(st));
 }
 
 __attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *gpu,

@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "api/adapters/complain.h"
 #include "api/adapters/find.h"
 #include "api/adapters/pleat_torch.h"
 #include "api/block.h"
@@ -62,18 +61,13 @@ static bool find_current_device(int *out)
     return st == PLEAT_OK;
 }
 
-/* For frees, which return no error: complains of a foreign pointer. */
+/* For an address that is no block: device 0, which refuses the free and says what lies there. */
 static bool find_device_of(const void *ptr, int *out)
 {
-    pleat_block_info info;
+    pleat_block_info info = { .device = 0 };
     pleat_status st = pl_find_block(pl_default_peek(), ptr, &info);
-    if (st == PLEAT_OK) {
-        *out = info.device;
-    } else if (st == PLEAT_EFOREIGN) {
-        pl_error_set(st, 0, "%p is not a live block of any device", ptr);
-        pl_complain_once(PL_COMPLAINT_FOREIGN, "a free is ignored");
-    }
-    return st == PLEAT_OK;
+    *out = info.device;
+    return st == PLEAT_OK || st == PLEAT_EFOREIGN;
 }
 
 static void free_on(void *ptr, int device, void *stream)

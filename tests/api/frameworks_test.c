@@ -318,10 +318,28 @@ START_TEST(what_is_no_block_is_complained_of_once_and_left_alone)
     }
     pleat_cupy_free(NULL, ptr, 1);
     api_torch_heard(said, sizeof said);
-    ck_assert_ptr_nonnull(strstr(said, "pleat: a free is ignored: 0xdead00"));
+    ck_assert_ptr_nonnull(strstr(said, "pleat: a free is ignored: no live block"));
+    ck_assert_ptr_nonnull(strstr(said, "0xdead00"));
     ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
     ck_assert_uint_eq(n_live(instance, 0), 1);
     pleat_ort_free(ptr);
+    api_unmake(instance);
+}
+END_TEST
+
+START_TEST(a_buffer_that_is_freed_as_a_block_is_named)
+{
+    char said[2048];
+    pleat_devptr buffer;
+    pleat instance = api_torch_make(API_PLEAT, two_devices, "");
+    ck_assert_int_eq(pleat_buffer_create(instance, 1, MIB, 0, &buffer), PLEAT_OK);
+    api_torch_listen();
+    hosts[_i].free((void *)(uintptr_t)buffer);
+    api_torch_heard(said, sizeof said);
+    ck_assert_ptr_nonnull(strstr(said, "lies in the buffer"));
+    ck_assert_ptr_nonnull(strstr(said, "pleat_buffer_destroy"));
+    ck_assert_ptr_nonnull(strstr(said, "belongs to device 1"));
+    ck_assert_int_eq(pleat_buffer_destroy(instance, 1, buffer, NULL), PLEAT_OK);
     api_unmake(instance);
 }
 END_TEST
@@ -544,6 +562,7 @@ SUITE(api_frameworks)
     tcase_add_test(wrong, zero_bytes_are_null_and_null_is_freed_without_a_word);
     tcase_add_test(wrong, what_cannot_be_given_is_null_with_a_reason);
     tcase_add_test(wrong, what_is_no_block_is_complained_of_once_and_left_alone);
+    tcase_add_loop_test(wrong, a_buffer_that_is_freed_as_a_block_is_named, 0, N_HOSTS);
     tcase_add_loop_test(wrong, a_free_on_a_stream_that_is_no_more_frees_all_the_same, 0,
                         N_API_ALLOCATORS);
     suite_add_tcase(suite, wrong);

@@ -349,6 +349,7 @@ START_TEST(what_does_not_fit_is_refused_and_named)
     begin(first_id);
     ck_assert_int_eq(pleat_pool_release(instance, 0, first_id), PLEAT_EBUSY);
     api_expect(PLEAT_EBUSY, "(0, 1)", "end");
+    ck_assert_str_eq(pleat_status_text(PLEAT_EBUSY), "it is still in use"); /* of a pool, too */
     end(first_id);
     ck_assert_int_eq(pleat_pool_end(instance, 0, first_id), PLEAT_EPOOL);
     release(first_id);

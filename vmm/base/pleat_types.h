@@ -19,11 +19,11 @@ extern "C" {
     X(PLEAT_ECONF, "bad configuration") \
     X(PLEAT_EDEVICE, "no such device") \
     X(PLEAT_ESTREAM, "the stream belongs to another context or device") \
-    X(PLEAT_EFOREIGN, "the pointer is not a live block of this instance") \
+    X(PLEAT_EFOREIGN, "the pointer is not to live memory of the kind that the call takes") \
     X(PLEAT_EDOUBLEFREE, "the block was freed already") \
     X(PLEAT_EGONE, "the instance was destroyed or never created") \
     X(PLEAT_EFORKED, "the instance was made before fork and this is the child") \
-    X(PLEAT_EBUSY, "blocks are still live") \
+    X(PLEAT_EBUSY, "it is still in use") \
     X(PLEAT_EPENDING, \
       "the memory is there, but its last use is not over and waiting is not allowed") \
     X(PLEAT_ENOMEM_HOST, "out of host memory") \
