@@ -91,6 +91,11 @@ void pl_usages_reset_peaks(pl_usages *u)
 
 /* ---- all figures ----------------------------------------------------------------------------- */
 
+static size_t less(size_t n, size_t by)
+{
+    return n > by ? n - by : 0;
+}
+
 /* The part of the tally that the statistics show. */
 typedef struct freed {
     size_t n_free;
@@ -126,7 +131,8 @@ static void add_shared(pleat_stat *group, size_t n)
 static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 {
     size_t resident = space->n_chunks << space->granule_log2;
-    size_t inactive = f->free_bytes + f->pending_bytes;
+    /* Free memory that cannot go back to the driver: beside live bytes in a granule or a chunk. */
+    size_t bound = less(f->free_bytes + f->pending_bytes, space->n_loose << space->granule_log2);
     static const int pools[] = { PLEAT_POOL_ALL, PLEAT_POOL_LARGE };
 
     for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
@@ -138,7 +144,7 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
         add_shared(&out->active[pool], f->n_shared);
         add_shared(&out->active_bytes[pool], f->shared_bytes);
         out->inactive_split[pool] = (pleat_stat){ .current = f->n_free, .peak = f->n_free };
-        out->inactive_split_bytes[pool] = (pleat_stat){ .current = inactive, .peak = inactive };
+        out->inactive_split_bytes[pool] = (pleat_stat){ .current = bound, .peak = bound };
         out->reserved_bytes[pool] = (pleat_stat){
             .current = resident,
             .peak = (uint64_t)space->peak_chunks << space->granule_log2,
@@ -152,11 +158,6 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
             .allocated = space->segments.count,
         };
     }
-}
-
-static size_t less(size_t n, size_t by)
-{
-    return n > by ? n - by : 0;
 }
 
 /* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are

@@ -380,6 +380,22 @@ START_TEST(figures_are_those_of_what_was_asked)
 }
 END_TEST
 
+START_TEST(only_what_is_bound_to_live_memory_cannot_be_released)
+{
+    pleat_devptr large = pleat_get(6 * MIB, 0);
+    pleat_devptr kept = pleat_get(MIB, 0);
+    ck_assert_uint_eq(pleat_counted().inactive_split_bytes[PLEAT_POOL_ALL].current, MIB);
+    pleat_put(large, 0);
+    pleat_stats s = pleat_counted();
+    ck_assert_uint_eq(s.free_bytes, 7 * MIB);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_ALL].current, MIB);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_LARGE].peak, MIB);
+    ck_assert_uint_eq(pleat_trim(0, true), 6 * MIB);
+    pleat_put(kept, 0);
+    ck_assert_uint_eq(pleat_counted().inactive_split_bytes[PLEAT_POOL_ALL].current, 0);
+}
+END_TEST
+
 START_TEST(resetting_peaks_sets_them_to_what_is)
 {
     pleat_devptr ptr = pleat_get(50 * MIB, 0);
@@ -565,6 +581,7 @@ SUITE(segments_pleat)
     TCase *figures = make_case("figures");
     tcase_add_test(figures, the_bytes_add_up_whatever_is_done);
     tcase_add_test(figures, figures_are_those_of_what_was_asked);
+    tcase_add_test(figures, only_what_is_bound_to_live_memory_cannot_be_released);
     tcase_add_test(figures, resetting_peaks_sets_them_to_what_is);
     suite_add_tcase(suite, figures);
     add_life(suite);
