@@ -111,6 +111,20 @@ def test_a_bad_configuration_is_said_at_once_and_changes_nothing(run_torch: Run)
     )
 
 
+def test_who_wrote_the_bad_key_is_blamed(run_torch: Run) -> None:
+    code = """
+        import pleat, pleat.torch
+        try:
+            pleat.torch.install("limt:0.9" if {is_own} else "limit:0.9")
+        except pleat.PleatError as error:
+            print(error)
+        """
+    own = run_torch(code.format(is_own=True), PLEAT_CONF="growth:ample").stdout
+    assert own.startswith("PLEAT_ECONF: conf: ") and "'limt'" in own, own
+    theirs = run_torch(code.format(is_own=False), PLEAT_CONF="growht:ample").stdout
+    assert theirs.startswith("PLEAT_ECONF: PLEAT_CONF: ") and "'growht'" in theirs, theirs
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -36,9 +36,11 @@ def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
 
     Params   is_told  torch tells pleat of its streams and captures (TOLD_BY_TORCH), unless the
                       configuration says otherwise.
-    Raises  ValueError for a text that is not key:value,...
+    Raises  ValueError for a text that is not key:value,...; PleatError (PLEAT_ECONF) for what
+            pleat refuses, by the name of the one that is to blame: `conf` or PLEAT_CONF.
     """
     entries = overlay(os.environ.get(VARIABLE, ""), conf or "")
+    check(library().pleat_create((conf or "").encode(), None))
     if entries.get("driver", "auto") == "auto":
         entries["driver"] = "cuda"
     if history > 0:
