@@ -15,6 +15,7 @@
 
 #include "bench/ab/rounds.h"
 #include "bench/ab/shard_file.h"
+#include "bench/base/folder.h"
 #include "bench/run/output.h"
 #include "vmm/base/clock.h"
 
@@ -260,8 +261,8 @@ static bench_workers_end measure_all(shard *s)
 static bool begin(shard *s)
 {
     const bench_ab_options *o = &s->options;
-    if (mkdir(o->out, 0777) != 0 && errno != EEXIST) {
-        return bench_fail(&s->failure, "%s: %s", o->out, strerror(errno));
+    if (!bench_folder_make(o->out, &s->failure)) {
+        return false;
     }
     s->head = bench_shard_head(o, &s->setup, &s->roster, &s->rank);
     s->is_done = calloc(s->roster.n, sizeof *s->is_done);

@@ -10,6 +10,7 @@
 #include "api/replace.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/rows.h"
+#include "bench/base/folder.h"
 
 enum { HEAD_BYTES = 4096 };
 
@@ -62,11 +63,8 @@ static bool may_replace(const char *path, const char *head, bench_failure *failu
 
 bool bench_study_check(const char *folder, bench_failure *failure)
 {
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return bench_fail(failure, "%s: %s", folder, strerror(errno));
-    }
     char path[4096];
-    bool ok = true;
+    bool ok = bench_folder_make(folder, failure);
     for (int i = 0; i < BENCH_STUDY_N_NAMES && ok; i++) {
         path_of(folder, files[i].name, path, sizeof path);
         ok = may_replace(path, files[i].head, failure);

@@ -1,9 +1,11 @@
-/* folder.c - where the command's own data files are. */
+/* folder.c - where the command's own data files are, and folders for results. */
 #include "bench/base/folder.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool bench_folder_find(const char *variable, const char *name, char *path, size_t n)
@@ -39,4 +41,25 @@ bool bench_folder_find(const char *variable, const char *name, char *path, size_
         }
     }
     return false;
+}
+
+bool bench_folder_make(const char *path, bench_failure *failure)
+{
+    char part[4096];
+    size_t n = strlen(path);
+    if (n == 0 || n >= sizeof part) {
+        return bench_fail(failure, "'%.64s' is no name of a folder", path);
+    }
+    memcpy(part, path, n + 1);
+    for (size_t i = 1; i <= n; i++) { /* the root is there */
+        if (path[i] != '/' && path[i] != '\0') {
+            continue;
+        }
+        part[i] = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+            return bench_fail(failure, "%s: %s", part, strerror(errno));
+        }
+        part[i] = path[i];
+    }
+    return true;
 }

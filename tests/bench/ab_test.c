@@ -19,7 +19,7 @@ enum { MOST_LINES = 64 };
 
 static bench_child child;
 static char folder[64]; /* holds all files that a test writes */
-static char out[96];    /* --out */
+static char out[128];   /* --out */
 static json_t *lines[MOST_LINES];
 static unsigned n_lines;
 
@@ -42,7 +42,7 @@ static void forget_lines(void)
 
 static const char *path_of(const char *name)
 {
-    static char path[160];
+    static char path[192];
     snprintf(path, sizeof path, "%s/%s", out, name);
     return path;
 }
@@ -545,6 +545,22 @@ START_TEST(a_pipe_called_like_a_file_of_ours_is_refused)
 }
 END_TEST
 
+START_TEST(missing_folders_above_are_made)
+{
+    char above[96];
+    char usual[sizeof out];
+    snprintf(above, sizeof above, "%s/a", folder);
+    snprintf(usual, sizeof usual, "%s", out);
+    snprintf(out, sizeof out, "%s/a//b/", folder);
+    run_well("--allocator pleat --no-report --memory unlimited " CHURN);
+    read_lines("results.jsonl");
+    ck_assert_uint_eq(n_lines, 1);
+    ck_assert_int_eq(rename(out, usual), 0);
+    snprintf(out, sizeof out, "%s", usual);
+    ck_assert_int_eq(rmdir(above), 0);
+}
+END_TEST
+
 START_TEST(files_of_ours_are_replaced)
 {
     struct stat known;
@@ -561,7 +577,8 @@ END_TEST
 START_TEST(a_folder_that_cannot_be_written_is_told_before_anything_runs)
 {
     char inside[160];
-    snprintf(inside, sizeof inside, "%s/in/it", out);
+    write_file("results.csv", ""); /* no folder */
+    snprintf(inside, sizeof inside, "%s/results.csv/it", out);
     char line[512];
     snprintf(line, sizeof line, "ab --driver sim --out %s " CHURN, inside);
     bench_child_run(&child, line);
@@ -711,6 +728,7 @@ SUITE(bench_ab)
     tcase_add_test(files, foreign_files_are_not_touched);
     tcase_add_test(files, a_pipe_called_like_a_file_of_ours_is_refused);
     tcase_add_test(files, files_of_ours_are_replaced);
+    tcase_add_test(files, missing_folders_above_are_made);
     tcase_add_test(files, a_folder_that_cannot_be_written_is_told_before_anything_runs);
     TCase *ends = add_case(suite, "early_ends");
     tcase_add_test(ends, a_cell_that_cannot_be_measured_says_so_and_the_others_go_on);
