@@ -5,6 +5,11 @@
  * Half a GiB less is left for the context and the libraries. docs/benchmarks.md has the list. */
 #include "bench/ab/cards.h"
 
+#include <ctype.h>
+#include <string.h>
+
+#include "api/text.h"
+
 #define MIB UINT64_C(1048576)
 #define OTHERS 512 /* MiB */
 
@@ -17,3 +22,40 @@ const bench_card bench_cards[BENCH_N_CARDS] = {
     { "141 GB", (143040 - OTHERS) * MIB }, /* H200: 139.7 */
     { "192 GB", (182528 - OTHERS) * MIB }, /* B200: 178.3; MI300X: 191.7 */
 };
+
+/* Do the names agree, but for blanks and capitals? */
+static bool is_called(const char *label, const char *name)
+{
+    for (;; label++, name++) {
+        label += strspn(label, " ");
+        name += strspn(name, " ");
+        if (toupper((unsigned char)*label) != toupper((unsigned char)*name)) {
+            return false;
+        }
+        if (*label == '\0') {
+            return true;
+        }
+    }
+}
+
+bool bench_card_parse(const char *name, bench_memory *out)
+{
+    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
+        if (is_called(bench_cards[i].label, name)) {
+            *out = (bench_memory){ .kind = BENCH_MEMORY_BYTES, .bytes = bench_cards[i].bytes };
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *bench_card_refusal(const char *name, char *out, size_t n)
+{
+    pl_text said;
+    pl_text_init(&said, out, n);
+    pl_text_add(&said, "there is no card '%s', but", name);
+    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
+        pl_text_add(&said, "%s %s", i > 0 ? "," : "", bench_cards[i].label);
+    }
+    return out;
+}

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ab/cards.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/merge.h"
 #include "bench/ab/reporter.h"
@@ -16,6 +17,7 @@
 
 enum {
     KEY_MEMORY = 0x500,
+    KEY_CARD,
     KEY_OUT,
     KEY_JOBS,
     KEY_REPEAT,
@@ -31,27 +33,34 @@ enum { MOST_REPEATS = 1000 };
 
 #define STANDARD_MEMORIES "1.02x,1.05x,1.10x,unlimited"
 
-static void parse_memories(struct argp_state *state, const char *list, bench_ab_options *options)
+typedef bool (*memory_parser)(const char *text, bench_memory *out);
+typedef const char *(*memory_refusal)(const char *text, char *out, size_t n);
+
+static void parse_memories(struct argp_state *state, const char *option, const char *list,
+                           bench_ab_options *options)
 {
+    bool is_card = strcmp(option, "--card") == 0;
+    memory_parser parse_one = is_card ? bench_card_parse : bench_memory_parse;
+    memory_refusal refusal_of = is_card ? bench_card_refusal : bench_memory_refusal;
     options->n_memories = 0;
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
         bench_ab_memory *memory = &options->memories[options->n_memories];
         if (options->n_memories == BENCH_MOST_MEMORIES) {
-            argp_error(state, "--memory: more than %d sizes", BENCH_MOST_MEMORIES);
+            argp_error(state, "%s: more than %d sizes", option, BENCH_MOST_MEMORIES);
             return;
         }
         snprintf(memory->label, sizeof memory->label, "%.*s", (int)n, p);
-        if (n >= sizeof memory->label || !bench_memory_parse(memory->label, &memory->memory)) {
+        if (n >= sizeof memory->label || !parse_one(memory->label, &memory->memory)) {
             char word[128];
             char why[256];
             snprintf(word, sizeof word, "%.*s", (int)n, p);
-            argp_error(state, "--memory: %s", bench_memory_refusal(word, why, sizeof why));
+            argp_error(state, "%s: %s", option, refusal_of(word, why, sizeof why));
             return;
         }
         for (unsigned i = 0; i < options->n_memories; i++) {
             if (strcmp(options->memories[i].label, memory->label) == 0) {
-                argp_error(state, "--memory: '%s' is given twice", memory->label);
+                argp_error(state, "%s: '%s' is given twice", option, memory->label);
                 return;
             }
         }
@@ -123,9 +132,9 @@ static void note_measuring(ab_options *options, int key)
     static const struct {
         int key;
         const char *name;
-    } measuring[] = { { KEY_MEMORY, "--memory" }, { KEY_JOBS, "--jobs" },
-                      { KEY_REPEAT, "--repeat" }, { KEY_TIME, "--time" },
-                      { KEY_FIT, "--fit" },       { KEY_JOB, "--job" } };
+    } measuring[] = { { KEY_MEMORY, "--memory" }, { KEY_CARD, "--card" }, { KEY_JOBS, "--jobs" },
+                      { KEY_REPEAT, "--repeat" }, { KEY_TIME, "--time" }, { KEY_FIT, "--fit" },
+                      { KEY_JOB, "--job" } };
     for (size_t i = 0; i < sizeof measuring / sizeof measuring[0]; i++) {
         options->measuring = key == measuring[i].key ? measuring[i].name : options->measuring;
     }
@@ -139,10 +148,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->common;
-        parse_memories(state, STANDARD_MEMORIES, options);
+        parse_memories(state, "--memory", STANDARD_MEMORIES, options);
         return 0;
     case KEY_MEMORY:
-        parse_memories(state, arg, options);
+    case KEY_CARD:
+        parse_memories(state, key == KEY_CARD ? "--card" : "--memory", arg, options);
         options->has_cards = false;
         return 0;
     case KEY_OUT:
@@ -177,6 +187,9 @@ static const struct argp_option options_list[] = {
       .doc = "Sizes of the device (simulator) or limits of the allocator (CUDA), such as "
              "1.02x,8GiB,unlimited; a ratio is a multiple of the work's peak live bytes "
              "(default: " STANDARD_MEMORIES ", and cards of 24 to 192 GB for the verdict)" },
+    { .name = "card", .key = KEY_CARD, .arg = "LIST",
+      .doc = "The same by the names of cards, such as 24GB,80GB: what such a card leaves for an "
+             "allocator" },
     { .name = "job", .key = KEY_JOB,
       .doc = "The works are the ranks of one job, which fails if one of them does: one verdict. "
              "With --shard those of one folder are one job, which the merge judges" },

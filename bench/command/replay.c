@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bench/ab/cards.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
@@ -10,7 +11,15 @@
 #include "bench/run/output.h"
 #include "bench/run/timed.h"
 
-enum { KEY_MEMORY = 0x200, KEY_SNAPSHOT, KEY_SNAPSHOT_AT, KEY_TIMELINE, KEY_COMPACT, KEY_TIME };
+enum {
+    KEY_MEMORY = 0x200,
+    KEY_CARD,
+    KEY_SNAPSHOT,
+    KEY_SNAPSHOT_AT,
+    KEY_TIMELINE,
+    KEY_COMPACT,
+    KEY_TIME
+};
 
 typedef struct replay_input {
     bench_options *options;
@@ -55,6 +64,12 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
         if (!bench_memory_parse(arg, &input->options->memory)) {
             char why[256];
             argp_error(state, "--memory: %s", bench_memory_refusal(arg, why, sizeof why));
+        }
+        return 0;
+    case KEY_CARD:
+        if (!bench_card_parse(arg, &input->options->memory)) {
+            char why[256];
+            argp_error(state, "--card: %s", bench_card_refusal(arg, why, sizeof why));
         }
         return 0;
     case KEY_COMPACT:
@@ -112,6 +127,11 @@ static const struct argp_option replay_options[] = {
       .arg = "SIZE|RATIOx|unlimited",
       .doc = "Memory of the device (simulator) or limit of the allocator (CUDA); a ratio is a "
              "multiple of the work's peak live bytes (default: unlimited)" },
+    { .name = "card",
+      .key = KEY_CARD,
+      .arg = "NAME",
+      .doc = "The same by the name of a card, such as 24GB: what such a card leaves for an "
+             "allocator" },
     { .name = "time",
       .key = KEY_TIME,
       .arg = "N",

@@ -384,6 +384,17 @@ START_TEST(tables_fit_100_columns_and_cut_long_names)
 }
 END_TEST
 
+START_TEST(sizes_may_be_names_of_cards)
+{
+    run_well("--allocator pleat --no-report --card 80GB,141GB " CHURN);
+    read_lines("results.jsonl");
+    ck_assert_uint_eq(n_lines, 2);
+    ck_assert_str_eq(text_of(lines[0], "memory"), "80GB");
+    ck_assert_int_eq(get(lines[0], "memory_bytes"), (INT64_C(80896) - 512) << 20);
+    ck_assert_str_eq(text_of(lines[1], "memory"), "141GB");
+}
+END_TEST
+
 START_TEST(works_of_one_name_are_told_apart)
 {
     run_well("--allocator pleat --no-report --memory unlimited " CHURN " " CHURN);
@@ -631,6 +642,8 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "--memory 1.02x,,2x " CHURN, "''" },
         { "--memory 1.02x,many " CHURN, "'many'" },
         { "--memory 2x,2x " CHURN, "given twice" },
+        { "--card 80GB,25GB " CHURN, "--card: there is no card '25GB'" },
+        { "--card 80GB,80GB " CHURN, "--card: '80GB' is given twice" },
         { "--jobs 0 " CHURN, "'0'" },
         { "--repeat none " CHURN, "'none'" },
         { "--allocator best " CHURN, "'best'" },
@@ -719,6 +732,7 @@ SUITE(bench_ab)
     TCase *output = add_case(suite, "output");
     tcase_add_test(output, json_prints_the_lines_of_the_file_and_nothing_else);
     tcase_add_test(output, tables_fit_100_columns_and_cut_long_names);
+    tcase_add_test(output, sizes_may_be_names_of_cards);
     tcase_add_test(output, works_of_one_name_are_told_apart);
     tcase_add_test(output, long_specs_are_whole_in_the_files);
     tcase_add_test(output, a_name_that_is_no_text_is_a_key_all_the_same);

@@ -196,6 +196,22 @@ START_TEST(a_ratio_means_a_multiple_of_the_peak_in_whole_granules)
 }
 END_TEST
 
+START_TEST(a_card_means_what_it_leaves_for_an_allocator)
+{
+    static const char *const names[] = { "80GB", "80gb" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "replay --driver sim --json --card %s @", names[i]);
+        run(line, small);
+        ck_assert_int_eq(child.status, 0);
+        const char *at = child.out;
+        json_t *object = next_object(&at);
+        ck_assert_int_eq(get(object, "memory_bytes"), (INT64_C(80896) - 512) << 20);
+        json_decref(object);
+    }
+}
+END_TEST
+
 START_TEST(tables_say_that_the_gpu_is_simulated)
 {
     run("replay --driver sim @", small);
@@ -259,6 +275,8 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "replay --memory 80 @", "'80' lacks a unit, as in 80G" },
         { "replay --memory 80GB @", "write 80G (or 80GiB) for 1,024" },
         { "ab --memory 1.02x,80 @", "'80' lacks a unit, as in 80G" },
+        { "replay --card 25GB @", "there is no card '25GB', but" },
+        { "replay --card 80 @", ", 80 GB," },
         { "replay --loops 0 @", "'0'" },
         { "replay --loops 2x @", "'2x'" },
         { "replay --depth many @", "'many'" },
@@ -526,6 +544,7 @@ SUITE(bench_command)
     tcase_add_test(output, fit_adds_the_least_memory_and_its_ratio);
     tcase_add_test(output, a_failed_allocation_makes_the_status_1);
     tcase_add_test(output, a_ratio_means_a_multiple_of_the_peak_in_whole_granules);
+    tcase_add_test(output, a_card_means_what_it_leaves_for_an_allocator);
     tcase_add_test(output, tables_say_that_the_gpu_is_simulated);
     suite_add_tcase(suite, output);
     TCase *usage = tcase_create("usage");
