@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import pytest
 from on_sim import BUILD, SOURCE, environment
 
 COMMAND = str(BUILD / "pleat-runtime")
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = environment("", "")
+def run(
+    *arguments: str, extra: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    kept = {**environment("", ""), **(extra or {})}
     for name in ("LD_PRELOAD", "PLEAT_SIM"):
         del kept[name]
     return subprocess.run(
@@ -101,6 +105,147 @@ print(*x.nonzero().shape, *x[x > 0].shape, *torch.where(x > 0)[0].shape, *x[x[:,
     assert done.stdout.split() == "24 2 24 24 4 6".split(), done.stderr
 
 
+def test_a_card_has_what_the_pages_say() -> None:
+    page = (SOURCE / "docs/benchmarks.md").read_text()
+    cards = re.findall(r"^\| (\d+ GB) \| ([\d.]+) \|", page, re.MULTILINE)
+    assert len(cards) >= 7
+    for name, for_programs in cards:
+        done = run("--card", name.replace(" ", ""), "sh", "-c", "echo $PLEAT_SIM")
+        told = re.match(r"capacity:(\d+),", done.stdout)
+        assert told, done.stderr
+        assert abs(int(told[1]) / 2**30 - 0.5 - float(for_programs)) <= 0.051, name
+    assert run("--card", "24 gb", "sh", "-c", "echo $PLEAT_SIM").stdout.startswith("capacity:2")
+
+
+# A program that needs a number of GiB, other ones under other allocators, and notes each of its runs.
+NEEDY = """#!/bin/sh
+capacity=$(echo "$PLEAT_SIM" | sed 's/capacity:\\([0-9]*\\),.*/\\1/')
+gib=$((capacity / 1073741824))
+case "$PYTORCH_CUDA_ALLOC_CONF $*" in
+*pleat.torch*) need=@pleat@ name=pleat ;;
+expandable*) need=@expandable@ name=expandable ;;
+*) need=@native@ name=native ;;
+esac
+echo $name $gib $need $* >>"$0.log"
+echo "pleat_runtime: device 0 of $gib.00 GiB held @held@ GiB at most, 0.00 at the end" >&2
+[ $gib -ge $need ] || { echo "@words@" >&2; exit 1; }
+"""
+
+
+def make_needy(folder: Path, **values: object) -> Path:
+    text = NEEDY
+    for name, value in {"held": "41.59", "words": "CUDA out of memory", **values}.items():
+        text = text.replace(f"@{name}@", str(value))
+    program = folder / "torchrun"
+    program.write_text(text)
+    program.chmod(0o755)
+    return program
+
+
+def runs_of(program: Path) -> list[list[str]]:
+    return [line.split() for line in Path(f"{program}.log").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("native", "expandable", "pleat"), [(24, 23, 22), (3, 3, 3), (42, 1, 5), (1, 2, 300)]
+)
+def test_the_least_device_is_confirmed_by_runs_on_both_sides(
+    tmp_path: Path, native: int, expandable: int, pleat: int
+) -> None:
+    needs = {"native": native, "expandable": expandable, "pleat": pleat}
+    program = make_needy(tmp_path, **needs)
+    report = tmp_path / "report.jsonl"
+    done = run("--fit", "--report", str(report), str(program), "train.py", "--size", "3")
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [one["allocator"] for one in told] == list(needs)
+    runs = runs_of(program)
+    for one in told:
+        name, need = one["allocator"], needs[one["allocator"]]
+        own = [int(gib) for of, gib, *_ in runs if of == name]
+        assert one["least_bytes"] == need << 30 and need in own
+        assert one["fails_bytes"] == ((need - 1) << 30 if need > 1 else None)
+        assert need == 1 or need - 1 in own
+        assert len(own) == len(set(own)) <= 20
+        assert f"{name} on {need}G: completes" in done.stderr
+    assert all(words[3:] == ["-m", "pleat.torch", "train.py", "--size", "3"]
+               for words in runs if words[0] == "pleat")  # fmt: skip
+    assert done.stdout.splitlines()[0].split() == "allocator least fails on card held on 1024G".split()
+
+
+def test_the_smallest_card_that_is_enough_is_named(tmp_path: Path) -> None:
+    program = make_needy(tmp_path, native=80, expandable=79, pleat=300)
+    rows = run("--fit", "--quiet", str(program), "train.py").stdout.splitlines()
+    assert [row.split()[3] for row in rows[1:]] == ["96GB", "80GB", "none"]
+
+
+def test_sizes_of_a_search_have_a_step_and_an_end(tmp_path: Path) -> None:
+    program = make_needy(tmp_path, native=6, expandable=30, pleat=30)
+    asked = ("--memory", "20G", "--step", "4G", "--allocator", "native,expandable")
+    done = run("--fit", *asked, str(program), "train.py")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[1].split()[:3] == ["native", "8G", "4G"]
+    assert "runs out of memory on 20G, too" in done.stdout.splitlines()[2]
+    assert all(int(gib) % 4 == 0 for _, gib, *_ in runs_of(program))
+    # What the context alone fills is not tried.
+    program = make_needy(tmp_path, native=3, expandable=3, pleat=3)
+    done = run("--fit", "--context", "2G", "--allocator", "native", str(program), "train.py")
+    assert done.stdout.splitlines()[1].split()[:3] == ["native", "3G", "-"]
+
+
+def test_a_failure_without_a_word_of_memory_ends_the_search(tmp_path: Path) -> None:
+    words = "ModuleNotFoundError: No module named 'transformers'"
+    program = make_needy(tmp_path, native=2000, expandable=2, pleat=2, words=words)
+    done = run("--fit", "--allocator", "native", str(program), "train.py")
+    assert done.returncode == 1
+    assert "exit status 1 on 1024G, and not for want of memory" in done.stdout
+    assert words in done.stderr
+    assert len(runs_of(program)) == 1
+    missing = "Error while finding module specification: No module named 'pleat'"
+    program = make_needy(tmp_path, native=2, expandable=2, pleat=2000, words=missing)
+    done = run("--fit", "--allocator", "pleat", str(program), "train.py")
+    assert "this Python lacks pleat: pip install" in done.stdout
+
+
+def test_a_program_of_pytorch_is_searched_for(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import torch
+def make(mib):
+    return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+whole = make(1024)
+del whole
+half = make(512)   # of the same segment, whose rest serves no 700 MiB
+more = make(700)
+"""
+    )
+    extra = {"PYTHONPATH": str(SOURCE / "python"), "PLEAT_TORCH_BINDING": "hooks"}
+    asked = ("--fit", "--step", "256M", "--memory", "2G", "--context", "0", "--quiet")
+    done = run(*asked, "--allocator", "native,pleat", sys.executable, str(script), extra=extra)
+    rows = [row.split()[:3] for row in done.stdout.splitlines()[1:]]
+    assert rows == [["native", "1792M", "1536M"], ["pleat", "1280M", "1G"]], done.stderr
+
+
+def test_pleat_goes_before_the_script_or_the_module(tmp_path: Path) -> None:
+    for program, words in (
+        ("python3 -W ignore -u train.py 1", "-W ignore -u -m pleat.torch train.py 1"),
+        ("python3 -m train 1", "-m pleat.torch -m train 1"),
+        ("python3 -m torch.distributed.run --n 2 t.py", "-m torch.distributed.run --n 2 -m pleat.torch t.py"),
+        ("torchrun --n 2 --module train 1", "--n 2 -m pleat.torch -m train 1"),
+    ):  # fmt: skip
+        name, *arguments = program.split()
+        echo = tmp_path / name
+        echo.write_text('#!/bin/sh\necho "$*"\n')
+        echo.chmod(0o755)
+        done = run("--allocator", "pleat", str(echo), *arguments)
+        assert done.stdout.strip() == words, done.stderr
+    for program in ("bash train.sh", "python3 -c pass", "torchrun --n 2"):
+        done = run("--allocator", "pleat", *program.split())
+        assert done.returncode == 2
+        assert "has to be python or torchrun with a script" in done.stderr
+
+
 def test_wrong_usage_is_told() -> None:
     for arguments, words in (
         ((), "which program"),
@@ -111,6 +256,13 @@ def test_wrong_usage_is_told() -> None:
         (("--memory", "80GB", "true"), "write 80G for 1,024"),
         (("--context", "some", "true"), "--context takes a size"),
         (("--allocator", "other", "true"), "takes native"),
+        (("--allocator", "native,pleat", "true"), "a list with --fit only"),
+        (("--card", "25GB", "true"), "there is no card 25GB, but"),
+        (("--card", "80GB", "--memory", "8G", "true"), "which of the two"),
+        (("--step", "1G", "true"), "--step goes with --fit"),
+        (("--fit", "--step", "2000G", "torchrun", "t.py"), "more than the largest size"),
+        (("--fit", "python3", "-m", "pleat.torch", "t.py"), "leave -m pleat.torch out"),
+        (("--fit", "bash", "train.sh"), "has to be python or torchrun"),
         (("--frobnicate", "true"), "no option"),
     ):
         done = run(*arguments)
