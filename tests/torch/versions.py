@@ -6,7 +6,7 @@ Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--quick] [--suite 
 (./dev torch-versions). Versions are tested one after the other, all of those in versions.csv where
 none is named. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed
 after its tests unless it was there before or --keep says so. --write records the results in
-versions.csv beside this file and in docs/pytorch.md. --quick leaves out the tests of several
+versions.csv beside this file and in docs/pytorch-tests.md. --quick leaves out the tests of several
 processes, --suite all but those it names. Exit status 1: something failed.
 
 --turn is a third of the quick part for one version, if its environment is there (exit status 77 if
@@ -36,7 +36,7 @@ import upstream
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "versions.csv"
-PAGE = ROOT / "docs/pytorch.md"
+PAGE = ROOT / "docs/pytorch-tests.md"
 BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 COLUMNS = ("torch", "cuda", "python", "suite", "passed", "failed", "skipped")
 SUITES = {
