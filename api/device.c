@@ -277,8 +277,8 @@ pleat_status pleat_stream_retire(pleat handle, int device, void *stream)
     return st;
 }
 
-pleat_status pleat_device_describe_sized(pleat handle, int device, size_t out_bytes,
-                                         pleat_device_info *out)
+pleat_status pleat_device_query_sized(pleat handle, int device, size_t out_bytes,
+                                      pleat_device_info *out)
 {
     static const pl_sized kind = PL_SIZED_DEVICE_INFO;
     pl_use use;

@@ -1,4 +1,4 @@
-/* first_versions.c - calls that write structs as version 0.1 had them.
+/* first_versions.c - calls that write structs as version 0.1 had them, and calls by former names.
  *
  * For programs that look a function up by its name, and so cannot tell how long their struct is.
  * Programs in C and C++ use the inline functions of pleat.h instead. */
@@ -6,7 +6,7 @@
 #include "api/sized.h"
 
 PLEAT_API pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out);
-PLEAT_API pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
+PLEAT_API pleat_status pleat_device_query(pleat instance, int device, pleat_device_info *out);
 PLEAT_API pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr,
                                          pleat_block_info *out);
 PLEAT_API pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *out);
@@ -17,10 +17,10 @@ pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out)
     return pleat_device_stats_sized(instance, device, kind.first_bytes, out);
 }
 
-pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out)
+pleat_status pleat_device_query(pleat instance, int device, pleat_device_info *out)
 {
     static const pl_sized kind = PL_SIZED_DEVICE_INFO;
-    return pleat_device_describe_sized(instance, device, kind.first_bytes, out);
+    return pleat_device_query_sized(instance, device, kind.first_bytes, out);
 }
 
 pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr, pleat_block_info *out)
@@ -33,4 +33,30 @@ pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *
 {
     static const pl_sized kind = PL_SIZED_COMPACTION;
     return pleat_device_compact_sized(instance, device, kind.first_bytes, out);
+}
+
+/* ---- former names ---- */
+
+/* For programs that were compiled with them. */
+PLEAT_API pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
+PLEAT_API pleat_status pleat_device_describe_sized(pleat instance, int device, size_t out_bytes,
+                                                   pleat_device_info *out);
+PLEAT_API pleat_status pleat_tag_stats_sized(pleat instance, int device, const char *tag,
+                                             size_t out_bytes, pleat_tag_figures *out);
+
+pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out)
+{
+    return pleat_device_query(instance, device, out);
+}
+
+pleat_status pleat_device_describe_sized(pleat instance, int device, size_t out_bytes,
+                                         pleat_device_info *out)
+{
+    return pleat_device_query_sized(instance, device, out_bytes, out);
+}
+
+pleat_status pleat_tag_stats_sized(pleat instance, int device, const char *tag, size_t out_bytes,
+                                   pleat_tag_figures *out)
+{
+    return pleat_tag_query_sized(instance, device, tag, out_bytes, out);
 }

@@ -97,7 +97,7 @@ typedef struct pleat_error {
     pleat_verdict verdict;
 } pleat_error;
 
-/** What pleat_device_describe tells. The texts live as long as the instance. */
+/** What pleat_device_query tells. The texts live as long as the instance. */
 typedef struct pleat_device_info {
     const char *name;      /* the GPU's */
     const char *driver;    /* "cuda" or "sim" */
@@ -339,14 +339,20 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_memory_info(pleat instance, i
  *  Returns  PLEAT_OK; PLEAT_EINVAL; what opening the device returns.
  *  Owner    the instance keeps the texts.
  *  Threads  any. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_describe_sized(pleat instance, int device,
-                                                                  size_t out_bytes,
-                                                                  pleat_device_info *out);
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_query_sized(pleat instance, int device,
+                                                               size_t out_bytes,
+                                                               pleat_device_info *out);
 #ifndef PLEAT_FIRST_VERSIONS
+PLEAT_MUST_USE static inline pleat_status pleat_device_query(pleat instance, int device,
+                                                             pleat_device_info *out)
+{
+    return pleat_device_query_sized(instance, device, sizeof *out, out);
+}
+/** The former name, for this version. */
 PLEAT_MUST_USE static inline pleat_status pleat_device_describe(pleat instance, int device,
                                                                 pleat_device_info *out)
 {
-    return pleat_device_describe_sized(instance, device, sizeof *out, out);
+    return pleat_device_query(instance, device, out);
 }
 #endif
 

@@ -43,7 +43,7 @@ typedef struct pleat_slept {
 } pleat_slept;
 
 /** What a device has under a tag. */
-typedef struct pleat_tag_figures {
+typedef struct pleat_tag_info {
     pleat_stat blocks;          /* live */
     pleat_stat allocated_bytes; /* of these, rounded */
     pleat_stat requested_bytes; /* of these, as asked for */
@@ -53,7 +53,8 @@ typedef struct pleat_tag_figures {
     uint64_t limit_bytes;       /* 0 = none */
     uint64_t n_sleeps;
     int is_asleep;
-} pleat_tag_figures;
+} pleat_tag_info;
+typedef pleat_tag_info pleat_tag_figures; /* the former name, for this version */
 
 /** Begin a scope of the calling thread: what it allocates until pleat_tag_pop carries the tag,
  *  whichever instance and device. Scopes nest; of several the innermost counts.
@@ -103,14 +104,20 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_alloc(pleat instance, int device
  *  Returns  PLEAT_OK; PLEAT_EINVAL (no scope of that tag was ever begun); PLEAT_EDEVICE.
  *  Threads  any.
  *  Blocks   never; opens no device. */
-PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_stats_sized(pleat instance, int device,
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_query_sized(pleat instance, int device,
                                                             const char *tag, size_t out_bytes,
-                                                            pleat_tag_figures *out);
+                                                            pleat_tag_info *out);
 #ifndef PLEAT_FIRST_VERSIONS
-PLEAT_MUST_USE static inline pleat_status pleat_tag_stats(pleat instance, int device,
-                                                          const char *tag, pleat_tag_figures *out)
+PLEAT_MUST_USE static inline pleat_status pleat_tag_query(pleat instance, int device,
+                                                          const char *tag, pleat_tag_info *out)
 {
-    return pleat_tag_stats_sized(instance, device, tag, sizeof *out, out);
+    return pleat_tag_query_sized(instance, device, tag, sizeof *out, out);
+}
+/** The former name, for this version. */
+PLEAT_MUST_USE static inline pleat_status pleat_tag_stats(pleat instance, int device,
+                                                          const char *tag, pleat_tag_info *out)
+{
+    return pleat_tag_query(instance, device, tag, out);
 }
 #endif
 

@@ -24,12 +24,12 @@ typedef struct pl_sized {
 
 /* Of the structs that there are. */
 #define PL_SIZED_STATS PL_SIZED("pleat_device_stats", pleat_stats, n_undo_failures)
-#define PL_SIZED_DEVICE_INFO PL_SIZED("pleat_device_describe", pleat_device_info, limit_bytes)
+#define PL_SIZED_DEVICE_INFO PL_SIZED("pleat_device_query", pleat_device_info, limit_bytes)
 #define PL_SIZED_BLOCK_INFO PL_SIZED("pleat_block_query", pleat_block_info, device)
 #define PL_SIZED_COMPACTION PL_SIZED("pleat_device_compact", pleat_compaction, won_bytes)
 
 #define PL_SIZED_SLEPT PL_SIZED("pleat_tag_sleep", pleat_slept, left_bytes)
-#define PL_SIZED_TAG_FIGURES PL_SIZED("pleat_tag_stats", pleat_tag_figures, is_asleep)
+#define PL_SIZED_TAG_INFO PL_SIZED("pleat_tag_query", pleat_tag_info, is_asleep)
 
 /* May `bytes` at `out` be written? PLEAT_OK, or EINVAL with a text that says what to do. */
 pleat_status pl_sized_check(const pl_sized *kind, size_t bytes, const void *out);

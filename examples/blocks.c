@@ -25,7 +25,7 @@ int main(void)
     void *stream = NULL; /* a CUstream; NULL is the legacy default stream */
 
     require(pleat_create(NULL, &instance)); /* PLEAT_CONF alone */
-    require(pleat_device_describe(instance, 0, &device));
+    require(pleat_device_query(instance, 0, &device));
     printf("%s, %llu MiB, allocator %s\n", device.name,
            (unsigned long long)device.total_bytes / MIB, device.allocator);
 

@@ -141,7 +141,7 @@ int main(void)
     unsigned n_steps = 0;
 
     require(pleat_create(NULL, &gpu)); /* PLEAT_CONF alone */
-    require(pleat_device_describe(gpu, 0, &device));
+    require(pleat_device_query(gpu, 0, &device));
     require(pleat_buffer_create(gpu, 0, N_SLOTS * SLOT_BYTES, PAGE_BYTES, &cache));
     for (; n_served < N_REQUESTS; n_steps++) {
         n_served += step(n_steps, &n_waiting);

@@ -110,7 +110,7 @@ int main(void)
     unsigned n_there = 0;
 
     require(pleat_create(NULL, &gpu)); /* PLEAT_CONF alone */
-    require(pleat_device_describe(gpu, 0, &device));
+    require(pleat_device_query(gpu, 0, &device));
     for (unsigned i = 0; i < N_MODELS; i++) {
         load(&models[i], i);
     }
@@ -119,10 +119,9 @@ int main(void)
         n_ready += m->is_awake;
         serve(m, now);
     }
-    printf("%d models of %llu MiB on %llu MiB\n", N_MODELS,
-           (unsigned long long)(N_LAYERS * LAYER_MIB),
-           (unsigned long long)((device.limit_bytes ? device.limit_bytes : device.total_bytes) /
-                                MIB));
+    printf(
+        "%d models of %llu MiB on %llu MiB\n", N_MODELS, (unsigned long long)(N_LAYERS * LAYER_MIB),
+        (unsigned long long)((device.limit_bytes ? device.limit_bytes : device.total_bytes) / MIB));
     printf("%d requests: %u found their model awake, %u woke it, %llu MiB each\n", N_REQUESTS,
            n_ready, n_wakes, (unsigned long long)(n_wakes ? woken_bytes / n_wakes / MIB : 0));
     for (unsigned i = 0; i < N_MODELS; i++) { /* also of models that sleep */

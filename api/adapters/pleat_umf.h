@@ -83,7 +83,7 @@ static inline umf_result_t pleat_umf_initialize(const void *params, void **provi
     if (given == NULL) {
         return UMF_RESULT_ERROR_INVALID_ARGUMENT;
     }
-    pleat_status st = pleat_device_describe(given->instance, given->device, &info);
+    pleat_status st = pleat_device_query(given->instance, given->device, &info);
     if (st == PLEAT_OK) {
         *provider = (void *)(uintptr_t)given;
     }

@@ -194,7 +194,7 @@ void pleat_torch_memory_fraction(double fraction, int device)
         pl_error_set(st, 0, "device %d: a fraction is within 0 and 1", device);
     } else {
         st = pleat_default(&handle);
-        st = st == PLEAT_OK ? pleat_device_describe(handle, device, &info) : st;
+        st = st == PLEAT_OK ? pleat_device_query(handle, device, &info) : st;
         st = st == PLEAT_OK
                  ? pleat_device_set_limit(handle, device, limit_of(fraction, info.total_bytes))
                  : st;

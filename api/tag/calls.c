@@ -66,7 +66,7 @@ static pleat_status have_room(pl_gpu *gpu, unsigned tag, pl_private **out)
 
 /* ---- figures and limits ---------------------------------------------------------------------- */
 
-static void read_figures(pl_gpu *gpu, unsigned tag, pleat_tag_figures *out)
+static void read_figures(pl_gpu *gpu, unsigned tag, pleat_tag_info *out)
 {
     pl_private *room = pl_tags_find(&gpu->tags, tag);
     pl_room_figures f = { .n_sleeps = 0 };
@@ -84,11 +84,11 @@ static void read_figures(pl_gpu *gpu, unsigned tag, pleat_tag_figures *out)
     out->is_asleep = f.is_asleep;
 }
 
-pleat_status pleat_tag_stats_sized(pleat handle, int device, const char *tag, size_t out_bytes,
-                                   pleat_tag_figures *out)
+pleat_status pleat_tag_query_sized(pleat handle, int device, const char *tag, size_t out_bytes,
+                                   pleat_tag_info *out)
 {
-    static const pl_sized kind = PL_SIZED_TAG_FIGURES;
-    pleat_tag_figures figures;
+    static const pl_sized kind = PL_SIZED_TAG_INFO;
+    pleat_tag_info figures;
     unsigned number;
     memset(&figures, 0, sizeof figures);
     pleat_status st = pl_sized_check(&kind, out_bytes, out);

@@ -159,7 +159,7 @@ def describe(device: int = 0) -> Device:
     """Tell the driver and the allocator of a device; opens it."""
     info = DeviceInfo()
     size = ctypes.sizeof(info)
-    check(library().pleat_device_describe_sized(instance(), device, size, ctypes.byref(info)))
+    check(library().pleat_device_query_sized(instance(), device, size, ctypes.byref(info)))
     return Device(
         name=info.name.decode(),
         driver=info.driver.decode(),

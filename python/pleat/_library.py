@@ -63,7 +63,7 @@ _STAT = ctypes.c_uint64 * 4
 
 
 class TagRecord(ctypes.Structure):
-    """pleat_tag_figures of pleat_tag.h; a pleat_stat is current, peak, allocated, freed."""
+    """pleat_tag_info of pleat_tag.h; a pleat_stat is current, peak, allocated, freed."""
 
     _fields_ = (
         ("blocks", _STAT),
@@ -103,7 +103,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_device_compact_sized": (_INT, [Instance, _INT, _SIZE, ctypes.POINTER(CompactionRecord)]),
     "pleat_device_set_limit": (_INT, [Instance, _INT, _U64]),
     "pleat_device_memory_info": (_INT, [Instance, _INT, _OUT, _OUT]),
-    "pleat_device_describe_sized": (_INT, [Instance, _INT, _SIZE, ctypes.POINTER(DeviceInfo)]),
+    "pleat_device_query_sized": (_INT, [Instance, _INT, _SIZE, ctypes.POINTER(DeviceInfo)]),
     "pleat_device_stats_sized": (_INT, [Instance, _INT, _SIZE, _PTR]),
     "pleat_device_reset_peaks": (_INT, [Instance, _INT]),
     "pleat_check": (_INT, [Instance, ctypes.POINTER(_INT)]),
@@ -114,7 +114,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_tag_pop": (_INT, []),
     "pleat_tag_name": (_TEXT, [ctypes.c_uint]),
     "pleat_tag_set_limit": (_INT, [Instance, _INT, _TEXT, _U64]),
-    "pleat_tag_stats_sized": (_INT, [Instance, _INT, _TEXT, _SIZE, ctypes.POINTER(TagRecord)]),
+    "pleat_tag_query_sized": (_INT, [Instance, _INT, _TEXT, _SIZE, ctypes.POINTER(TagRecord)]),
     "pleat_tag_sleep_sized": (
         _INT,
         [Instance, _INT, _TEXT, _INT, _TEXT, _SIZE, ctypes.POINTER(SleptRecord)],

@@ -131,7 +131,7 @@ def set_limit(tag: str, device: int, n_bytes: int) -> None:
 def stats(tag: str, device: int) -> Tag:
     record = TagRecord()
     check(
-        library().pleat_tag_stats_sized(
+        library().pleat_tag_query_sized(
             _default.instance(), device, tag.encode(), ctypes.sizeof(record), ctypes.byref(record)
         )
     )

@@ -127,7 +127,7 @@ static pleat_status read_stats(size_t bytes, void *out)
 
 static pleat_status read_info(size_t bytes, void *out)
 {
-    return pleat_device_describe_sized(instance, 0, bytes, out);
+    return pleat_device_query_sized(instance, 0, bytes, out);
 }
 
 static pleat_status read_block(size_t bytes, void *out)
@@ -147,7 +147,7 @@ static pleat_status read_buffer(size_t bytes, void *out)
 
 static pleat_status read_tag(size_t bytes, void *out)
 {
-    return pleat_tag_stats_sized(instance, 0, "weights", bytes, out);
+    return pleat_tag_query_sized(instance, 0, "weights", bytes, out);
 }
 
 static const struct {
@@ -156,11 +156,11 @@ static const struct {
     pleat_status (*read)(size_t bytes, void *out);
 } readers[] = {
     { "pleat_device_stats", sizeof(pleat_stats), read_stats },
-    { "pleat_device_describe", sizeof(pleat_device_info), read_info },
+    { "pleat_device_query", sizeof(pleat_device_info), read_info },
     { "pleat_block_query", sizeof(pleat_block_info), read_block },
     { "pleat_device_compact", sizeof(pleat_compaction), compact },
     { "pleat_buffer_query", sizeof(pleat_buffer_info), read_buffer },
-    { "pleat_tag_stats", sizeof(pleat_tag_figures), read_tag },
+    { "pleat_tag_query", sizeof(pleat_tag_info), read_tag },
 };
 
 enum { N_READERS = sizeof readers / sizeof readers[0], ROOM = 4096 };
@@ -209,7 +209,7 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
     pleat_stats stats;
     memset(&first.stats, UNTOUCHED, sizeof first.stats);
     ck_assert_int_eq(api_first_query(instance, block, &first.found), PLEAT_OK);
-    ck_assert_int_eq(api_first_describe(instance, &first.info), PLEAT_OK);
+    ck_assert_int_eq(api_first_device(instance, &first.info), PLEAT_OK);
     ck_assert_int_eq(api_first_compact(instance, &first.done), PLEAT_OK);
     ck_assert_uint_eq(first.done.won_bytes, 0);
     ck_assert_int_eq(api_first_stats(instance, &first.stats), PLEAT_OK);
@@ -222,6 +222,28 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
     ck_assert_str_eq(first.info.driver, "sim");
     ck_assert_uint_eq(first.behind, 77);
     ck_assert_int_eq(api_first_stats(instance, NULL), PLEAT_EINVAL);
+}
+END_TEST
+
+/* Former names, as a program has them in its source, and as it was linked with them. */
+START_TEST(former_names_do_the_same)
+{
+    pleat_device_info info;
+    pleat_device_info linked;
+    pleat_tag_figures figures;
+    struct {
+        pleat_tag_info it;
+        uint64_t behind;
+    } exact = { .behind = 77 };
+    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_str_eq(info.driver, "sim");
+    ck_assert_int_eq(api_former_device(instance, &linked, sizeof linked), PLEAT_OK);
+    ck_assert_mem_eq(&linked, &info, sizeof info);
+    ck_assert_int_eq(pleat_tag_stats(instance, 0, "weights", &figures), PLEAT_OK);
+    ck_assert_uint_eq(figures.allocated_bytes.current, MIB);
+    ck_assert_int_eq(api_former_tag(instance, "weights", &exact.it, sizeof exact.it), PLEAT_OK);
+    ck_assert_uint_eq(exact.it.allocated_bytes.current, MIB);
+    ck_assert_uint_eq(exact.behind, 77);
 }
 END_TEST
 
@@ -250,5 +272,6 @@ SUITE(api_abi)
     tcase_add_loop_test(calls, a_size_of_something_else_is_refused_and_nothing_written, 0,
                         N_READERS);
     tcase_add_test(calls, the_calls_of_the_first_version_write_its_structs);
+    tcase_add_test(calls, former_names_do_the_same);
     tcase_add_test(calls, behind_the_last_error_are_zeros);
 }

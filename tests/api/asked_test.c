@@ -415,7 +415,7 @@ START_TEST(a_peers_stream_with_a_known_handle_is_asked_for)
 {
     pleat_device_info info;
     make(PATIENT ",devices:2", "peers:True");
-    ck_assert_int_eq(pleat_device_describe(instance, 1, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 1, &info), PLEAT_OK);
     void *other = api_stream(instance, 0);
     void *handle = api_stream(instance, 0);
     pleat_devptr ptr = api_alloc(instance, 0, large, handle);

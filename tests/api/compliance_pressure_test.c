@@ -108,12 +108,12 @@ START_TEST(a_limit_can_be_set_and_lifted_but_not_below_what_lives)
     pleat_device_info info;
     ck_assert_int_eq(pleat_device_set_limit(c.instance, 0, 128 * MIB), PLEAT_OK);
     compliance_refused(&c, 160 * MIB, NULL);
-    ck_assert_int_eq(pleat_device_describe(c.instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(c.instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 128 * MIB);
     ck_assert_int_eq(pleat_device_set_limit(c.instance, 0, 0), PLEAT_OK);
     pleat_devptr ptr = compliance_alloc(&c, 160 * MIB, NULL);
     ck_assert_int_eq(pleat_device_set_limit(c.instance, 0, 128 * MIB), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(pleat_device_describe(c.instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(c.instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 0);
     compliance_free(&c, ptr, NULL);
     compliance_finish(&c);

@@ -142,13 +142,13 @@ START_TEST(a_limit_can_be_set_lifted_and_refused)
     ptr = api_alloc(instance, 0, 40 * MIB, NULL);
     ck_assert_int_eq(pleat_device_set_limit(instance, 0, 32 * MIB), PLEAT_ENOMEM_DEVICE);
     api_expect(PLEAT_ENOMEM_DEVICE, "33554432", "live blocks need more");
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 0);
     pleat_devptr second = api_alloc(instance, 0, 60 * MIB, NULL);
     api_free(instance, 0, second, NULL);
     ck_assert_int_eq(pleat_device_set_limit(instance, 0, 44 * MIB), PLEAT_OK);
     ck_assert_uint_le(api_sim_counts().physical_bytes, 44 * MIB);
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 44 * MIB);
     check_honest(instance);
     api_free(instance, 0, ptr, NULL);

@@ -91,9 +91,9 @@ START_TEST(two_instances_with_two_allocators_live_side_by_side)
     ck_assert_int_eq(pleat_block_free(a, 0, in_b, NULL), PLEAT_EFOREIGN);
     ck_assert_int_eq(pleat_block_free(b, 0, in_a, NULL), PLEAT_EFOREIGN);
     pleat_device_info info;
-    ck_assert_int_eq(pleat_device_describe(a, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(a, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.allocator, "torch-native");
-    ck_assert_int_eq(pleat_device_describe(b, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(b, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.allocator, "pleat");
     api_free(a, 0, in_a, NULL);
     ck_assert_int_eq(pleat_destroy(a, 0), PLEAT_OK);
@@ -278,7 +278,7 @@ START_TEST(a_device_describes_itself)
 {
     pleat instance = api_make(_i, "capacity:64M,granularity:64K,name:Test GPU", "limit:0.5");
     pleat_device_info info;
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.name, "Test GPU");
     ck_assert_str_eq(info.driver, "sim");
     ck_assert_str_eq(info.allocator, api_allocators[_i]);
@@ -286,7 +286,7 @@ START_TEST(a_device_describes_itself)
     ck_assert_uint_eq(info.total_bytes, 64 * MIB);
     ck_assert_uint_eq(info.granule_bytes, 64 << 10);
     ck_assert_uint_eq(info.limit_bytes, 32 * MIB);
-    ck_assert_int_eq(pleat_device_describe(instance, 0, NULL), PLEAT_EINVAL);
+    ck_assert_int_eq(pleat_device_query(instance, 0, NULL), PLEAT_EINVAL);
     api_unmake(instance);
 }
 END_TEST
@@ -313,7 +313,7 @@ START_TEST(without_vmm_the_fallback_takes_over_and_notes_it)
     pleat instance = api_make(API_PLEAT, "capacity:64M,profile:no_vmm", "fallback:torch-native");
     pleat_devptr ptr = api_alloc(instance, 0, MIB, NULL);
     pleat_device_info info;
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.allocator, "torch-native");
     ck_assert_ptr_nonnull(strstr(info.note, "torch-native instead of pleat: "));
     ck_assert_uint_gt(strlen(info.note), strlen("torch-native instead of pleat: "));

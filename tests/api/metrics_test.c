@@ -208,11 +208,11 @@ START_TEST(a_tag_has_series_of_its_own)
     static const char of[] = ",instance_id=\"1\",device=\"0\",tag=\"the \\\"k\\\\v\\\"\\n\"";
     static const char tag[] = "the \"k\\v\"\n";
     pleat_devptr block;
-    pleat_tag_figures figures;
+    pleat_tag_info figures;
     pleat instance = make(API_PLEAT, 86400000);
     ck_assert_int_eq(pleat_tag_alloc(instance, 0, tag, 5 * MIB, NULL, &block), PLEAT_OK);
     ck_assert_int_eq(pleat_tag_set_limit(instance, 0, tag, 90 * MIB), PLEAT_OK);
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, tag, &figures), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_query(instance, 0, tag, &figures), PLEAT_OK);
     ck_assert_int_eq(pleat_destroy(instance, PLEAT_DESTROY_FORCE), PLEAT_OK);
     ck_assert(read_page());
     expect("pleat_tag_live_bytes", of, 5 * MIB);

@@ -181,7 +181,7 @@ START_TEST(foreign_when_the_device_is_full_at_its_first_use)
     check_verdict(instance, MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
     api_expect(PLEAT_ENOMEM_DEVICE, "held by others 64.00 MiB", "without them");
     pleat_device_info info;
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.note, "");
     api_free(other, 0, held, NULL);
     ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);

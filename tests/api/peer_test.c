@@ -119,7 +119,7 @@ static pleat make_pair(const char *sim_conf, const char *more)
 {
     pleat_device_info info;
     pleat instance = api_make(API_PLEAT, sim_conf, more);
-    ck_assert_int_eq(pleat_device_describe(instance, 1, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 1, &info), PLEAT_OK);
     return instance;
 }
 
@@ -205,7 +205,7 @@ START_TEST(streams_of_three_devices_may_share_and_die)
     unsigned seed = 77 + (unsigned)_i;
     pleat_device_info info;
     pleat instance = make_pair("capacity:96M,devices:3,depth:8", "peers:True");
-    ck_assert_int_eq(pleat_device_describe(instance, 2, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 2, &info), PLEAT_OK);
     for (int i = 0; i < 4 * N_ROUNDS; i++) {
         seed = seed * 1664525U + 1013904223U;
         size_t s = (seed >> 4) % N_STREAMS;

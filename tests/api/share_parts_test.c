@@ -401,8 +401,8 @@ START_TEST(a_tag_has_each_of_its_chunks_once)
     static pleat_devptr ptrs[N_WEIGHTS];
     pleat instance = make_sharing("chunks:granule");
     make_weights(instance, ptrs, N_WEIGHTS);
-    pleat_tag_figures figures;
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, "weights", &figures), PLEAT_OK);
+    pleat_tag_info figures;
+    ck_assert_int_eq(pleat_tag_query(instance, 0, "weights", &figures), PLEAT_OK);
     ck_assert_int_eq(name_tag(instance, "weights"), PLEAT_OK);
     ck_assert_uint_le(pleat_share_bytes(name.bytes, name.n), figures.resident_bytes);
     ck_assert_uint_eq(pleat_share_n_fds(name.bytes, name.n) * PAGE,

@@ -76,8 +76,8 @@ static void disarm(void)
 
 static bool is_asleep(void)
 {
-    pleat_tag_figures f;
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, "weights", &f), PLEAT_OK);
+    pleat_tag_info f;
+    ck_assert_int_eq(pleat_tag_query(instance, 0, "weights", &f), PLEAT_OK);
     return f.is_asleep != 0;
 }
 

@@ -151,16 +151,16 @@ static struct {
 
 static void sleep_and_wake(size_t round, uint64_t *state, void *stream)
 {
-    pleat_tag_figures before;
-    pleat_tag_figures after;
+    pleat_tag_info before;
+    pleat_tag_info after;
     pleat_slept slept;
     for (size_t i = round % REFILLED; i < N_TAGGED; i += REFILLED) {
         fill(&tagged[i], state, stream);
     }
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, "weights", &before), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_query(instance, 0, "weights", &before), PLEAT_OK);
     pleat_status st = pleat_tag_sleep(instance, 0, "weights", PLEAT_SLEEP_HOST, NULL, &slept);
     ck_assert_msg(st == PLEAT_OK, "round %zu: %s", round, pleat_last_error()->text);
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, "weights", &after), PLEAT_OK);
+    ck_assert_int_eq(pleat_tag_query(instance, 0, "weights", &after), PLEAT_OK);
     uint64_t own = before.resident_bytes - slept.shared_bytes;
     ck_assert_uint_ge(slept.bytes * 1000, own * LEAST_PERMILLE);
     ck_assert_uint_le(after.resident_bytes, slept.shared_bytes);

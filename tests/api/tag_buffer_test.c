@@ -72,10 +72,10 @@ static pleat_buffer_info info_of(pleat_devptr buffer)
     return info;
 }
 
-static pleat_tag_figures figures(const char *tag)
+static pleat_tag_info figures(const char *tag)
 {
-    pleat_tag_figures f;
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, tag, &f), PLEAT_OK);
+    pleat_tag_info f;
+    ck_assert_int_eq(pleat_tag_query(instance, 0, tag, &f), PLEAT_OK);
     return f;
 }
 
@@ -118,7 +118,7 @@ START_TEST(its_pages_are_the_tag_s)
     ck_assert_int_eq(resize(plain, 3 * GRANULE), PLEAT_OK);
     ck_assert_uint_eq(figures("kv").blocks.current, 1);
     ck_assert_int_eq(decommit(buffer, 2), PLEAT_OK);
-    pleat_tag_figures f = figures("kv");
+    pleat_tag_info f = figures("kv");
     ck_assert_uint_eq(f.blocks.current, 2);
     ck_assert_uint_eq(f.allocated_bytes.current, 5 * GRANULE);
     ck_assert_uint_eq(f.allocated_bytes.peak, 6 * GRANULE);

@@ -33,10 +33,10 @@ static pleat_devptr tagged(const char *tag, size_t bytes, void *stream)
     return ptr;
 }
 
-static pleat_tag_figures figures(const char *tag)
+static pleat_tag_info figures(const char *tag)
 {
-    pleat_tag_figures out;
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, tag, &out), PLEAT_OK);
+    pleat_tag_info out;
+    ck_assert_int_eq(pleat_tag_query(instance, 0, tag, &out), PLEAT_OK);
     return out;
 }
 
@@ -105,8 +105,8 @@ START_TEST(bad_tags_are_refused)
     ck_assert_int_eq(pleat_tag_push(longer), PLEAT_EINVAL);
     ck_assert_int_eq(pleat_tag_push(longest), PLEAT_OK);
     ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
-    pleat_tag_figures out;
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, "nobody's", &out), PLEAT_EINVAL);
+    pleat_tag_info out;
+    ck_assert_int_eq(pleat_tag_query(instance, 0, "nobody's", &out), PLEAT_EINVAL);
     api_expect(PLEAT_EINVAL, "nobody's", longest);
     ck_assert_int_eq(pleat_tag_sleep(instance, 0, "nobody's", PLEAT_SLEEP_HOST, NULL, NULL),
                      PLEAT_EINVAL);
@@ -156,7 +156,7 @@ START_TEST(blocks_carry_the_tag_of_their_request)
     ck_assert_int_eq(pleat_block_query(instance, 0, plain, &info), PLEAT_OK);
     ck_assert_ptr_null(info.tag);
     ck_assert_uint_ne(plain / GRANULE, ptr / GRANULE); /* they share no granule */
-    pleat_tag_figures f = figures("weights");
+    pleat_tag_info f = figures("weights");
     ck_assert_uint_eq(f.blocks.current, 1);
     ck_assert_uint_eq(f.allocated_bytes.current, 4 * KIB);
     ck_assert_uint_ge(f.resident_bytes, GRANULE);
@@ -268,7 +268,7 @@ START_TEST(memory_goes_and_comes_at_the_same_addresses)
     ck_assert_uint_eq(slept.shared_bytes, 0);
     ck_assert_uint_eq(resident(), all - before);
     ck_assert_uint_eq(api_sim_counts().physical_bytes, all - before);
-    pleat_tag_figures f = figures("weights");
+    pleat_tag_info f = figures("weights");
     ck_assert_uint_eq(f.resident_bytes, 0);
     ck_assert_uint_eq(f.asleep_bytes, before);
     ck_assert_int_eq(f.is_asleep, 1);

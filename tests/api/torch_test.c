@@ -515,7 +515,7 @@ START_TEST(the_memory_fraction_limits_a_device_until_it_is_1)
     pleat instance = api_torch_make(_i, "capacity:256M,devices:2", "");
     pleat_device_info info;
     pleat_torch_memory_fraction(0.5, 0);
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 128 * MIB);
     ck_assert_ptr_null(pleat_torch_malloc(160 * MIB, 0, NULL));
     void *ptr = pleat_torch_malloc(160 * MIB, 1, NULL);
@@ -544,7 +544,7 @@ START_TEST(a_bad_memory_fraction_changes_nothing_and_is_complained_of)
     api_torch_heard(said, sizeof said);
     ck_assert_ptr_nonnull(strstr(said, "the memory fraction stays as it was"));
     ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_uint_eq(info.limit_bytes, 200 * MIB);
     pleat_torch_free(ptr, 150 * MIB, 0, NULL);
     api_unmake(instance);

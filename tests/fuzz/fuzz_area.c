@@ -208,8 +208,8 @@ void fuzz_alloc_tagged(unsigned index, size_t bytes, unsigned slot, unsigned tag
 
 static void note_sleep(unsigned tag, bool is_lost)
 {
-    pleat_tag_figures figures;
-    pleat_status st = pleat_tag_stats(world.instance, 0, tags[tag], &figures);
+    pleat_tag_info figures;
+    pleat_status st = pleat_tag_query(world.instance, 0, tags[tag], &figures);
     fuzz_end_call("tag_stats", st, FUZZ_BIT(PLEAT_OK));
     world.asleep = (world.asleep & ~(1u << (tag + 1))) | (unsigned)figures.is_asleep << (tag + 1);
     for (unsigned i = 0; i < FUZZ_BLOCKS && is_lost && figures.is_asleep; i++) {

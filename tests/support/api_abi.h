@@ -174,16 +174,16 @@
     AT(pleat_slept, shared_bytes, 8) \
     AT(pleat_slept, kept_bytes, 16) \
     AT(pleat_slept, left_bytes, 24) \
-    SIZE(pleat_tag_figures, 144) \
-    AT(pleat_tag_figures, blocks, 0) \
-    AT(pleat_tag_figures, allocated_bytes, 32) \
-    AT(pleat_tag_figures, requested_bytes, 64) \
-    AT(pleat_tag_figures, resident_bytes, 96) \
-    AT(pleat_tag_figures, asleep_bytes, 104) \
-    AT(pleat_tag_figures, kept_bytes, 112) \
-    AT(pleat_tag_figures, limit_bytes, 120) \
-    AT(pleat_tag_figures, n_sleeps, 128) \
-    AT(pleat_tag_figures, is_asleep, 136) \
+    SIZE(pleat_tag_info, 144) \
+    AT(pleat_tag_info, blocks, 0) \
+    AT(pleat_tag_info, allocated_bytes, 32) \
+    AT(pleat_tag_info, requested_bytes, 64) \
+    AT(pleat_tag_info, resident_bytes, 96) \
+    AT(pleat_tag_info, asleep_bytes, 104) \
+    AT(pleat_tag_info, kept_bytes, 112) \
+    AT(pleat_tag_info, limit_bytes, 120) \
+    AT(pleat_tag_info, n_sleeps, 128) \
+    AT(pleat_tag_info, is_asleep, 136) \
     SIZE(pleat_compaction, 32) \
     AT(pleat_compaction, n_split, 0) \
     AT(pleat_compaction, n_merged, 8) \

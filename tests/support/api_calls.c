@@ -129,7 +129,7 @@ static pleat_status call_info(pleat instance, int device)
 static pleat_status call_describe(pleat instance, int device)
 {
     pleat_device_info info;
-    return pleat_device_describe(instance, device, &info);
+    return pleat_device_query(instance, device, &info);
 }
 
 static pleat_status call_stats(pleat instance, int device)
@@ -194,9 +194,9 @@ static pleat_status call_tag_limit(pleat instance, int device)
 
 static pleat_status call_tag_stats(pleat instance, int device)
 {
-    pleat_tag_figures out;
+    pleat_tag_info out;
     use_tag();
-    return pleat_tag_stats(instance, device, "called", &out);
+    return pleat_tag_query(instance, device, "called", &out);
 }
 
 static pleat_status call_tag_wake(pleat instance, int device)
@@ -231,12 +231,12 @@ const api_call api_calls[] = {
     { "pleat_device_compact", call_compact, true },
     { "pleat_device_set_limit", call_limit, true },
     { "pleat_device_memory_info", call_info, true },
-    { "pleat_device_describe", call_describe, true },
+    { "pleat_device_query", call_describe, true },
     { "pleat_device_stats", call_stats, true },
     { "pleat_device_reset_peaks", call_peaks, true },
     { "pleat_device_release_capture", call_release, true },
     { "pleat_tag_set_limit", call_tag_limit, true },
-    { "pleat_tag_stats", call_tag_stats, true },
+    { "pleat_tag_query", call_tag_stats, true },
     { "pleat_tag_sleep", call_tag_sleep, true },
     { "pleat_tag_wake", call_tag_wake, true },
     { "pleat_check", call_check, false },

@@ -1,12 +1,15 @@
-/* api_first_versions.h - the calls that write structs as version 0.1 had them, on device 0. */
+/* api_first_versions.h - the calls that write structs as version 0.1 had them, and those of former
+ * names that programs were linked with; on device 0. */
 #ifndef TESTS_SUPPORT_API_FIRST_VERSIONS_H
 #define TESTS_SUPPORT_API_FIRST_VERSIONS_H
 
 #include "api/pleat.h"
 
 pleat_status api_first_stats(pleat instance, pleat_stats *out);
-pleat_status api_first_describe(pleat instance, pleat_device_info *out);
+pleat_status api_first_device(pleat instance, pleat_device_info *out);
 pleat_status api_first_query(pleat instance, pleat_devptr ptr, pleat_block_info *out);
 pleat_status api_first_compact(pleat instance, pleat_compaction *out);
+pleat_status api_former_device(pleat instance, pleat_device_info *out, size_t out_bytes);
+pleat_status api_former_tag(pleat instance, const char *tag, pleat_tag_info *out, size_t out_bytes);
 
 #endif

@@ -136,9 +136,9 @@ typedef struct pleat_buffer_info {
     uint64_t page_bytes;      /* pages are committed and decommitted whole */
     uint64_t committed_bytes; /* of pages that have memory */
     uint64_t n_runs;          /* sequences of such pages, or more where streams differ */
-    int64_t device;
-    const char *tag;   /* that it carries (pleat_tag.h); NULL = none */
-    int64_t is_asleep; /* the tag sleeps: there is no memory at its addresses */
+    int device;
+    const char *tag; /* that it carries (pleat_tag.h); NULL = none */
+    int is_asleep;   /* the tag sleeps: there is no memory at its addresses */
 } pleat_buffer_info;
 
 /** What a compaction did. */

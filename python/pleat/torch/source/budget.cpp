@@ -12,7 +12,7 @@ namespace
 uint64_t limit_of_pleat(DeviceIndex device)
 {
     pleat_device_info info;
-    check(pleat_device_describe(instance(), device, &info), "the device could not be opened");
+    check(pleat_device_query(instance(), device, &info), "the device could not be opened");
     return info.limit_bytes;
 }
 
@@ -41,8 +41,7 @@ uint64_t Budget::left_of(const Charge &charge)
 bool Budget::write(DeviceIndex device, Charge &charge, const Charge &wanted)
 {
     const uint64_t left = left_of(wanted);
-    if (left != charge.written &&
-        pleat_device_set_limit(instance(), device, left) != PLEAT_OK) {
+    if (left != charge.written && pleat_device_set_limit(instance(), device, left) != PLEAT_OK) {
         return false;
     }
     charge = { wanted.bytes, wanted.limit, left };
@@ -80,8 +79,7 @@ void Budget::set_limit(DeviceIndex device, uint64_t bytes)
     (void)!pleat_device_trim(instance(), device, 0, true, &released);
     (void)!pleat_device_stats(instance(), device, &stats);
     const uint64_t least = std::min(std::max<uint64_t>(stats.resident_bytes, 1), bytes);
-    check(pleat_device_set_limit(instance(), device, least),
-          "the memory fraction stays as it was");
+    check(pleat_device_set_limit(instance(), device, least), "the memory fraction stays as it was");
     charge.limit = bytes;
     charge.written = least;
 }

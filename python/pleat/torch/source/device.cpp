@@ -24,8 +24,7 @@ void copy_stat(Stat &to, const pleat_stat &from)
 }
 
 /* Both have their groups in PyTorch's order: all, small, large. */
-template <typename Group>
-void copy_group(Group &to, const pleat_stat from[PLEAT_N_POOLS])
+template <typename Group> void copy_group(Group &to, const pleat_stat from[PLEAT_N_POOLS])
 {
     for (size_t i = 0; i < PLEAT_N_POOLS; i++) {
         copy_stat(to[i], from[i]);
@@ -50,7 +49,7 @@ void add_newer(Stats & /*to*/, const Lister & /*list*/, int64_t /*n_refused*/, l
 pleat_device_info describe(DeviceIndex device)
 {
     pleat_device_info info;
-    check(pleat_device_describe(instance(), device, &info), "the device could not be opened");
+    check(pleat_device_query(instance(), device, &info), "the device could not be opened");
     return info;
 }
 
@@ -79,8 +78,7 @@ double Allocator::getMemoryFraction(DeviceIndex device)
 {
     const pleat_device_info info = describe(device);
     const uint64_t limit = budget_.limit(device);
-    return limit == 0 ? 1.0
-                      : static_cast<double>(limit) / static_cast<double>(info.total_bytes);
+    return limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(info.total_bytes);
 }
 
 void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
@@ -138,8 +136,9 @@ static uint64_t room_of(const pleat_device_info &info, const pleat_stats &stats,
     if (info.limit_bytes == 0) {
         return free_bytes;
     }
-    const uint64_t left =
-        info.limit_bytes > stats.resident_bytes ? info.limit_bytes - stats.resident_bytes : 0;
+    const uint64_t left = info.limit_bytes > stats.resident_bytes
+                              ? info.limit_bytes - stats.resident_bytes
+                              : 0;
     return std::min(free_bytes, left);
 }
 
@@ -205,8 +204,8 @@ std::map<MempoolId, PoolSums> Allocator::list_pools(DeviceIndex device)
     std::map<MempoolId, PoolSums> pools = pools_.reserved_by_foreign(device);
     pleat_pool_id id;
     PoolSums stats;
-    for (unsigned i = 0;
-         pleat_pool_stats(instance(), device, i, &id, stats.data()) == PLEAT_OK; i++) {
+    for (unsigned i = 0; pleat_pool_stats(instance(), device, i, &id, stats.data()) == PLEAT_OK;
+         i++) {
         pools[{ id.first, id.second }] = stats;
     }
     return pools;
