@@ -153,7 +153,7 @@ static uint64_t count_live(pl_instance *instance)
         if (gpu) {
             pleat_stats stats;
             gpu->ops->stats(gpu->allocator, &stats);
-            n_live += stats.allocation[PLEAT_POOL_ALL].current;
+            n_live += stats.allocation[PLEAT_SIZES_ALL].current;
             n_live += atomic_load(&gpu->imports.n_opens);
         }
     }

@@ -38,7 +38,7 @@ static void measure(pl_gpu *gpu, size_t bytes, const pl_driver_error *driver, pl
         .limit = limit_of(gpu, total),
         .resident = stats.resident_bytes,
         .live = granule > 0 ? stats.live_granules * granule
-                            : stats.allocated_bytes[PLEAT_POOL_ALL].current,
+                            : stats.allocated_bytes[PLEAT_SIZES_ALL].current,
         .pinned = granule > 0 ? stats.pinned_granules * granule : 0,
         .tied = granule > 0 ? stats.tied_granules * granule : 0,
         .idle_free = stats.free_bytes,

@@ -84,14 +84,14 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_release(pleat instance, int dev
 /** Tell of the private pools that the device has or had, one by one. Of those that are gone the
  *  last 256 are known; one that went earlier leaves its place, and those behind it move up.
  *
- *  Units    bytes resident in the pool, by PyTorch's pools.
+ *  Units    bytes resident in the pool, by PLEAT_SIZES_...
  *  Params   index  0, 1, 2... in order of first use, pools that are gone among them.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_EPOOL (there are not that many).
  *  Threads  any.
  *  Blocks   never; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_stats(pleat instance, int device, unsigned index,
                                                        pleat_pool_id *id,
-                                                       pleat_stat reserved_bytes[PLEAT_N_POOLS]);
+                                                       pleat_stat reserved_bytes[PLEAT_N_SIZES]);
 
 #ifdef __cplusplus
 }

@@ -89,7 +89,7 @@ static uint64_t count_frees(const pl_gpu *gpu)
 {
     pleat_stats stats = { 0 };
     gpu->ops->stats(gpu->allocator, &stats);
-    return stats.allocation[PLEAT_POOL_ALL].freed;
+    return stats.allocation[PLEAT_SIZES_ALL].freed;
 }
 
 /* Returns what the callback says. Time in which blocks were freed is not the call's: the callback

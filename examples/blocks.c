@@ -44,7 +44,7 @@ int main(void)
     pleat_stats stats;
     require(pleat_device_stats(instance, 0, &stats));
     printf("live %llu MiB, resident %llu MiB, %llu granules moved\n",
-           (unsigned long long)stats.allocated_bytes[PLEAT_POOL_ALL].current / MIB,
+           (unsigned long long)stats.allocated_bytes[PLEAT_SIZES_ALL].current / MIB,
            (unsigned long long)stats.resident_bytes / MIB,
            (unsigned long long)stats.n_taken_granules);
 

@@ -76,11 +76,11 @@ static void tell_stat(const teller *to, const char *prefix, const char *middle,
     tell(to, prefix, middle, ".peak", stat->peak);
 }
 
-static void tell_group(const teller *to, const char *prefix, const pleat_stat group[PLEAT_N_POOLS])
+static void tell_group(const teller *to, const char *prefix, const pleat_stat group[PLEAT_N_SIZES])
 {
-    tell_stat(to, prefix, ".all", &group[PLEAT_POOL_ALL]);
-    tell_stat(to, prefix, ".large_pool", &group[PLEAT_POOL_LARGE]);
-    tell_stat(to, prefix, ".small_pool", &group[PLEAT_POOL_SMALL]);
+    tell_stat(to, prefix, ".all", &group[PLEAT_SIZES_ALL]);
+    tell_stat(to, prefix, ".large_pool", &group[PLEAT_SIZES_LARGE]);
+    tell_stat(to, prefix, ".small_pool", &group[PLEAT_SIZES_SMALL]);
 }
 
 /* ---- private pools ---- */
@@ -153,7 +153,7 @@ static void subtract(pleat_stats *stats, const pleat_stats *before)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         pleat_stat *stat = (pleat_stat *)((char *)stats + rows[i].at);
         const pleat_stat *old = (const pleat_stat *)((const char *)before + rows[i].at);
-        size_t n = rows[i].kind == GROUP ? PLEAT_N_POOLS : rows[i].kind == SINGLE ? 1 : 0;
+        size_t n = rows[i].kind == GROUP ? PLEAT_N_SIZES : rows[i].kind == SINGLE ? 1 : 0;
         for (size_t k = 0; k < n; k++) {
             stat[k].allocated -= old[k].allocated;
             stat[k].freed -= old[k].freed;

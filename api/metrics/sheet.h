@@ -14,27 +14,27 @@ struct pl_instance;
 /* clang-format off */
 #define PL_METRIC_LIST(X) \
     X(LIVE, "live_bytes", "gauge", "Bytes in live blocks.", "", \
-      stats.allocated_bytes[PLEAT_POOL_ALL].current) \
+      stats.allocated_bytes[PLEAT_SIZES_ALL].current) \
     X(RESIDENT, "resident_bytes", "gauge", "Device memory held from the driver.", "", \
-      stats.reserved_bytes[PLEAT_POOL_ALL].current) \
+      stats.reserved_bytes[PLEAT_SIZES_ALL].current) \
     X(FREE, "free_bytes", "gauge", "Resident, in no live block, and usable at once.", "", \
       stats.free_bytes) \
     X(PENDING, "pending_bytes", "gauge", "Free, but its last use is not known to be over.", "", \
       stats.pending_bytes) \
     X(IDLE, "idle_bytes", "gauge", "Resident, but mapped nowhere.", "", stats.idle_bytes) \
     X(PEAK_LIVE, "peak_live_bytes", "gauge", "Most bytes in live blocks since the peaks were " \
-      "reset.", "", stats.allocated_bytes[PLEAT_POOL_ALL].peak) \
+      "reset.", "", stats.allocated_bytes[PLEAT_SIZES_ALL].peak) \
     X(PEAK_RESIDENT, "peak_resident_bytes", "gauge", "Most device memory held since the peaks " \
-      "were reset.", "", stats.reserved_bytes[PLEAT_POOL_ALL].peak) \
+      "were reset.", "", stats.reserved_bytes[PLEAT_SIZES_ALL].peak) \
     X(LIMIT, "limit_bytes", "gauge", "Most device memory that may be held; left out where there " \
       "is no limit.", "", atomic_load(&gpu->limit_bytes)) \
     X(DEVICE, "device_bytes", "gauge", "Memory of the device.", "", \
       pl_device_total_bytes(gpu->dev)) \
-    X(BLOCKS, "blocks", "gauge", "Live blocks.", "", stats.allocation[PLEAT_POOL_ALL].current) \
+    X(BLOCKS, "blocks", "gauge", "Live blocks.", "", stats.allocation[PLEAT_SIZES_ALL].current) \
     X(ALLOCATIONS, "allocations_total", "counter", "Blocks allocated.", "", \
-      stats.allocation[PLEAT_POOL_ALL].allocated) \
+      stats.allocation[PLEAT_SIZES_ALL].allocated) \
     X(FREES, "frees_total", "counter", "Blocks freed.", "", \
-      stats.allocation[PLEAT_POOL_ALL].freed) \
+      stats.allocation[PLEAT_SIZES_ALL].freed) \
     X(FAILURES, "failures_total", "counter", "Requests that failed for lack of memory.", "", \
       atomic_load(&gpu->n_ooms)) \
     X(RETRIES, "retries_total", "counter", "Times that cached memory was given back for a " \

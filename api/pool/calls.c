@@ -110,7 +110,7 @@ pleat_status pleat_pool_release(pleat handle, int device, pleat_pool_id id)
 }
 
 pleat_status pleat_pool_stats(pleat handle, int device, unsigned index, pleat_pool_id *id,
-                              pleat_stat reserved_bytes[PLEAT_N_POOLS])
+                              pleat_stat reserved_bytes[PLEAT_N_SIZES])
 {
     pl_gpu *gpu = NULL;
     if (!id || !reserved_bytes) {

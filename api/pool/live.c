@@ -15,14 +15,14 @@ static uint64_t count_users(pl_pools *pools, pleat_pool_id id)
 
 static uint64_t count_held(pl_pools *pools, pleat_pool_id id)
 {
-    pleat_stat now[PLEAT_N_POOLS] = { { 0 } };
+    pleat_stat now[PLEAT_N_SIZES] = { { 0 } };
     pl_lock_acquire(&pools->lock);
     const pl_pool *pool = pl_pools_find(pools, id);
     if (pool) {
         pl_pool_read_reserved(pools, pool, now);
     }
     pl_lock_release(&pools->lock);
-    return now[PLEAT_POOL_ALL].current;
+    return now[PLEAT_SIZES_ALL].current;
 }
 
 static uint64_t count_gone(pl_pools *pools, pleat_pool_id id)

@@ -168,9 +168,9 @@ static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
     if (pool->n_users > 0 || pool->n_holds > 0 || !in) {
         return NULL;
     }
-    pleat_stat now[PLEAT_N_POOLS];
+    pleat_stat now[PLEAT_N_SIZES];
     pl_pool_read_reserved(pools, pool, now);
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         pool->past[i] = now[i];
         pool->past[i].freed += now[i].current;
         pool->past[i].current = 0;

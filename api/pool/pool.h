@@ -78,7 +78,7 @@ uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest);
 
 typedef struct pl_pool_figures {
     pleat_pool_id id;
-    pleat_stat reserved[PLEAT_N_POOLS];
+    pleat_stat reserved[PLEAT_N_SIZES];
 } pl_pool_figures;
 
 /* Read all existing pools and the PL_POOLS_GONE_TOLD that went last, in no order, at one moment.

@@ -25,7 +25,7 @@ struct pl_pool {
     unsigned n_inside;              /* lock: of these, those that may allocate now */
     unsigned n_closers;             /* lock: restores that wait until nobody is inside */
     bool is_closed;                 /* lock: a restore runs: nobody goes inside */
-    pleat_stat past[PLEAT_N_POOLS]; /* lock: total of its earlier lives; current is 0 */
+    pleat_stat past[PLEAT_N_SIZES]; /* lock: total of its earlier lives; current is 0 */
 };
 
 struct pl_route {
@@ -96,11 +96,11 @@ void pl_route_forget_context(const pl_route *route);
 
 /* stats.c, under the lock. What the pool holds and has held, in all its lives. */
 void pl_pool_read_reserved(const pl_pools *pools, const pl_pool *pool,
-                           pleat_stat out[PLEAT_N_POOLS]);
+                           pleat_stat out[PLEAT_N_SIZES]);
 
 /* stats.c, without the lock. The pool whose place in the order of first use is `index`; false:
  * there is none. */
 bool pl_pools_read_one(pl_pools *pools, unsigned index, pleat_pool_id *id,
-                       pleat_stat reserved[PLEAT_N_POOLS]);
+                       pleat_stat reserved[PLEAT_N_SIZES]);
 
 #endif

@@ -11,16 +11,16 @@ static void add_past(pleat_stat *now, const pleat_stat *past)
 }
 
 void pl_pool_read_reserved(const pl_pools *pools, const pl_pool *pool,
-                           pleat_stat out[PLEAT_N_POOLS])
+                           pleat_stat out[PLEAT_N_SIZES])
 {
     const pl_gpu *gpu = pools->gpu;
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         out[i] = (pleat_stat){ 0 };
     }
     if (pool->in) {
         gpu->ops->private_reserved(gpu->allocator, pool->in, out);
     }
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         add_past(&out[i], &pool->past[i]);
     }
 }
@@ -38,11 +38,11 @@ uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest)
     *largest = (pleat_pool_id){ 0, 0 };
     pl_lock_acquire(&pools->lock);
     for (const pl_pool *pool = pools->oldest; pool; pool = pool->next) {
-        pleat_stat now[PLEAT_N_POOLS];
+        pleat_stat now[PLEAT_N_SIZES];
         pl_pool_read_reserved(pools, pool, now);
-        held += now[PLEAT_POOL_ALL].current;
-        if (now[PLEAT_POOL_ALL].current > most) {
-            most = now[PLEAT_POOL_ALL].current;
+        held += now[PLEAT_SIZES_ALL].current;
+        if (now[PLEAT_SIZES_ALL].current > most) {
+            most = now[PLEAT_SIZES_ALL].current;
             *largest = pool->id;
         }
     }
@@ -106,7 +106,7 @@ static pl_pool *find_at(const pl_pools *pools, unsigned index)
 }
 
 bool pl_pools_read_one(pl_pools *pools, unsigned index, pleat_pool_id *id,
-                       pleat_stat reserved[PLEAT_N_POOLS])
+                       pleat_stat reserved[PLEAT_N_SIZES])
 {
     pl_lock_acquire(&pools->lock);
     pl_pool *pool = index < pools->n_pools ? find_at(pools, index) : NULL;

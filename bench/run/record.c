@@ -27,7 +27,7 @@ bool bench_record_read(bench_record *record, pleat instance, const pl_driver *dr
         return bench_fail(failure, "%s: no statistics: %s", record->allocator,
                           bench_request_error());
     }
-    record->peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    record->peak_reserved_bytes = stats.reserved_bytes[PLEAT_SIZES_ALL].peak;
     record->ops_map = stats.ops_map;
     record->ops_unmap = stats.ops_unmap;
     record->ops_alloc = stats.ops_alloc;
@@ -50,7 +50,7 @@ bool bench_record_first_peak(bench_record *record, pleat instance, bench_failure
         return bench_fail(failure, "%s: no statistics: %s", record->allocator,
                           bench_request_error());
     }
-    record->first_peak_reserved_bytes = stats.reserved_bytes[PLEAT_POOL_ALL].peak;
+    record->first_peak_reserved_bytes = stats.reserved_bytes[PLEAT_SIZES_ALL].peak;
     return true;
 }
 

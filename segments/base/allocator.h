@@ -191,7 +191,7 @@ typedef struct pl_allocator_ops {
     /* The captures that allocated in the pool, if the driver has told that no graph of any of them
      * can run or be launched any more; else 0. */
     uint64_t (*private_gone)(pl_allocator *a, pl_private *pool);
-    void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
+    void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES]);
     /* Checkpoints of private pools; all three are NULL where there are none. The roster of a pool's
      * live blocks, by address; it refers to their owners until it is dropped. ENOMEM_HOST. */
     pleat_status (*private_save)(pl_allocator *a, pl_private *pool, pl_roster *out);

@@ -3,9 +3,9 @@
 
 #include "vmm/driver.h"
 
-static void reset_group(pleat_stat group[PLEAT_N_POOLS])
+static void reset_group(pleat_stat group[PLEAT_N_SIZES])
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         group[i].peak = group[i].current;
     }
 }

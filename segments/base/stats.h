@@ -27,23 +27,23 @@ static inline void pl_stat_sub(pleat_stat *s, uint64_t n)
     s->freed += n;
 }
 
-/* A group: PLEAT_POOL_ALL and `pool`, which is PLEAT_POOL_SMALL or PLEAT_POOL_LARGE. */
-static inline void pl_stats_add(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+/* A group: PLEAT_SIZES_ALL and `pool`, which is PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE. */
+static inline void pl_stats_add(pleat_stat group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
-    pl_stat_add(&group[PLEAT_POOL_ALL], n);
+    pl_stat_add(&group[PLEAT_SIZES_ALL], n);
     pl_stat_add(&group[pool], n);
 }
 
-static inline void pl_stats_sub(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+static inline void pl_stats_sub(pleat_stat group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
-    pl_stat_sub(&group[PLEAT_POOL_ALL], n);
+    pl_stat_sub(&group[PLEAT_SIZES_ALL], n);
     pl_stat_sub(&group[pool], n);
 }
 
 /* PyTorch's pool of a block according to its rounded size: small up to 1 MiB. */
 static inline unsigned pl_stats_pool(size_t rounded_bytes)
 {
-    return rounded_bytes <= (size_t)1 << 20 ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE;
+    return rounded_bytes <= (size_t)1 << 20 ? PLEAT_SIZES_SMALL : PLEAT_SIZES_LARGE;
 }
 
 /* Resets every pleat_stat of `stats`. */

@@ -24,7 +24,7 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
         return PLEAT_ENOMEM_HOST;
     }
     pl_lock_init(&c->lock, PL_RANK_CLASSIC);
-    pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_POOL_ALL].freed);
+    pl_waiter_init(&c->waiter, &c->lock, &c->stats.allocation[PLEAT_SIZES_ALL].freed);
     c->base.ops = ops;
     c->kind = kind;
     c->dev = dev;
@@ -50,7 +50,7 @@ pleat_status pl_cache_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     pl_cache *c = cache_of(a);
     *n_leaked = 0;
     pl_lock_acquire(&c->lock);
-    *n_live = c->stats.allocation[PLEAT_POOL_ALL].current;
+    *n_live = c->stats.allocation[PLEAT_SIZES_ALL].current;
     if (*n_live != 0 && !force) {
         pl_lock_release(&c->lock);
         return PLEAT_EBUSY;
@@ -106,7 +106,7 @@ bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t byte
     uint64_t total = pl_device_total_bytes(c->dev);
     uint64_t limit = c->limit_bytes;
     uint64_t most = limit != 0 && limit < total ? limit : total;
-    uint64_t live = c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t live = c->stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     return pl_waiter_may_try(&c->waiter, turn, st, live <= most && bytes <= most - live);
 }
 

@@ -77,7 +77,7 @@ static bool may_fit(const pl_async *p, const pl_async_block *block)
     uint64_t total = pl_device_total_bytes(p->base.dev);
     uint64_t most = p->base.limit_bytes != 0 && p->base.limit_bytes < total ? p->base.limit_bytes
                                                                             : total;
-    uint64_t live = p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t live = p->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     return live < most && pl_async_rounded(block->bytes) <= most - live;
 }
 
@@ -96,7 +96,7 @@ static pleat_status allocate_again(pl_async *p, pl_async_block *block)
     pl_async_note_reserved(p);
     pleat_status st = allocate(p, block);
     bool is_idle = pl_async_pool_held_bytes(p->pool) <=
-                   p->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
+                   p->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     bool is_worth_waiting = waited == PLEAT_ECAPTURE && !is_idle && may_fit(p, block);
     return st == PLEAT_ENOMEM_DEVICE && is_worth_waiting ? PLEAT_EPENDING : st;
 }
@@ -256,12 +256,12 @@ static size_t release_all(pl_cache *c)
 static void tell_stats(pl_cache *c, pleat_stats *out)
 {
     pl_async_note_reserved(async_of(&c->base));
-    uint64_t held = c->stats.reserved_bytes[PLEAT_POOL_ALL].current;
-    uint64_t active = c->stats.active_bytes[PLEAT_POOL_ALL].current;
+    uint64_t held = c->stats.reserved_bytes[PLEAT_SIZES_ALL].current;
+    uint64_t active = c->stats.active_bytes[PLEAT_SIZES_ALL].current;
     memcpy(out->reserved_bytes, c->stats.reserved_bytes, sizeof out->reserved_bytes);
     out->resident_bytes = held;
     out->free_bytes = held > active ? held - active : 0;
-    out->pending_bytes = active - c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    out->pending_bytes = active - c->stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     out->num_device_alloc = out->ops_alloc;
     out->num_device_free = out->ops_free;
 }
@@ -321,12 +321,12 @@ static int check_stats(const pl_async *p, const tally *sum)
     uint64_t rounding = live - sum->live_asked_bytes - p->freeing_asked_bytes;
     uint64_t n_active = sum->n_live + sum->n_held + p->n_freeing + p->n_moving;
     uint64_t asked = sum->asked_bytes + p->freeing_asked_bytes + p->moving_asked_bytes;
-    bool is_same = s->allocation[PLEAT_POOL_ALL].current == sum->n_live + p->n_freeing &&
-                   s->allocated_bytes[PLEAT_POOL_ALL].current == live &&
-                   s->active[PLEAT_POOL_ALL].current == n_active &&
-                   s->active_bytes[PLEAT_POOL_ALL].current ==
+    bool is_same = s->allocation[PLEAT_SIZES_ALL].current == sum->n_live + p->n_freeing &&
+                   s->allocated_bytes[PLEAT_SIZES_ALL].current == live &&
+                   s->active[PLEAT_SIZES_ALL].current == n_active &&
+                   s->active_bytes[PLEAT_SIZES_ALL].current ==
                        live + sum->held_bytes + p->moving_bytes &&
-                   s->requested_bytes[PLEAT_POOL_ALL].current == asked &&
+                   s->requested_bytes[PLEAT_SIZES_ALL].current == asked &&
                    s->rounding_bytes == rounding;
     return is_same ? 0 : 3;
 }

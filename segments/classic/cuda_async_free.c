@@ -18,11 +18,11 @@ void pl_async_note_reserved(pl_async *p)
 {
     pl_lock_assert(&p->base.lock);
     uint64_t now = pl_async_pool_held_bytes(p->pool);
-    uint64_t before = p->base.stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    uint64_t before = p->base.stats.reserved_bytes[PLEAT_SIZES_ALL].current;
     if (now > before) {
-        pl_stats_add(p->base.stats.reserved_bytes, PLEAT_POOL_LARGE, now - before);
+        pl_stats_add(p->base.stats.reserved_bytes, PLEAT_SIZES_LARGE, now - before);
     } else {
-        pl_stats_sub(p->base.stats.reserved_bytes, PLEAT_POOL_LARGE, before - now);
+        pl_stats_sub(p->base.stats.reserved_bytes, PLEAT_SIZES_LARGE, before - now);
     }
 }
 

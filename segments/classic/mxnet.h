@@ -79,7 +79,7 @@ struct pl_mxnet_block {
  * not. */
 struct pl_mxnet_list {
     size_t bytes;          /* const */
-    unsigned pool;         /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
+    unsigned pool;         /* const: PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE */
     pl_mxnet_block *first; /* freed last */
     size_t n_blocks;       /* all of the class, also those on their way to the driver */
 };

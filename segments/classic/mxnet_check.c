@@ -24,7 +24,7 @@ static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
  * the cached blocks only doubtful ones may pend. */
 static uint64_t pending_bytes(pl_mxnet *m)
 {
-    uint64_t live_bytes = m->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t live_bytes = m->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     uint64_t bytes = m->base.reserved_bytes - live_bytes - m->cached_bytes;
     for (pl_doubt *doubt = m->doubtful; doubt;) {
         pl_mxnet_block *block = PL_DOUBT_ENTRY(doubt, pl_mxnet_block, doubt);
@@ -43,7 +43,7 @@ void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out)
 {
     out->pending_bytes = pending_bytes(pl_mxnet_of(&c->base));
     out->free_bytes = c->reserved_bytes - out->pending_bytes -
-                      c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+                      c->stats.allocated_bytes[PLEAT_SIZES_ALL].current;
 }
 
 static uint64_t walk_pending_bytes(const pl_mxnet *m)
@@ -83,7 +83,7 @@ void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piec
 
 /* ---- the walker ------------------------------------------------------------------------------ */
 
-static int check_block(const pl_mxnet *m, const pl_mxnet_block *block, tally sums[PLEAT_N_POOLS])
+static int check_block(const pl_mxnet *m, const pl_mxnet_block *block, tally sums[PLEAT_N_SIZES])
 {
     tally *sum = &sums[block->list->pool];
     bool is_held = block->state == PL_MXNET_HELD;
@@ -181,20 +181,20 @@ static void add_tally(tally *total, const tally *sum)
     total->rounding_bytes += sum->rounding_bytes;
 }
 
-static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_POOLS])
+static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_SIZES])
 {
-    tally *all = &sums[PLEAT_POOL_ALL];
-    add_tally(all, &sums[PLEAT_POOL_SMALL]);
-    add_tally(all, &sums[PLEAT_POOL_LARGE]);
+    tally *all = &sums[PLEAT_SIZES_ALL];
+    add_tally(all, &sums[PLEAT_SIZES_SMALL]);
+    add_tally(all, &sums[PLEAT_SIZES_LARGE]);
     if (all->n_blocks != m->blocks.count || all->n_live != m->n_live) {
         return 1;
     }
     if (all->bytes + m->base.releasing_bytes != m->base.reserved_bytes ||
-        m->base.stats.reserved_bytes[PLEAT_POOL_ALL].current != m->base.reserved_bytes ||
-        m->base.stats.segment[PLEAT_POOL_ALL].current != all->n_blocks + m->n_away) {
+        m->base.stats.reserved_bytes[PLEAT_SIZES_ALL].current != m->base.reserved_bytes ||
+        m->base.stats.segment[PLEAT_SIZES_ALL].current != all->n_blocks + m->n_away) {
         return 5;
     }
-    for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (unsigned pool = 0; pool < PLEAT_N_SIZES; pool++) {
         if (check_pool_stats(&m->base.stats, pool, &sums[pool]) != 0) {
             return 6;
         }
@@ -222,7 +222,7 @@ int pl_mxnet_check_all(pl_cache *c)
         pl_keymap_check(&m->lists) != 0) {
         return 8;
     }
-    tally sums[PLEAT_N_POOLS] = { 0 };
+    tally sums[PLEAT_N_SIZES] = { 0 };
     for (pl_tree_node *node = pl_tree_first(&m->by_address); node; node = pl_tree_next(node)) {
         int broken = check_block(m, PL_TREE_ENTRY(node, pl_mxnet_block, node), sums);
         if (broken != 0) {

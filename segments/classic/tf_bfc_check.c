@@ -10,7 +10,7 @@ typedef struct tally {
 } tally;
 
 typedef struct census {
-    tally pools[PLEAT_N_POOLS];
+    tally pools[PLEAT_N_SIZES];
     uint64_t n_regions, region_bytes;
 } census;
 
@@ -39,7 +39,7 @@ static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
  * free chunks only doubtful ones may pend. */
 static uint64_t pending_bytes(pl_bfc *b)
 {
-    uint64_t live_bytes = b->base.stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    uint64_t live_bytes = b->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     uint64_t bytes = b->base.reserved_bytes - live_bytes - b->free_bytes;
     for (pl_doubt *doubt = b->doubtful; doubt;) {
         pl_bfc_chunk *chunk = PL_DOUBT_ENTRY(doubt, pl_bfc_chunk, doubt);
@@ -57,7 +57,7 @@ void pl_bfc_tell_stats(pl_cache *c, pleat_stats *out)
 {
     out->pending_bytes = pending_bytes(pl_bfc_of(&c->base));
     out->free_bytes = c->reserved_bytes - out->pending_bytes -
-                      c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+                      c->stats.allocated_bytes[PLEAT_SIZES_ALL].current;
 }
 
 static uint64_t walk_pending_bytes(const pl_bfc *b)
@@ -132,7 +132,7 @@ static int check_chunk(const pl_bfc *b, const pl_bfc_chunk *chunk, census *c)
     if (is_allocated(chunk) || is_held) {
         count_active(&c->pools[pl_stats_pool(chunk->bytes)], chunk);
     }
-    tally *large = &c->pools[PLEAT_POOL_LARGE];
+    tally *large = &c->pools[PLEAT_SIZES_LARGE];
     large->n_free += is_free ? 1 : 0;
     if (is_free && pl_bfc_is_split(chunk)) {
         large->n_split++;
@@ -201,9 +201,9 @@ static void add_tally(tally *total, const tally *sum)
 
 static int check_totals(const pl_bfc *b, census *c)
 {
-    tally *all = &c->pools[PLEAT_POOL_ALL];
-    add_tally(all, &c->pools[PLEAT_POOL_SMALL]);
-    add_tally(all, &c->pools[PLEAT_POOL_LARGE]);
+    tally *all = &c->pools[PLEAT_SIZES_ALL];
+    add_tally(all, &c->pools[PLEAT_SIZES_SMALL]);
+    add_tally(all, &c->pools[PLEAT_SIZES_LARGE]);
     if (b->free.count != all->n_free) {
         return 3;
     }
@@ -211,12 +211,12 @@ static int check_totals(const pl_bfc *b, census *c)
         return 4;
     }
     if (c->region_bytes + b->base.releasing_bytes != b->base.reserved_bytes ||
-        b->base.stats.reserved_bytes[PLEAT_POOL_ALL].current != b->base.reserved_bytes ||
+        b->base.stats.reserved_bytes[PLEAT_SIZES_ALL].current != b->base.reserved_bytes ||
         (b->base.releasing_bytes == 0 &&
-         b->base.stats.segment[PLEAT_POOL_ALL].current != c->n_regions)) {
+         b->base.stats.segment[PLEAT_SIZES_ALL].current != c->n_regions)) {
         return 6;
     }
-    for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (unsigned pool = 0; pool < PLEAT_N_SIZES; pool++) {
         if (check_pool_stats(&b->base.stats, pool, &c->pools[pool]) != 0) {
             return 7;
         }

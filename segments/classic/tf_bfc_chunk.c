@@ -66,8 +66,8 @@ void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk)
     b->free_bytes -= chunk->bytes;
     chunk->state = PL_BFC_TAKEN;
     if (pl_bfc_is_split(chunk)) {
-        pl_stats_sub(b->base.stats.inactive_split, PLEAT_POOL_LARGE, 1);
-        pl_stats_sub(b->base.stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+        pl_stats_sub(b->base.stats.inactive_split, PLEAT_SIZES_LARGE, 1);
+        pl_stats_sub(b->base.stats.inactive_split_bytes, PLEAT_SIZES_LARGE, chunk->bytes);
     }
 }
 
@@ -82,8 +82,8 @@ void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk)
         pl_doubt_add(&b->doubtful, &chunk->doubt);
     }
     if (pl_bfc_is_split(chunk)) {
-        pl_stats_add(b->base.stats.inactive_split, PLEAT_POOL_LARGE, 1);
-        pl_stats_add(b->base.stats.inactive_split_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+        pl_stats_add(b->base.stats.inactive_split, PLEAT_SIZES_LARGE, 1);
+        pl_stats_add(b->base.stats.inactive_split_bytes, PLEAT_SIZES_LARGE, chunk->bytes);
     }
 }
 

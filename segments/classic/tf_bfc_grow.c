@@ -62,8 +62,8 @@ static pl_bfc_chunk *commit_region(pl_bfc *b, fresh *f, pleat_devptr ptr, size_t
     };
     pl_tree_insert(&b->regions, &f->region->node);
     b->base.reserved_bytes += bytes;
-    pl_stats_add(b->base.stats.segment, PLEAT_POOL_LARGE, 1);
-    pl_stats_add(b->base.stats.reserved_bytes, PLEAT_POOL_LARGE, bytes);
+    pl_stats_add(b->base.stats.segment, PLEAT_SIZES_LARGE, 1);
+    pl_stats_add(b->base.stats.reserved_bytes, PLEAT_SIZES_LARGE, bytes);
     b->base.stats.num_device_alloc++;
     pl_bfc_tell_region(b, PL_ACTION_SEGMENT_ALLOC, f->region);
     f->region = NULL;
@@ -188,8 +188,8 @@ static const pl_order_uses *uses_of(const pl_leaver *leaver)
 static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
 {
     b->base.reserved_bytes -= chunk->bytes;
-    pl_stats_sub(b->base.stats.segment, PLEAT_POOL_LARGE, 1);
-    pl_stats_sub(b->base.stats.reserved_bytes, PLEAT_POOL_LARGE, chunk->bytes);
+    pl_stats_sub(b->base.stats.segment, PLEAT_SIZES_LARGE, 1);
+    pl_stats_sub(b->base.stats.reserved_bytes, PLEAT_SIZES_LARGE, chunk->bytes);
     b->base.stats.num_device_free++;
     pl_host_free(&b->base.host, chunk->region);
     pl_host_free(&b->base.host, chunk);

@@ -196,7 +196,7 @@ static size_t release_all(pl_cache *c)
 static uint64_t refused_bytes(const pl_torch *t)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         bytes += (uint64_t)t->pools[i].refused.n * t->pools[i].page_bytes;
     }
     return bytes;
@@ -205,8 +205,8 @@ static uint64_t refused_bytes(const pl_torch *t)
 static void tell_stats(pl_cache *c, pleat_stats *out)
 {
     const pl_torch *t = pl_torch_of(&c->base);
-    uint64_t allocated = c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    uint64_t active = c->stats.active_bytes[PLEAT_POOL_ALL].current;
+    uint64_t allocated = c->stats.allocated_bytes[PLEAT_SIZES_ALL].current;
+    uint64_t active = c->stats.active_bytes[PLEAT_SIZES_ALL].current;
     out->idle_bytes = refused_bytes(t);
     out->free_bytes = c->reserved_bytes - active - out->idle_bytes - t->lost_bytes;
     out->pending_bytes = active - allocated;
@@ -251,7 +251,7 @@ static void visit_segment(const pl_torch_segment *segment,
             .segment_stream = block->stream,
             .kind = kind,
             .is_first = is_first,
-            .is_small = block->pool->index == PLEAT_POOL_SMALL,
+            .is_small = block->pool->index == PLEAT_SIZES_SMALL,
         };
         is_first = false;
         see(context, &piece);
@@ -305,8 +305,8 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
     t->fraction_bytes = pl_torch_fraction_bytes(&settled, pl_device_total_bytes(dev));
     pl_torch_pools_init(t);
     if (t->has_pages) {
-        t->pools[PLEAT_POOL_SMALL].page_bytes = settled.expandable_small_page_bytes;
-        t->pools[PLEAT_POOL_LARGE].page_bytes = settled.expandable_large_page_bytes;
+        t->pools[PLEAT_SIZES_SMALL].page_bytes = settled.expandable_small_page_bytes;
+        t->pools[PLEAT_SIZES_LARGE].page_bytes = settled.expandable_large_page_bytes;
     }
     pl_keymap_init(&t->live);
     *out = &c->base;

@@ -63,7 +63,7 @@ typedef struct pl_torch_pool {
     pl_tree free;        /* blocks by stream, size, counter, address */
     pl_tree unmapped;    /* blocks by stream, address */
     uint64_t n_searches; /* get_free_blocks_call_count: the clock of garbage collection */
-    unsigned index;      /* const: PLEAT_POOL_SMALL or PLEAT_POOL_LARGE */
+    unsigned index;      /* const: PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE */
     size_t page_bytes;   /* const; 0 without pages */
     pl_torch_refused refused;
 } pl_torch_pool;
@@ -156,7 +156,7 @@ struct pl_torch {
     const pl_torch_source *source;              /* const */
     bool has_pages;                             /* const: torch-expandable */
     uint64_t fraction_bytes;            /* const: limit by per_process_memory_fraction; 0 = none */
-    pl_torch_pool pools[PLEAT_N_POOLS]; /* [PLEAT_POOL_ALL] is unused */
+    pl_torch_pool pools[PLEAT_N_SIZES]; /* [PLEAT_SIZES_ALL] is unused */
     pl_tree segments;                   /* by address */
     pl_keymap live;
     uint64_t next_counter;

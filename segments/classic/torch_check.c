@@ -95,7 +95,7 @@ static int check_block(const pl_torch *t, const pl_torch_block *block, tally *su
 }
 
 static int check_segment(const pl_torch *t, const pl_torch_segment *segment,
-                         tally sums[PLEAT_N_POOLS])
+                         tally sums[PLEAT_N_SIZES])
 {
     const pl_torch_block *last = NULL;
     pleat_devptr at = segment->ptr;
@@ -179,9 +179,9 @@ static void add_tally(tally *total, const tally *sum)
 /* I6: bytes held from the driver, and the statistics of them. */
 static int check_reserved(const pl_torch *t, const tally *all)
 {
-    uint64_t n_segments = t->base.stats.segment[PLEAT_POOL_ALL].current;
+    uint64_t n_segments = t->base.stats.segment[PLEAT_SIZES_ALL].current;
     uint64_t bytes = all->mapped_bytes;
-    for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (unsigned pool = 0; pool < PLEAT_N_SIZES; pool++) {
         bytes += (uint64_t)t->pools[pool].refused.n * t->pools[pool].page_bytes;
     }
     if (!t->has_pages) {
@@ -191,27 +191,27 @@ static int check_reserved(const pl_torch *t, const tally *all)
         }
     }
     bool is_same = bytes == t->base.reserved_bytes && all->lost_bytes == t->lost_bytes &&
-                   t->base.stats.reserved_bytes[PLEAT_POOL_ALL].current == t->base.reserved_bytes;
+                   t->base.stats.reserved_bytes[PLEAT_SIZES_ALL].current == t->base.reserved_bytes;
     return is_same ? 0 : 6;
 }
 
-static int check_totals(const pl_torch *t, tally sums[PLEAT_N_POOLS])
+static int check_totals(const pl_torch *t, tally sums[PLEAT_N_SIZES])
 {
-    for (unsigned pool = PLEAT_POOL_SMALL; pool < PLEAT_N_POOLS; pool++) {
+    for (unsigned pool = PLEAT_SIZES_SMALL; pool < PLEAT_N_SIZES; pool++) {
         if (t->pools[pool].free.count != sums[pool].n_free ||
             t->pools[pool].unmapped.count != sums[pool].n_unmapped) {
             return 3;
         }
-        add_tally(&sums[PLEAT_POOL_ALL], &sums[pool]);
+        add_tally(&sums[PLEAT_SIZES_ALL], &sums[pool]);
     }
-    const tally *all = &sums[PLEAT_POOL_ALL];
+    const tally *all = &sums[PLEAT_SIZES_ALL];
     if (t->live.count != all->n_live) {
         return 4;
     }
     if (check_reserved(t, all) != 0) {
         return 6;
     }
-    for (unsigned pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (unsigned pool = 0; pool < PLEAT_N_SIZES; pool++) {
         if (check_pool_stats(t, pool, &sums[pool]) != 0) {
             return 7;
         }
@@ -224,7 +224,7 @@ static int check_totals(const pl_torch *t, tally sums[PLEAT_N_POOLS])
 
 static bool are_trees_sound(const pl_torch *t)
 {
-    for (unsigned pool = PLEAT_POOL_SMALL; pool < PLEAT_N_POOLS; pool++) {
+    for (unsigned pool = PLEAT_SIZES_SMALL; pool < PLEAT_N_SIZES; pool++) {
         if (pl_tree_check(&t->pools[pool].free) != 0 ||
             pl_tree_check(&t->pools[pool].unmapped) != 0) {
             return false;
@@ -240,7 +240,7 @@ int pl_torch_check(pl_cache *c)
     if (!are_trees_sound(t)) {
         return 8;
     }
-    tally sums[PLEAT_N_POOLS] = { 0 };
+    tally sums[PLEAT_N_SIZES] = { 0 };
     for (pl_tree_node *node = pl_tree_first(&t->segments); node; node = pl_tree_next(node)) {
         int broken = check_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node), sums);
         if (broken != 0) {

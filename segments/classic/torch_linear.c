@@ -176,8 +176,8 @@ static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released
     pleat_status first = PLEAT_OK;
     do {
         refused = d.refused;
-        take_unsplit(t, &d, &t->pools[PLEAT_POOL_LARGE], keep_bytes);
-        take_unsplit(t, &d, &t->pools[PLEAT_POOL_SMALL], keep_bytes);
+        take_unsplit(t, &d, &t->pools[PLEAT_SIZES_LARGE], keep_bytes);
+        take_unsplit(t, &d, &t->pools[PLEAT_SIZES_SMALL], keep_bytes);
         pleat_status st = depart(t, &d, released);
         first = first == PLEAT_OK ? st : first;
     } while (d.refused != refused);
@@ -256,7 +256,7 @@ static pleat_status collect_garbage(pl_torch *t)
     if (reserved <= threshold) {
         return PLEAT_OK;
     }
-    pl_torch_pool *pool = &t->pools[PLEAT_POOL_LARGE];
+    pl_torch_pool *pool = &t->pools[PLEAT_SIZES_LARGE];
     double total_age = 0;
     size_t count = 0;
     for (pl_tree_node *node = pl_tree_first(&pool->free); node; node = pl_tree_next(node)) {

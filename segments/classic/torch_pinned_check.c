@@ -11,7 +11,7 @@ void pl_pinned_tell_stats(pl_cache *c, pleat_stats *out)
 {
     out->pending_bytes = pl_pinned_of(c)->pending_bytes + c->releasing_bytes;
     out->free_bytes = c->reserved_bytes - out->pending_bytes -
-                      c->stats.allocated_bytes[PLEAT_POOL_ALL].current;
+                      c->stats.allocated_bytes[PLEAT_SIZES_ALL].current;
 }
 
 void pl_pinned_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
@@ -93,14 +93,14 @@ static int check_totals(const pl_pinned *p, const tally *sum)
         return 1;
     }
     if (sum->bytes + p->base.releasing_bytes != p->base.reserved_bytes ||
-        s->reserved_bytes[PLEAT_POOL_ALL].current != p->base.reserved_bytes) {
+        s->reserved_bytes[PLEAT_SIZES_ALL].current != p->base.reserved_bytes) {
         return 5;
     }
-    bool is_same = s->allocation[PLEAT_POOL_ALL].current == sum->n_live &&
-                   s->allocated_bytes[PLEAT_POOL_ALL].current == sum->live_bytes &&
-                   s->active[PLEAT_POOL_ALL].current == sum->n_active &&
-                   s->active_bytes[PLEAT_POOL_ALL].current == sum->active_bytes &&
-                   s->requested_bytes[PLEAT_POOL_ALL].current == sum->requested_bytes &&
+    bool is_same = s->allocation[PLEAT_SIZES_ALL].current == sum->n_live &&
+                   s->allocated_bytes[PLEAT_SIZES_ALL].current == sum->live_bytes &&
+                   s->active[PLEAT_SIZES_ALL].current == sum->n_active &&
+                   s->active_bytes[PLEAT_SIZES_ALL].current == sum->active_bytes &&
+                   s->requested_bytes[PLEAT_SIZES_ALL].current == sum->requested_bytes &&
                    p->pending_bytes == sum->pending_bytes;
     return is_same ? 0 : 6;
 }

@@ -44,7 +44,7 @@ static bool is_segment_before(const pl_tree_node *a, const pl_tree_node *b)
 void pl_torch_pools_init(pl_torch *t)
 {
     pl_tree_init(&t->segments, is_segment_before);
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         pl_tree_init(&t->pools[i].free, is_block_before);
         pl_tree_init(&t->pools[i].unmapped, is_address_before);
         t->pools[i].index = i;
@@ -125,7 +125,7 @@ pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r)
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes)
 {
     size_t remaining = block->bytes - rounded_bytes;
-    if (block->pool->index == PLEAT_POOL_SMALL || t->has_pages) {
+    if (block->pool->index == PLEAT_SIZES_SMALL || t->has_pages) {
         return remaining >= PL_TORCH_MIN_BLOCK;
     }
     return rounded_bytes < t->options.max_split_bytes && remaining > PL_TORCH_SMALL;

@@ -260,10 +260,10 @@ static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep
 static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
 {
     pl_waiter_leave(&t->base.waiter);
-    offer_refused(t, &t->pools[PLEAT_POOL_LARGE], released);
-    offer_refused(t, &t->pools[PLEAT_POOL_SMALL], released);
-    pleat_status large = release_pool(t, &t->pools[PLEAT_POOL_LARGE], keep_bytes, released);
-    pleat_status small = release_pool(t, &t->pools[PLEAT_POOL_SMALL], keep_bytes, released);
+    offer_refused(t, &t->pools[PLEAT_SIZES_LARGE], released);
+    offer_refused(t, &t->pools[PLEAT_SIZES_SMALL], released);
+    pleat_status large = release_pool(t, &t->pools[PLEAT_SIZES_LARGE], keep_bytes, released);
+    pleat_status small = release_pool(t, &t->pools[PLEAT_SIZES_SMALL], keep_bytes, released);
     pl_waiter_return(&t->base.waiter, NULL);
     return large != PLEAT_OK ? large : small;
 }
@@ -338,7 +338,7 @@ static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
 static size_t end(pl_torch *t)
 {
     size_t n_refused = 0;
-    for (unsigned i = PLEAT_POOL_SMALL; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = PLEAT_SIZES_SMALL; i < PLEAT_N_SIZES; i++) {
         pl_torch_refused *refused = &t->pools[i].refused;
         pl_lock_release(&t->base.lock);
         refused->n = pl_torch_release_chunks(t, refused->chunks, refused->n,

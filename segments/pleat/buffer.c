@@ -125,8 +125,8 @@ void pl_buffer_destroy_all(pl_space *space)
 /* One more live block of so many bytes, or none where a block is cut. */
 static void count_begin(pl_space *space, size_t bytes)
 {
-    if (!pl_usages_begin_below_peak(&space->usages, PLEAT_POOL_LARGE, bytes, bytes)) {
-        pl_fronts_begin(space, PLEAT_POOL_LARGE, bytes, bytes);
+    if (!pl_usages_begin_below_peak(&space->usages, PLEAT_SIZES_LARGE, bytes, bytes)) {
+        pl_fronts_begin(space, PLEAT_SIZES_LARGE, bytes, bytes);
     }
 }
 
@@ -176,7 +176,7 @@ static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_bloc
     low->segment->area->n_used--;
     low->uses = low->uses != NULL ? low->uses : high->uses;
     high->uses = NULL;
-    pl_usages_end(&space->usages, PLEAT_POOL_LARGE, 0, 0);
+    pl_usages_end(&space->usages, PLEAT_SIZES_LARGE, 0, 0);
     pl_segment_absorb(low->segment, &space->store, low, high);
     low->requested = low->bytes;
     pl_space_tell_block(space, PL_ACTION_ALLOC, low);
@@ -245,7 +245,7 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
     subtract(space, buffer, b);
     buffer->committed_bytes -= bytes;
     pl_room_end_live(b);
-    pl_usages_end(&space->usages, PLEAT_POOL_LARGE, bytes, b->requested);
+    pl_usages_end(&space->usages, PLEAT_SIZES_LARGE, bytes, b->requested);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     if (b->uses != NULL) {
         pl_shared_free(space, b, NULL);

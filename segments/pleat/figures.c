@@ -5,9 +5,9 @@
 
 /* ---- live blocks ----------------------------------------------------------------------------- */
 
-static void lift(pl_usage group[PLEAT_N_POOLS])
+static void lift(pl_usage group[PLEAT_N_SIZES])
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         if (group[i].room < 0) {
             group[i].peak += (uint64_t)-group[i].room;
             group[i].room = 0;
@@ -15,9 +15,9 @@ static void lift(pl_usage group[PLEAT_N_POOLS])
     }
 }
 
-static void use(pl_usage group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+static void use(pl_usage group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
-    group[PLEAT_POOL_ALL].room -= (int64_t)n;
+    group[PLEAT_SIZES_ALL].room -= (int64_t)n;
     group[pool].room -= (int64_t)n;
     lift(group);
 }
@@ -29,10 +29,10 @@ void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t reque
     use(u->requested, pool, requested);
 }
 
-static int64_t give(pl_usage group[PLEAT_N_POOLS], int64_t n)
+static int64_t give(pl_usage group[PLEAT_N_SIZES], int64_t n)
 {
-    group[PLEAT_POOL_ALL].room += n;
-    group[PLEAT_POOL_SMALL].room += n;
+    group[PLEAT_SIZES_ALL].room += n;
+    group[PLEAT_SIZES_SMALL].room += n;
     return n;
 }
 
@@ -51,12 +51,12 @@ void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes
     lift(u->requested);
 }
 
-static void read_group(const pl_usage group[PLEAT_N_POOLS], pleat_stat out[PLEAT_N_POOLS])
+static void read_group(const pl_usage group[PLEAT_N_SIZES], pleat_stat out[PLEAT_N_SIZES])
 {
-    uint64_t all_freed = group[PLEAT_POOL_SMALL].freed + group[PLEAT_POOL_LARGE].freed;
+    uint64_t all_freed = group[PLEAT_SIZES_SMALL].freed + group[PLEAT_SIZES_LARGE].freed;
 
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
-        uint64_t freed = i == PLEAT_POOL_ALL ? all_freed : group[i].freed;
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
+        uint64_t freed = i == PLEAT_SIZES_ALL ? all_freed : group[i].freed;
         uint64_t current = group[i].peak - (uint64_t)group[i].room;
         out[i] = (pleat_stat){
             .current = current,
@@ -74,9 +74,9 @@ void pl_usages_read(const pl_usages *u, pleat_stats *out)
     read_group(u->requested, out->requested_bytes);
 }
 
-static void reset_group(pl_usage group[PLEAT_N_POOLS])
+static void reset_group(pl_usage group[PLEAT_N_SIZES])
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         group[i].peak -= (uint64_t)group[i].room;
         group[i].room = 0;
     }
@@ -133,9 +133,9 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
     size_t resident = space->n_chunks << space->granule_log2;
     /* Free memory that cannot go back to the driver: beside live bytes in a granule or a chunk. */
     size_t bound = less(f->free_bytes + f->pending_bytes, space->n_loose << space->granule_log2);
-    static const int pools[] = { PLEAT_POOL_ALL, PLEAT_POOL_LARGE };
+    static const int pools[] = { PLEAT_SIZES_ALL, PLEAT_SIZES_LARGE };
 
-    for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (int pool = 0; pool < PLEAT_N_SIZES; pool++) {
         out->active[pool] = out->allocation[pool];
         out->active_bytes[pool] = out->allocated_bytes[pool];
     }
@@ -195,8 +195,8 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     fill_granules(space, out);
     out->free_bytes = f.free_bytes;
     out->pending_bytes = f.pending_bytes + f.shared_bytes;
-    out->rounding_bytes = out->allocated_bytes[PLEAT_POOL_ALL].current -
-                          out->requested_bytes[PLEAT_POOL_ALL].current;
+    out->rounding_bytes = out->allocated_bytes[PLEAT_SIZES_ALL].current -
+                          out->requested_bytes[PLEAT_SIZES_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
     /* host.bytes does not count `idle`, which has room for each chunk */
     out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk);

@@ -84,9 +84,9 @@ static void count_all_freed(pl_space *space, pl_front *front)
 {
     uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
 
-    space->usages.n[PLEAT_POOL_SMALL].freed += n;
-    space->usages.bytes[PLEAT_POOL_SMALL].freed += front->freed_bytes;
-    space->usages.requested[PLEAT_POOL_SMALL].freed += front->freed_requested;
+    space->usages.n[PLEAT_SIZES_SMALL].freed += n;
+    space->usages.bytes[PLEAT_SIZES_SMALL].freed += front->freed_bytes;
+    space->usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
     space->n_events += 2 * n; /* mostly each was asked for again */
     atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
     front->freed_bytes = 0;
@@ -255,9 +255,9 @@ static int64_t lacking(int64_t n, int64_t room)
     return n > room ? n - room : 0;
 }
 
-static bool has_room(const pl_usage group[PLEAT_N_POOLS], int64_t n)
+static bool has_room(const pl_usage group[PLEAT_N_SIZES], int64_t n)
 {
-    return group[PLEAT_POOL_ALL].room >= n && group[PLEAT_POOL_SMALL].room >= n;
+    return group[PLEAT_SIZES_ALL].room >= n && group[PLEAT_SIZES_SMALL].room >= n;
 }
 
 bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devptr *out)

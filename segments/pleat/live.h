@@ -70,9 +70,9 @@ typedef struct pl_usage {
 } pl_usage;
 
 typedef struct pl_usages {
-    pl_usage n[PLEAT_N_POOLS];
-    pl_usage bytes[PLEAT_N_POOLS];
-    pl_usage requested[PLEAT_N_POOLS];
+    pl_usage n[PLEAT_N_SIZES];
+    pl_usage bytes[PLEAT_N_SIZES];
+    pl_usage requested[PLEAT_N_SIZES];
 } pl_usages;
 
 /* Count a block as live, if that lifts no peak. False: nothing has changed. */
@@ -82,29 +82,29 @@ static inline bool pl_usages_begin_below_peak(pl_usages *u, unsigned pool, uint6
     int64_t n = (int64_t)bytes;
     int64_t r = (int64_t)requested;
 
-    if (u->n[PLEAT_POOL_ALL].room < 1 || u->n[pool].room < 1 || u->bytes[PLEAT_POOL_ALL].room < n ||
-        u->bytes[pool].room < n || u->requested[PLEAT_POOL_ALL].room < r ||
-        u->requested[pool].room < r) {
+    if (u->n[PLEAT_SIZES_ALL].room < 1 || u->n[pool].room < 1 ||
+        u->bytes[PLEAT_SIZES_ALL].room < n || u->bytes[pool].room < n ||
+        u->requested[PLEAT_SIZES_ALL].room < r || u->requested[pool].room < r) {
         return false;
     }
-    u->n[PLEAT_POOL_ALL].room -= 1;
+    u->n[PLEAT_SIZES_ALL].room -= 1;
     u->n[pool].room -= 1;
-    u->bytes[PLEAT_POOL_ALL].room -= n;
+    u->bytes[PLEAT_SIZES_ALL].room -= n;
     u->bytes[pool].room -= n;
-    u->requested[PLEAT_POOL_ALL].room -= r;
+    u->requested[PLEAT_SIZES_ALL].room -= r;
     u->requested[pool].room -= r;
     return true;
 }
 
 static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
 {
-    u->n[PLEAT_POOL_ALL].room += 1;
+    u->n[PLEAT_SIZES_ALL].room += 1;
     u->n[pool].room += 1;
     u->n[pool].freed += 1;
-    u->bytes[PLEAT_POOL_ALL].room += (int64_t)bytes;
+    u->bytes[PLEAT_SIZES_ALL].room += (int64_t)bytes;
     u->bytes[pool].room += (int64_t)bytes;
     u->bytes[pool].freed += bytes;
-    u->requested[PLEAT_POOL_ALL].room += (int64_t)requested;
+    u->requested[PLEAT_SIZES_ALL].room += (int64_t)requested;
     u->requested[pool].room += (int64_t)requested;
     u->requested[pool].freed += requested;
 }

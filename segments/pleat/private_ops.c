@@ -73,14 +73,14 @@ uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool)
     return n;
 }
 
-void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS])
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES])
 {
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    out[PLEAT_POOL_ALL] = pool->reserved;
-    out[PLEAT_POOL_LARGE] = pool->reserved;
-    out[PLEAT_POOL_SMALL] = (pleat_stat){ 0 };
+    out[PLEAT_SIZES_ALL] = pool->reserved;
+    out[PLEAT_SIZES_LARGE] = pool->reserved;
+    out[PLEAT_SIZES_SMALL] = (pleat_stat){ 0 };
     pl_lock_release(&space->lock);
 }
 

@@ -10,6 +10,6 @@ pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out);
 void pl_pleat_private_rest(pl_allocator *a, pl_private *pool);
 void pl_pleat_private_release(pl_allocator *a, pl_private *pool);
 uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool);
-void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_POOLS]);
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES]);
 
 #endif

@@ -133,7 +133,7 @@ static inline bool has_room(const pl_space *space)
 static inline void count_begun(pl_space *space, pl_front *front, size_t bytes, size_t requested)
 {
     unsigned pool = pl_stats_pool(bytes);
-    bool has_room = front != NULL && pool == PLEAT_POOL_SMALL &&
+    bool has_room = front != NULL && pool == PLEAT_SIZES_SMALL &&
                     pl_front_use_room(front, bytes, requested);
 
     if (!has_room && !pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
@@ -301,8 +301,8 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
     unsigned pool = pl_stats_pool(bytes);
 
     if (front != NULL && space->fronts == front && front->next == NULL &&
-        pool == PLEAT_POOL_SMALL) {
-        pl_usages_count_freed(&space->usages, PLEAT_POOL_SMALL, bytes, requested);
+        pool == PLEAT_SIZES_SMALL) {
+        pl_usages_count_freed(&space->usages, PLEAT_SIZES_SMALL, bytes, requested);
         pl_front_add_room(front, bytes, requested);
         return;
     }

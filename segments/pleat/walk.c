@@ -308,9 +308,9 @@ static int check_live(const pl_space *space, const census *c)
     }
     pleat_stats s;
     pl_usages_read(&space->usages, &s);
-    bool is_exact = s.allocation[PLEAT_POOL_ALL].current == c->n_live &&
-                    s.allocated_bytes[PLEAT_POOL_ALL].current == c->live_bytes &&
-                    s.requested_bytes[PLEAT_POOL_ALL].current == c->requested_bytes;
+    bool is_exact = s.allocation[PLEAT_SIZES_ALL].current == c->n_live &&
+                    s.allocated_bytes[PLEAT_SIZES_ALL].current == c->live_bytes &&
+                    s.requested_bytes[PLEAT_SIZES_ALL].current == c->requested_bytes;
     bool is_tallied = memcmp(&space->store.tally, &c->tally, sizeof(c->tally)) == 0;
     return is_exact && is_tallied ? 0 : SPACE + 7;
 }

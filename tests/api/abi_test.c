@@ -244,6 +244,10 @@ START_TEST(former_names_do_the_same)
     ck_assert_int_eq(api_former_tag(instance, "weights", &exact.it, sizeof exact.it), PLEAT_OK);
     ck_assert_uint_eq(exact.it.allocated_bytes.current, MIB);
     ck_assert_uint_eq(exact.behind, 77);
+    ck_assert_int_eq(PLEAT_POOL_ALL, PLEAT_SIZES_ALL);
+    ck_assert_int_eq(PLEAT_POOL_SMALL, PLEAT_SIZES_SMALL);
+    ck_assert_int_eq(PLEAT_POOL_LARGE, PLEAT_SIZES_LARGE);
+    ck_assert_int_eq(PLEAT_N_POOLS, PLEAT_N_SIZES);
 }
 END_TEST
 

@@ -77,7 +77,7 @@ START_TEST(sizes_no_device_has_are_out_of_memory_not_a_crash)
                       pleat_status_text(st));
         ck_assert_uint_eq(ptr, 77);
         api_check(instance);
-        ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current, 1);
+        ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].current, 1);
     }
     api_free(instance, 0, kept, NULL);
     api_unmake(instance);
@@ -106,7 +106,7 @@ START_TEST(foreign_pointers_are_named)
         api_expect(PLEAT_EFOREIGN, "belongs to device 1");
     }
     ck_assert_int_eq(pleat_block_query(instance, 0, 0xdead00, &info), PLEAT_EFOREIGN);
-    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current, 1);
+    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].current, 1);
     api_free(instance, 0, ptr, NULL);
     api_free(instance, 1, other, NULL);
     api_unmake(instance);
@@ -141,7 +141,7 @@ START_TEST(what_is_no_stream_is_refused_and_nothing_is_lost)
     ck_assert_uint_eq(out, 77);
     ck_assert_int_ne(pleat_block_free(instance, 0, ptr, &not_a_stream), PLEAT_OK);
     ck_assert_int_ne(pleat_block_record_stream(instance, 0, ptr, &not_a_stream), PLEAT_OK);
-    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current, 1);
+    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].current, 1);
     api_check(instance);
     api_free(instance, 0, ptr, NULL);
     api_unmake(instance);
@@ -198,11 +198,11 @@ START_TEST(the_pair_works_on_one_default_instance)
         ck_assert_msg(blocks[i] != NULL, "%s", pleat_last_error()->text);
     }
     ck_assert_int_eq(pleat_default(&first), PLEAT_OK);
-    ck_assert_uint_eq(api_stats(first, 0).allocation[PLEAT_POOL_ALL].current, 1000);
+    ck_assert_uint_eq(api_stats(first, 0).allocation[PLEAT_SIZES_ALL].current, 1000);
     for (int i = 0; i < 1000; i++) {
         pleat_free(blocks[i], (size_t)(i % 100 + 1) * 700, 0, NULL);
     }
-    ck_assert_uint_eq(api_stats(first, 0).allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(api_stats(first, 0).allocation[PLEAT_SIZES_ALL].current, 0);
     ck_assert_int_eq(pleat_last_error()->status, PLEAT_EINVAL); /* the error of the first line */
     ck_assert_int_eq(pleat_default(&second), PLEAT_OK);
     ck_assert_uint_eq(first.slot, second.slot);

@@ -407,7 +407,7 @@ START_TEST(threads_cancelled_at_random_leave_the_instance_whole)
             }
         }
     }
-    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].current, 0);
     sim.finish();
     for (unsigned i = 1; i < N_THREADS; i++) {
         api_stream_end(instance, 0, losers[i].stream);

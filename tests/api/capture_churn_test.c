@@ -403,7 +403,7 @@ static void check_end(void)
     sim.finish();
     ck_assert_int_eq(pleat_device_trim(scene.handle, 0, 0, true, NULL), PLEAT_OK);
     pleat_stats s = api_stats(scene.handle, 0);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].current, 0);
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.pinned_granules, 0);
     ck_assert_uint_eq(s.resident_bytes, 0);

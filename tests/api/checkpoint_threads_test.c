@@ -32,7 +32,7 @@ static void open_pleat(void)
 static void close_pleat(void)
 {
     ck_assert_int_eq(pleat_checkpoint_restore(instance, 0, empty, 0, NULL, NULL), PLEAT_OK);
-    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].current, 0);
     ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK);
     ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK);
     api_check(instance);
@@ -120,7 +120,7 @@ START_TEST(restores_come_one_after_the_other)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
     ck_assert_int_eq(atomic_load(&n_wrong), 0);
-    size_t n_live = api_stats(instance, 0).allocation[PLEAT_POOL_ALL].current;
+    size_t n_live = api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].current;
     ck_assert(n_live >= 1 && n_live <= N_THREADS);
 }
 END_TEST

@@ -61,12 +61,12 @@ START_TEST(small_and_large_blocks_are_counted_apart)
     pleat_devptr small = compliance_alloc(&c, MIB, NULL);
     pleat_devptr large = compliance_alloc(&c, MIB + 1, NULL);
     pleat_stats s = compliance_stats(&c);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_SMALL].current, 1);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_LARGE].current, 1);
-    ck_assert_uint_eq(s.requested_bytes[PLEAT_POOL_SMALL].current, MIB);
-    ck_assert_uint_eq(s.requested_bytes[PLEAT_POOL_LARGE].current, MIB + 1);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_SMALL].current, 1);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_LARGE].current, 1);
+    ck_assert_uint_eq(s.requested_bytes[PLEAT_SIZES_SMALL].current, MIB);
+    ck_assert_uint_eq(s.requested_bytes[PLEAT_SIZES_LARGE].current, MIB + 1);
     compliance_free(&c, small, NULL);
-    ck_assert_uint_eq(compliance_stats(&c).allocation[PLEAT_POOL_SMALL].current, 0);
+    ck_assert_uint_eq(compliance_stats(&c).allocation[PLEAT_SIZES_SMALL].current, 0);
     compliance_free(&c, large, NULL);
     compliance_close(&c);
 }

@@ -24,7 +24,7 @@ std::uint64_t live_blocks(const pleat_cxx::instance &of)
 {
     pleat_stats stats;
     EXPECT(pleat_device_stats(of.handle(), 0, &stats) == PLEAT_OK);
-    return stats.allocation[PLEAT_POOL_ALL].current;
+    return stats.allocation[PLEAT_SIZES_ALL].current;
 }
 
 void owners_give_back()

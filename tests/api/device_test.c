@@ -16,9 +16,9 @@ static void check_honest(pleat instance)
                                          s.requested_bytes, s.active_bytes, s.segment };
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         const pleat_stat *g = groups[i];
-        ck_assert_uint_eq(g[PLEAT_POOL_ALL].current,
-                          g[PLEAT_POOL_SMALL].current + g[PLEAT_POOL_LARGE].current);
-        for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
+        ck_assert_uint_eq(g[PLEAT_SIZES_ALL].current,
+                          g[PLEAT_SIZES_SMALL].current + g[PLEAT_SIZES_LARGE].current);
+        for (int pool = 0; pool < PLEAT_N_SIZES; pool++) {
             ck_assert_uint_eq(g[pool].allocated - g[pool].freed, g[pool].current);
             ck_assert_uint_ge(g[pool].peak, g[pool].current);
         }

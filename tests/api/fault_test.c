@@ -265,7 +265,7 @@ static void check_blocks(const run *r, int at)
 static void check_group(const run *r, int at, const char *name, const pleat_stat *now,
                         const pleat_stat *before)
 {
-    for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (int pool = 0; pool < PLEAT_N_SIZES; pool++) {
         if (now[pool].current != before[pool].current) {
             char what[96];
             snprintf(what, sizeof what, "%s of pool %d went from %llu to %llu", name, pool,

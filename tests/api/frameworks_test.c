@@ -26,7 +26,7 @@ static pleat_block_info look_up(pleat instance, int device, void *ptr)
 
 static uint64_t n_live(pleat instance, int device)
 {
-    return api_stats(instance, device).allocation[PLEAT_POOL_ALL].current;
+    return api_stats(instance, device).allocation[PLEAT_SIZES_ALL].current;
 }
 
 /* Make the device current for this thread, as a host's cudaSetDevice does. */
@@ -263,9 +263,9 @@ START_TEST(empty_cache_gives_back_what_is_free)
 {
     pleat instance = api_torch_make(_i, two_devices, "");
     pleat_ort_free(pleat_ort_alloc(30 * MIB));
-    ck_assert_uint_ge(api_stats(instance, 0).reserved_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
+    ck_assert_uint_ge(api_stats(instance, 0).reserved_bytes[PLEAT_SIZES_ALL].current, 30 * MIB);
     pleat_ort_empty_cache();
-    ck_assert_uint_eq(api_stats(instance, 0).reserved_bytes[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(api_stats(instance, 0).reserved_bytes[PLEAT_SIZES_ALL].current, 0);
     api_unmake(instance);
 }
 END_TEST
@@ -512,7 +512,7 @@ START_TEST(many_threads_share_the_devices_under_all_hosts)
     api_check(instance);
     for (int device = 0; device < 2; device++) {
         ck_assert_uint_eq(n_live(instance, device), 0);
-        ck_assert_uint_eq(api_stats(instance, device).allocation[PLEAT_POOL_ALL].allocated,
+        ck_assert_uint_eq(api_stats(instance, device).allocation[PLEAT_SIZES_ALL].allocated,
                           N_THREADS / 2 * N_EACH);
     }
     for (int i = 0; i < N_THREADS; i++) {

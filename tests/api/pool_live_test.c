@@ -102,10 +102,10 @@ static uint64_t held(pleat_pool_id of)
 START_TEST(what_one_pool_holds_is_told)
 {
     uint64_t bytes;
-    pleat_stat all[PLEAT_N_POOLS];
+    pleat_stat all[PLEAT_N_SIZES];
     pleat_pool_id first;
     ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &first, all), PLEAT_OK);
-    ck_assert_uint_eq(held(first), all[PLEAT_POOL_ALL].current);
+    ck_assert_uint_eq(held(first), all[PLEAT_SIZES_ALL].current);
     ck_assert_uint_eq(held(other_id), 0);
     ck_assert_int_eq(pleat_pool_hold(instance, 0, other_id), PLEAT_OK);
     ck_assert_uint_eq(held(other_id), 0);

@@ -62,11 +62,11 @@ static void release(pleat_pool_id id)
 static uint64_t reserved(unsigned index, pleat_pool_id want)
 {
     pleat_pool_id id;
-    pleat_stat out[PLEAT_N_POOLS];
+    pleat_stat out[PLEAT_N_SIZES];
     ck_assert_int_eq(pleat_pool_stats(instance, 0, index, &id, out), PLEAT_OK);
     ck_assert_uint_eq(id.first, want.first);
     ck_assert_uint_eq(id.second, want.second);
-    return out[PLEAT_POOL_ALL].current;
+    return out[PLEAT_SIZES_ALL].current;
 }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ START_TEST(a_pool_of_many_streams_shares_its_areas)
             blocks[i][0] = api_alloc(crowded, 0, 4096, many[i]);
             blocks[i][1] = api_alloc(crowded, 0, MIB, many[i]);
         }
-        ck_assert_uint_le(api_stats(crowded, 0).segment[PLEAT_POOL_ALL].current, MOST_SEGMENTS);
+        ck_assert_uint_le(api_stats(crowded, 0).segment[PLEAT_SIZES_ALL].current, MOST_SEGMENTS);
         for (size_t i = 0; i < N_STREAMS * N_BLOCKS; i++) {
             api_free(crowded, 0, blocks[i / N_BLOCKS][i % N_BLOCKS], many[i / N_BLOCKS]);
         }
@@ -357,7 +357,7 @@ START_TEST(what_does_not_fit_is_refused_and_named)
     ck_assert_int_eq(pleat_pool_end(instance, 99, first_id), PLEAT_EDEVICE);
     ck_assert_int_eq(pleat_pool_release(instance, 99, first_id), PLEAT_EDEVICE);
     pleat_pool_id id;
-    pleat_stat out[PLEAT_N_POOLS];
+    pleat_stat out[PLEAT_N_SIZES];
     ck_assert_int_eq(pleat_pool_stats(instance, 0, 1, &id, out), PLEAT_EPOOL);
     ck_assert_int_eq(pleat_pool_stats(instance, 99, 0, &id, out), PLEAT_EDEVICE);
     ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, NULL, out), PLEAT_EINVAL);
@@ -374,10 +374,10 @@ START_TEST(a_pool_of_the_same_name_can_come_again)
         release(first_id);
     }
     pleat_pool_id id;
-    pleat_stat out[PLEAT_N_POOLS];
+    pleat_stat out[PLEAT_N_SIZES];
     ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &id, out), PLEAT_OK);
-    ck_assert_uint_eq(out[PLEAT_POOL_ALL].peak, 3 * GRANULE);
-    ck_assert_uint_eq(out[PLEAT_POOL_ALL].allocated, out[PLEAT_POOL_ALL].freed);
+    ck_assert_uint_eq(out[PLEAT_SIZES_ALL].peak, 3 * GRANULE);
+    ck_assert_uint_eq(out[PLEAT_SIZES_ALL].allocated, out[PLEAT_SIZES_ALL].freed);
 }
 END_TEST
 
@@ -385,7 +385,7 @@ START_TEST(of_many_pools_in_turn_the_last_256_are_known)
 {
     enum { N_IN_TURN = 1000, N_KNOWN = 256 };
     pleat_pool_id id;
-    pleat_stat out[PLEAT_N_POOLS];
+    pleat_stat out[PLEAT_N_SIZES];
     begin(first_id);
     pleat_devptr kept = api_alloc(instance, 0, GRANULE, streams[0]);
     for (uint64_t i = 0; i < N_IN_TURN; i++) {
@@ -459,7 +459,7 @@ START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 {
     enum { N_READ = 1000, N_GONE = 300, N_KNOWN = 256 };
     pleat_pool_id id;
-    pleat_stat out[PLEAT_N_POOLS];
+    pleat_stat out[PLEAT_N_SIZES];
     for (uint64_t i = 0; i < N_READ; i++) {
         begin((pleat_pool_id){ 5, i });
         end((pleat_pool_id){ 5, i });
@@ -677,7 +677,7 @@ static void *disturb(void *arg)
         st = pleat_device_trim(instance, 0, 8 * MIB, false, &released);
         atomic_fetch_add(&n_wrong, st != PLEAT_OK);
         pleat_pool_id id;
-        pleat_stat out[PLEAT_N_POOLS];
+        pleat_stat out[PLEAT_N_SIZES];
         (void)!pleat_pool_stats(instance, 0, 0, &id, out);
     }
     return NULL;
@@ -699,9 +699,9 @@ START_TEST(many_threads_have_pools_at_once)
     ck_assert_int_eq(atomic_load(&n_wrong), 0);
     for (unsigned i = 0; i < N_THREADS; i++) {
         pleat_pool_id id;
-        pleat_stat out[PLEAT_N_POOLS];
+        pleat_stat out[PLEAT_N_SIZES];
         ck_assert_int_eq(pleat_pool_stats(instance, 0, i, &id, out), PLEAT_OK);
-        ck_assert_uint_eq(out[PLEAT_POOL_ALL].current, 0);
+        ck_assert_uint_eq(out[PLEAT_SIZES_ALL].current, 0);
     }
 }
 END_TEST

@@ -118,7 +118,7 @@ static void play(const char *sim_conf, size_t n, size_t n_alive, bool retires, u
     churn(n, n_alive);
     pleat_stats s = api_stats(scene.handle, 0);
     ck_assert_uint_le(s.metadata_bytes, metadata_bytes + metadata_bytes / 4 + MIB / 2);
-    ck_assert_uint_le(s.reserved_bytes[PLEAT_POOL_ALL].peak,
+    ck_assert_uint_le(s.reserved_bytes[PLEAT_SIZES_ALL].peak,
                       scene.most_live_bytes * 21 / 20 + 24 * MIB);
     ck_assert_uint_eq(s.host_syncs, 0);
     api_check(scene.handle);
@@ -151,7 +151,7 @@ static void need_little(const char *conf, size_t n_alive, size_t most_kib, unsig
     begin_with(conf, "capacity:16G,depth:16", false, 1);
     scene.most_kib = most_kib;
     churn(MANY, n_alive);
-    uint64_t peak = api_stats(scene.handle, 0).reserved_bytes[PLEAT_POOL_ALL].peak;
+    uint64_t peak = api_stats(scene.handle, 0).reserved_bytes[PLEAT_SIZES_ALL].peak;
     uint64_t chunk_bytes = strcmp(conf, "chunks:mixed") == 0 ? 16 * MIB : 0;
     ck_assert_uint_le(peak, scene.most_live_bytes * most_percent / 100 + chunk_bytes + slack_bytes);
     end(n_alive);

@@ -192,7 +192,7 @@ START_TEST(the_default_instance_is_made_once_however_many_come_first)
     ck_assert_uint_eq(api_sim_counts().contexts, 1);
     ck_assert_int_eq(pleat_default(&standard), PLEAT_OK);
     pleat_stats s = api_stats(standard, 0);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].allocated, N_THREADS * 50);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].allocated, N_THREADS * 50);
     api_unmake(standard);
 }
 END_TEST

@@ -14,7 +14,7 @@ enum { MIB = 1 << 20 };
 
 static uint64_t n_live(pleat instance, int device)
 {
-    return api_stats(instance, device).allocation[PLEAT_POOL_ALL].current;
+    return api_stats(instance, device).allocation[PLEAT_SIZES_ALL].current;
 }
 
 START_TEST(a_block_of_any_device_and_stream_is_freed_in_its_own_streams_order)

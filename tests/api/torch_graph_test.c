@@ -132,9 +132,9 @@ END_TEST
 static uint64_t reserved_by_pool(pleat instance)
 {
     pleat_pool_id id;
-    pleat_stat reserved[PLEAT_N_POOLS];
+    pleat_stat reserved[PLEAT_N_SIZES];
     ck_assert_int_eq(pleat_pool_stats(instance, 0, 0, &id, reserved), PLEAT_OK);
-    return reserved[PLEAT_POOL_ALL].current;
+    return reserved[PLEAT_SIZES_ALL].current;
 }
 
 /* The pool is gone at once; memory that its launches use serves after the other capture. */

@@ -143,9 +143,9 @@ static void check_stat(const told *t, const char *name, const pleat_stat *stat)
     }
 }
 
-static void check_group(const told *t, const char *name, const pleat_stat group[PLEAT_N_POOLS])
+static void check_group(const told *t, const char *name, const pleat_stat group[PLEAT_N_SIZES])
 {
-    static const unsigned index[] = { PLEAT_POOL_ALL, PLEAT_POOL_SMALL, PLEAT_POOL_LARGE };
+    static const unsigned index[] = { PLEAT_SIZES_ALL, PLEAT_SIZES_SMALL, PLEAT_SIZES_LARGE };
     for (size_t p = 0; p < N_OF(pools); p++) {
         char key[KEY_BYTES / 2];
         ck_assert_int_lt(snprintf(key, sizeof key, "%s.%s", name, pools[p]), KEY_BYTES / 2);
@@ -238,7 +238,7 @@ START_TEST(after_the_reset_sums_count_from_zero_and_the_rest_stays)
     ck_assert_int_eq(value_of(t, "allocated_bytes.all.current"), current);
     ck_assert_int_eq(value_of(t, "allocated_bytes.all.peak"), peak);
     ck_assert_int_eq(value_of(tell(1), "allocation.all.allocated"), 1);
-    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_POOL_ALL].allocated, 6);
+    ck_assert_uint_eq(api_stats(instance, 0).allocation[PLEAT_SIZES_ALL].allocated, 6);
     rest(kept);
     ck_assert_int_eq(value_of(tell(0), "allocated_bytes.all.freed"), current);
     ck_assert_int_eq(value_of(tell(0), "allocation.all.allocated"), 0);

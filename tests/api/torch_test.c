@@ -19,12 +19,12 @@ enum { MIB = 1 << 20 };
 
 static uint64_t n_live(pleat instance, int device)
 {
-    return api_stats(instance, device).allocation[PLEAT_POOL_ALL].current;
+    return api_stats(instance, device).allocation[PLEAT_SIZES_ALL].current;
 }
 
 static uint64_t resident(pleat instance, int device)
 {
-    return api_stats(instance, device).reserved_bytes[PLEAT_POOL_ALL].current;
+    return api_stats(instance, device).reserved_bytes[PLEAT_SIZES_ALL].current;
 }
 
 /* ---- malloc and free ---- */
@@ -268,9 +268,9 @@ START_TEST(a_hundred_thousand_blocks_go_through_the_hooks_from_eight_threads)
     }
     api_check(instance);
     pleat_stats stats = api_stats(instance, 0);
-    ck_assert_uint_eq(stats.allocation[PLEAT_POOL_ALL].allocated,
+    ck_assert_uint_eq(stats.allocation[PLEAT_SIZES_ALL].allocated,
                       (uint64_t)N_THREADS * (uint64_t)n_each);
-    ck_assert_uint_eq(stats.allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(stats.allocation[PLEAT_SIZES_ALL].current, 0);
     for (int i = 0; i < N_THREADS; i++) {
         if (workers[i].stream) {
             api_stream_end(instance, 0, workers[i].stream);

@@ -431,7 +431,7 @@ static void look(void)
         bytes += info.committed_bytes;
     }
     if (may("stats", pleat_device_stats(scene.handle, 0, &s), 0) &&
-        s.requested_bytes[PLEAT_POOL_ALL].current != bytes) {
+        s.requested_bytes[PLEAT_SIZES_ALL].current != bytes) {
         note("at rest", "the figures of live memory are wrong");
     }
     if (sim.hazards(&hazard, 1) > 0) {
@@ -564,7 +564,7 @@ static void check_end(void)
     api_free(scene.handle, 0, api_alloc(scene.handle, 0, most, NULL), NULL);
     ck_assert_uint_eq(lost_bytes(), lost);
     pleat_stats s = api_stats(scene.handle, 0);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].current, 0);
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.pinned_granules, 0);
     api_check(scene.handle);

@@ -19,7 +19,7 @@ int main(void)
     require(pleat_block_alloc(instance, 0, 3 << 20, NULL, &block), "pleat_block_alloc");
     pleat_stats stats;
     require(pleat_device_stats(instance, 0, &stats), "pleat_device_stats");
-    if (stats.allocated_bytes[PLEAT_POOL_ALL].current != 3 << 20) {
+    if (stats.allocated_bytes[PLEAT_SIZES_ALL].current != 3 << 20) {
         fprintf(stderr, "the statistics do not show the block\n");
         return EXIT_FAILURE;
     }

@@ -23,7 +23,7 @@ std::uint64_t live_blocks()
     pleat_stats stats;
     expect(pleat_default(&instance) == PLEAT_OK, "there is an instance");
     expect(pleat_device_stats(instance, 0, &stats) == PLEAT_OK, "it has statistics");
-    return stats.allocation[PLEAT_POOL_ALL].current;
+    return stats.allocation[PLEAT_SIZES_ALL].current;
 }
 
 template <class Call> bool throws_bad_alloc(Call call)
@@ -40,7 +40,7 @@ std::uint64_t live_in(const pleat_cxx::instance &of)
 {
     pleat_stats stats;
     expect(pleat_device_stats(of.handle(), 0, &stats) == PLEAT_OK, "it has statistics");
-    return stats.allocation[PLEAT_POOL_ALL].current;
+    return stats.allocation[PLEAT_SIZES_ALL].current;
 }
 
 void check_instance(cuda::stream_ref stream)

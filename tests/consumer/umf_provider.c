@@ -24,7 +24,7 @@ static uint64_t live_blocks(pleat instance)
 {
     pleat_stats stats;
     EXPECT(pleat_device_stats(instance, 0, &stats) == PLEAT_OK);
-    return stats.allocation[PLEAT_POOL_ALL].current;
+    return stats.allocation[PLEAT_SIZES_ALL].current;
 }
 
 static umf_memory_provider_handle_t make(const pleat_umf_params *params)

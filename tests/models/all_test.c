@@ -154,7 +154,7 @@ START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)
     cache_begin_capture(2);
     cache_put(ptr);
     ck_assert_uint_eq(cache_stats().pending_bytes, bytes);
-    ck_assert_uint_eq(cache_stats().active_bytes[PLEAT_POOL_ALL].current, bytes);
+    ck_assert_uint_eq(cache_stats().active_bytes[PLEAT_SIZES_ALL].current, bytes);
     ck_assert_int_eq(ops->release_capture(cache.a, cache.streams[2]), PLEAT_ECAPTURE);
     ck_assert_int_eq(ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
     cache_end_capture(2);

@@ -45,24 +45,24 @@ START_TEST(statistics_are_of_blocks_and_reserved_is_the_pool_s)
     pleat_devptr small = cache_get(1000, 1);
     pleat_devptr large = cache_get(5 * MIB, 1);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_SMALL].current, 1024);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_LARGE].current, 5 * MIB);
-    ck_assert_uint_eq(s.requested_bytes[PLEAT_POOL_ALL].current, 1000 + 5 * MIB);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_SMALL].current, 1024);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_LARGE].current, 5 * MIB);
+    ck_assert_uint_eq(s.requested_bytes[PLEAT_SIZES_ALL].current, 1000 + 5 * MIB);
     ck_assert_uint_eq(s.rounding_bytes, 24);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].current, UNIT);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_LARGE].current, UNIT);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].current, UNIT);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_LARGE].current, UNIT);
     ck_assert_uint_eq(s.resident_bytes, UNIT);
     ck_assert_uint_eq(s.free_bytes, UNIT - 5 * MIB - 1024);
     ck_assert_uint_eq(s.num_device_alloc, 1);
     cache_put_on(small, 1);
     cache_put_on(large, 1);
     s = cache_stats();
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 0);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].current, UNIT);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_SIZES_ALL].current, 0);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].current, UNIT);
     ck_assert_uint_eq(cache_trim(0, true), UNIT);
     s = cache_stats();
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].current, 0);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].peak, UNIT);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].current, 0);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].peak, UNIT);
     ck_assert_uint_eq(s.num_device_free, 1);
 }
 END_TEST
@@ -158,7 +158,7 @@ START_TEST(a_block_of_a_destroyed_stream_waits_for_the_next_synchronisation)
     cache_put_on(ptr, 1);
     cache_create_stream(1);
     ck_assert_uint_eq(cache_stats().pending_bytes, 20 * MIB);
-    ck_assert_uint_eq(cache_stats().allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(cache_stats().allocation[PLEAT_SIZES_ALL].current, 0);
     ck_assert_int_eq(cache.a->ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
     pleat_devptr next = cache_get(20 * MIB, 1);
     ck_assert_uint_ne(next, ptr);

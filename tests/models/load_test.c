@@ -149,7 +149,7 @@ START_TEST(a_limit_holds_against_a_request_under_way)
             cache.a->ops->reset_peaks(cache.a);
             wait_for_rounds(2);
             cache.a->ops->stats(cache.a, &s);
-            peak = s.reserved_bytes[PLEAT_POOL_ALL].peak;
+            peak = s.reserved_bytes[PLEAT_SIZES_ALL].peak;
             n_set++;
         }
         ck_assert_int_eq(cache.a->ops->set_limit(cache.a, 0), PLEAT_OK);

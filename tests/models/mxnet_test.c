@@ -196,25 +196,25 @@ START_TEST(statistics_follow_pytorch_through_a_life)
     pleat_devptr large = cache_get(3 * MIB + 1, 0);
     cache_put(small);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 1);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_SMALL].freed, 1);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].peak, 4 * MIB + 4096);
-    ck_assert_uint_eq(s.requested_bytes[PLEAT_POOL_LARGE].current, 3 * MIB + 1);
-    ck_assert_uint_eq(s.segment[PLEAT_POOL_SMALL].current, 1);
-    ck_assert_uint_eq(s.segment[PLEAT_POOL_LARGE].current, 1);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_SMALL].current, 4096);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].current, 1);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_SMALL].freed, 1);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].peak, 4 * MIB + 4096);
+    ck_assert_uint_eq(s.requested_bytes[PLEAT_SIZES_LARGE].current, 3 * MIB + 1);
+    ck_assert_uint_eq(s.segment[PLEAT_SIZES_SMALL].current, 1);
+    ck_assert_uint_eq(s.segment[PLEAT_SIZES_LARGE].current, 1);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_SMALL].current, 4096);
     ck_assert_uint_eq(s.rounding_bytes, MIB - 1);
     ck_assert_uint_eq(s.free_bytes, 4096);
-    ck_assert_uint_eq(s.inactive_split[PLEAT_POOL_ALL].allocated, 0);
+    ck_assert_uint_eq(s.inactive_split[PLEAT_SIZES_ALL].allocated, 0);
     ck_assert_uint_eq(s.num_device_alloc, 2);
     cache_put(large);
     cache_trim(0, true);
     s = cache_stats();
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].current, 0);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].peak, 4 * MIB + 4096);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].current, 0);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].peak, 4 * MIB + 4096);
     ck_assert_uint_eq(s.num_device_free, 2);
     cache.a->ops->reset_peaks(cache.a);
-    ck_assert_uint_eq(cache_stats().reserved_bytes[PLEAT_POOL_ALL].peak, 0);
+    ck_assert_uint_eq(cache_stats().reserved_bytes[PLEAT_SIZES_ALL].peak, 0);
 }
 END_TEST
 

@@ -30,12 +30,12 @@ static void open_100_mib(void)
 
 static uint64_t n_regions(void)
 {
-    return cache_stats().segment[PLEAT_POOL_ALL].current;
+    return cache_stats().segment[PLEAT_SIZES_ALL].current;
 }
 
 static uint64_t in_use(void)
 {
-    return cache_stats().allocated_bytes[PLEAT_POOL_ALL].current;
+    return cache_stats().allocated_bytes[PLEAT_SIZES_ALL].current;
 }
 
 /* ---- TensorFlow's own tests ------------------------------------------------------------------ */
@@ -69,14 +69,14 @@ START_TEST(no_dups)
     }
     assert_disjoint(p, N);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].allocated, 1023);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current, 654336);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].peak, 654336);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].allocated, 1023);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].current, 654336);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].peak, 654336);
     for (size_t i = 0; i < N; i++) {
         cache_put(p[i].ptr);
     }
     ck_assert_uint_eq(in_use(), 0);
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_ALL].current, 0);
 }
 END_TEST
 
@@ -107,7 +107,7 @@ START_TEST(allocations_and_deallocations)
     for (size_t i = 0; i < n; i++) {
         cache_put(p[i].ptr);
     }
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_ALL].current, 0);
 }
 END_TEST
 
@@ -125,7 +125,7 @@ START_TEST(exercise_coalescing)
         cache_put(c);
         cache_put(d);
     }
-    ck_assert_uint_eq(cache_stats().allocation[PLEAT_POOL_ALL].allocated, 4097);
+    ck_assert_uint_eq(cache_stats().allocation[PLEAT_SIZES_ALL].allocated, 4097);
     ck_assert_uint_eq(cache_get(4 * KIB, 0), first);
     ck_assert_uint_eq(n_regions(), 1);
 }
@@ -159,9 +159,9 @@ START_TEST(get_and_clear_memory_stats)
     ck_assert_uint_eq(in_use(), 3072);
     cache_put(ptr);
     ck_assert_uint_eq(in_use(), 1024);
-    ck_assert_uint_eq(cache_stats().allocated_bytes[PLEAT_POOL_ALL].peak, 3072);
+    ck_assert_uint_eq(cache_stats().allocated_bytes[PLEAT_SIZES_ALL].peak, 3072);
     cache.a->ops->reset_peaks(cache.a);
-    ck_assert_uint_eq(cache_stats().allocated_bytes[PLEAT_POOL_ALL].peak, 1024);
+    ck_assert_uint_eq(cache_stats().allocated_bytes[PLEAT_SIZES_ALL].peak, 1024);
 }
 END_TEST
 
@@ -254,9 +254,9 @@ START_TEST(freed_neighbours_merge_on_both_sides)
     cache_get(256, 0);
     cache_put(p[0]);
     cache_put(p[2]);
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_ALL].current, 3);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_ALL].current, 3);
     cache_put(p[1]);
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_ALL].current, 2);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_ALL].current, 2);
     ck_assert_uint_eq(cache_get(3 * MIB, 0), p[0]);
 }
 END_TEST
@@ -331,7 +331,7 @@ START_TEST(regions_do_not_merge)
     pleat_devptr p[2] = { cache_get(2 * MIB, 0), cache_get(4 * MIB, 0) };
     cache_put(p[0]);
     cache_put(p[1]);
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_ALL].current, 0);
     cache_get(5 * MIB, 0);
     ck_assert_uint_eq(n_regions(), 3);
 }

@@ -125,12 +125,12 @@ START_TEST(segments_and_inactive_splits_are_not_counted)
     cache_put(cache_get(3 * MIB, 0));
     cache_get(2 * MIB, 0);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.segment[PLEAT_POOL_ALL].allocated, 0);
-    ck_assert_uint_eq(s.inactive_split[PLEAT_POOL_ALL].allocated, 0);
-    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_ALL].allocated, 0);
+    ck_assert_uint_eq(s.segment[PLEAT_SIZES_ALL].allocated, 0);
+    ck_assert_uint_eq(s.inactive_split[PLEAT_SIZES_ALL].allocated, 0);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_SIZES_ALL].allocated, 0);
     ck_assert_uint_eq(s.num_device_alloc, 2);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_SMALL].current, 2 * MIB);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_LARGE].current, 20 * MIB);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_SMALL].current, 2 * MIB);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_LARGE].current, 20 * MIB);
 }
 END_TEST
 

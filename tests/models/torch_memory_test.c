@@ -30,7 +30,7 @@ START_TEST(everything_unsplit_goes_back_before_the_one_retry)
     ck_assert_uint_eq(s.num_device_free, 3);
     ck_assert_uint_eq(s.ops_free, 3);
     ck_assert_uint_eq(s.resident_bytes, 90 * MIB);
-    ck_assert_uint_eq(s.segment[PLEAT_POOL_SMALL].current, 0);
+    ck_assert_uint_eq(s.segment[PLEAT_SIZES_SMALL].current, 0);
 }
 END_TEST
 

@@ -16,7 +16,7 @@ static void open_unlimited(void)
 
 static uint64_t n_segments(void)
 {
-    return cache_stats().segment[PLEAT_POOL_ALL].current;
+    return cache_stats().segment[PLEAT_SIZES_ALL].current;
 }
 
 /* ---- the vectors ----------------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static void check_vector(const vector *v)
     ck_assert_uint_eq(cache_info(ptr).bytes, v->block);
     ck_assert_uint_eq(cache_info(ptr).requested_bytes, v->request);
     ck_assert_uint_eq(s.free_bytes, v->segment - v->block);
-    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_ALL].current, v->segment - v->block);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_SIZES_ALL].current, v->segment - v->block);
     cache_put(ptr);
 }
 
@@ -165,8 +165,8 @@ START_TEST(small_and_large_requests_do_not_share_segments)
     cache_put(large);
     cache_get(MIB, 0);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_SMALL].current, 2 * MIB);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_LARGE].current, 20 * MIB);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_SMALL].current, 2 * MIB);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_LARGE].current, 20 * MIB);
 }
 END_TEST
 
@@ -197,9 +197,9 @@ START_TEST(a_small_remainder_of_one_quantum_is_split_off)
 {
     cache_get(MIB, 0);
     cache_get(MIB - 512, 0);
-    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_SMALL].current, 512);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_SIZES_SMALL].current, 512);
     cache_get(1, 0);
-    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_SMALL].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_SIZES_SMALL].current, 0);
     ck_assert_uint_eq(n_segments(), 1);
 }
 END_TEST
@@ -212,11 +212,11 @@ START_TEST(freed_neighbours_merge_on_both_sides)
     }
     cache_put(p[0]);
     cache_put(p[2]);
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_LARGE].current, 2);
-    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_LARGE].current, 16 * MIB);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_LARGE].current, 2);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_SIZES_LARGE].current, 16 * MIB);
     cache_put(p[1]);
-    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_POOL_LARGE].current, 0);
-    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_LARGE].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split[PLEAT_SIZES_LARGE].current, 0);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_SIZES_LARGE].current, 0);
     ck_assert_uint_eq(cache_get(20 * MIB, 0), p[0]);
     ck_assert_uint_eq(n_segments(), 1);
 }
@@ -285,16 +285,16 @@ START_TEST(statistics_follow_pytorch_through_a_life)
     pleat_devptr large = cache_get(3 * MIB + 1, 0);
     cache_put(small);
     pleat_stats s = cache_stats();
-    check_stat(&s.allocation[PLEAT_POOL_ALL], 1, 2, 2);
-    check_stat(&s.allocation[PLEAT_POOL_SMALL], 0, 1, 1);
-    check_stat(&s.allocated_bytes[PLEAT_POOL_ALL], 3 * MIB + 512, 3 * MIB + 1536, 3 * MIB + 1536);
-    check_stat(&s.requested_bytes[PLEAT_POOL_LARGE], 3 * MIB + 1, 3 * MIB + 1, 3 * MIB + 1);
-    check_stat(&s.segment[PLEAT_POOL_SMALL], 1, 1, 1);
-    check_stat(&s.segment[PLEAT_POOL_LARGE], 1, 1, 1);
-    check_stat(&s.reserved_bytes[PLEAT_POOL_ALL], 22 * MIB, 22 * MIB, 22 * MIB);
-    check_stat(&s.inactive_split[PLEAT_POOL_SMALL], 0, 1, 1);
-    check_stat(&s.inactive_split[PLEAT_POOL_LARGE], 1, 1, 1);
-    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_LARGE].current, 17 * MIB - 512);
+    check_stat(&s.allocation[PLEAT_SIZES_ALL], 1, 2, 2);
+    check_stat(&s.allocation[PLEAT_SIZES_SMALL], 0, 1, 1);
+    check_stat(&s.allocated_bytes[PLEAT_SIZES_ALL], 3 * MIB + 512, 3 * MIB + 1536, 3 * MIB + 1536);
+    check_stat(&s.requested_bytes[PLEAT_SIZES_LARGE], 3 * MIB + 1, 3 * MIB + 1, 3 * MIB + 1);
+    check_stat(&s.segment[PLEAT_SIZES_SMALL], 1, 1, 1);
+    check_stat(&s.segment[PLEAT_SIZES_LARGE], 1, 1, 1);
+    check_stat(&s.reserved_bytes[PLEAT_SIZES_ALL], 22 * MIB, 22 * MIB, 22 * MIB);
+    check_stat(&s.inactive_split[PLEAT_SIZES_SMALL], 0, 1, 1);
+    check_stat(&s.inactive_split[PLEAT_SIZES_LARGE], 1, 1, 1);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_SIZES_LARGE].current, 17 * MIB - 512);
     ck_assert_uint_eq(s.rounding_bytes, 511);
     ck_assert_uint_eq(s.free_bytes, 22 * MIB - (3 * MIB + 512));
     ck_assert_uint_eq(s.pending_bytes, 0);
@@ -302,9 +302,9 @@ START_TEST(statistics_follow_pytorch_through_a_life)
     cache_put(large);
     cache_trim(0, true);
     s = cache_stats();
-    check_stat(&s.active[PLEAT_POOL_ALL], 0, 2, 2);
-    check_stat(&s.active_bytes[PLEAT_POOL_ALL], 0, 3 * MIB + 1536, 3 * MIB + 1536);
-    check_stat(&s.reserved_bytes[PLEAT_POOL_ALL], 0, 22 * MIB, 22 * MIB);
+    check_stat(&s.active[PLEAT_SIZES_ALL], 0, 2, 2);
+    check_stat(&s.active_bytes[PLEAT_SIZES_ALL], 0, 3 * MIB + 1536, 3 * MIB + 1536);
+    check_stat(&s.reserved_bytes[PLEAT_SIZES_ALL], 0, 22 * MIB, 22 * MIB);
     ck_assert_uint_eq(s.num_device_free, 2);
     ck_assert_uint_eq(s.num_sync_all_streams, 1);
     ck_assert_uint_eq(s.ops_alloc, 2);
@@ -319,10 +319,10 @@ START_TEST(resetting_peaks_sets_them_to_what_is_current)
     cache_get(2 * MIB, 0);
     cache.a->ops->reset_peaks(cache.a);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].peak, 2 * MIB);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_LARGE].peak, 1);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].peak, 30 * MIB);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].allocated, 32 * MIB);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].peak, 2 * MIB);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_LARGE].peak, 1);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].peak, 30 * MIB);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].allocated, 32 * MIB);
 }
 END_TEST
 

@@ -22,10 +22,10 @@ START_TEST(a_recorded_block_comes_back_only_after_its_use)
     cache_record(ptr, 2);
     cache_put(ptr);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 0);
-    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 1);
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
-    ck_assert_uint_eq(s.requested_bytes[PLEAT_POOL_ALL].current, 30 * MIB);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].current, 0);
+    ck_assert_uint_eq(s.active[PLEAT_SIZES_ALL].current, 1);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_SIZES_ALL].current, 30 * MIB);
+    ck_assert_uint_eq(s.requested_bytes[PLEAT_SIZES_ALL].current, 30 * MIB);
     ck_assert_uint_eq(s.pending_bytes, 30 * MIB);
     ck_assert_uint_ne(cache_get(30 * MIB, 1), ptr);
     cache.sim.finish();
@@ -92,7 +92,7 @@ START_TEST(a_pending_block_does_not_merge_until_it_is_over)
     cache_record(a, 2);
     cache_put(a);
     cache_put(b);
-    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_POOL_ALL].current, 11 * MIB);
+    ck_assert_uint_eq(cache_stats().inactive_split_bytes[PLEAT_SIZES_ALL].current, 11 * MIB);
     ck_assert_int_eq(cache.a->ops->free(cache.a, a, NULL), PLEAT_EDOUBLEFREE);
     cache.sim.finish();
     ck_assert_uint_eq(cache_get(20 * MIB, 1), a);

@@ -131,7 +131,7 @@ START_TEST(a_place_of_very_many_pieces_is_given_back)
     pl_lock_reset_touched();
     pleat.sim.fail_at("cuMemSetAccess", N_GRANULES / 2 - 1, CU_INVALID_VALUE);
     ck_assert_int_ne(try_get(N_GRANULES * GRANULE, OWN, &ptr), PLEAT_OK);
-    ck_assert_uint_eq(pleat_counted().allocated_bytes[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(pleat_counted().allocated_bytes[PLEAT_SIZES_ALL].current, 0);
     assert_bounded();
 }
 END_TEST

@@ -134,7 +134,7 @@ static void compare(void)
     } else {
         stats = pleat_counted_mixed();
     }
-    ck_assert_uint_eq(stats.allocated_bytes[PLEAT_POOL_ALL].current, bytes);
+    ck_assert_uint_eq(stats.allocated_bytes[PLEAT_SIZES_ALL].current, bytes);
     pleat_assert_sound();
     replay_compare(&said, pleat.a, true);
     replay_assert_good(&said, "buffers");

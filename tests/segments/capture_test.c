@@ -128,7 +128,7 @@ START_TEST(blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone)
     ck_assert_uint_ne(pleat_get(20 * MIB, 1), ptr);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.pinned_granules, 10);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 1);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].current, 1);
     ck_assert_int_eq(captures_release(1), PLEAT_ECAPTURE);
     cu_graph graph = captures_end_with_graph(1);
     ck_assert_uint_ne(pleat_get(20 * MIB, 1), ptr);

@@ -236,7 +236,7 @@ static void play(const scene *s)
     ck_assert_msg(n_hazards == 0, "%zu hazards, the first: %s", n_hazards, hazard.text);
     ck_assert_uint_eq(t.n_wrong, 0);
     pleat_stats stats = pleat_counted_mixed();
-    ck_assert_uint_eq(stats.allocation[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(stats.allocation[PLEAT_SIZES_ALL].current, 0);
     ck_assert_uint_gt(stats.n_taken_granules, 0);
     ck_assert_uint_gt(stats.stream_waits, 0);
     ck_assert_uint_gt(stats.ops_unmap, 0);

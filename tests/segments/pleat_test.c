@@ -356,24 +356,24 @@ START_TEST(figures_are_those_of_what_was_asked)
     pleat_devptr small = pleat_get(1000, 0);
     pleat_devptr large = pleat_get(3 * MIB, 0);
     pleat_stats s = pleat_counted();
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 2);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_SMALL].current, 1);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_SMALL].current, 1024);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_LARGE].current, 3 * MIB);
-    ck_assert_uint_eq(s.requested_bytes[PLEAT_POOL_ALL].current, 3 * MIB + 1000);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].current, 2);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_SMALL].current, 1);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_SMALL].current, 1024);
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_LARGE].current, 3 * MIB);
+    ck_assert_uint_eq(s.requested_bytes[PLEAT_SIZES_ALL].current, 3 * MIB + 1000);
     ck_assert_uint_eq(s.rounding_bytes, 24);
     ck_assert_uint_eq(s.live_granules, 3);
     ck_assert_uint_eq(s.granule_bytes, GRANULE);
     ck_assert_uint_eq(s.resident_bytes, 3 * (uint64_t)GRANULE);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].current, s.resident_bytes);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].current, s.resident_bytes);
     ck_assert_uint_eq(s.bytes_created, s.resident_bytes);
     ck_assert_uint_eq(s.bytes_mapped, s.resident_bytes);
     ck_assert_uint_gt(s.metadata_bytes, 0);
     pleat_put(small, 0);
     pleat_put(large, 0);
     s = pleat_counted();
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 0);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].freed, 2);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].current, 0);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].freed, 2);
     ck_assert_uint_eq(s.rounding_bytes, 0);
     ck_assert_uint_eq(s.live_granules, 0);
     ck_assert_uint_eq(s.free_bytes, 3 * (uint64_t)GRANULE);
@@ -384,15 +384,15 @@ START_TEST(only_what_is_bound_to_live_memory_cannot_be_released)
 {
     pleat_devptr large = pleat_get(6 * MIB, 0);
     pleat_devptr kept = pleat_get(MIB, 0);
-    ck_assert_uint_eq(pleat_counted().inactive_split_bytes[PLEAT_POOL_ALL].current, MIB);
+    ck_assert_uint_eq(pleat_counted().inactive_split_bytes[PLEAT_SIZES_ALL].current, MIB);
     pleat_put(large, 0);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.free_bytes, 7 * MIB);
-    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_ALL].current, MIB);
-    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_POOL_LARGE].peak, MIB);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_SIZES_ALL].current, MIB);
+    ck_assert_uint_eq(s.inactive_split_bytes[PLEAT_SIZES_LARGE].peak, MIB);
     ck_assert_uint_eq(pleat_trim(0, true), 6 * MIB);
     pleat_put(kept, 0);
-    ck_assert_uint_eq(pleat_counted().inactive_split_bytes[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(pleat_counted().inactive_split_bytes[PLEAT_SIZES_ALL].current, 0);
 }
 END_TEST
 

@@ -329,10 +329,10 @@ START_TEST(when_the_others_are_over_a_block_still_pends_on_its_owner)
     pleat_record(ptrs[3], 4); /* stream 4 has no work */
     pleat_put(ptrs[3], 1);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
-    ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES);
+    ck_assert_uint_eq(pleat_counted().active[PLEAT_SIZES_ALL].current, N_GRANULES);
     ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* this names stream 4 */
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
-    ck_assert_uint_eq(pleat_counted().active[PLEAT_POOL_ALL].current, N_GRANULES - 1);
+    ck_assert_uint_eq(pleat_counted().active[PLEAT_SIZES_ALL].current, N_GRANULES - 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
     ck_assert_uint_eq(pleat_get_and_use(GRANULE, 1), ptrs[3]);
 }
@@ -391,15 +391,15 @@ START_TEST(a_recorded_block_comes_back_only_after_its_use)
     pleat_put(ptr, 1);
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.pending_bytes, pending + 30 * MIB);
-    ck_assert_uint_eq(s.allocation[PLEAT_POOL_ALL].current, 4);
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current, 30 * MIB + 4 * 512);
-    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 5);
+    ck_assert_uint_eq(s.allocation[PLEAT_SIZES_ALL].current, 4);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_SIZES_ALL].current, 30 * MIB + 4 * 512);
+    ck_assert_uint_eq(s.active[PLEAT_SIZES_ALL].current, 5);
     name(2, bells[2]);
     ck_assert_uint_ne(pleat_get_and_use(30 * MIB, 1), ptr);
     pleat.sim.finish();
     ck_assert_uint_eq(pleat_get_and_use(30 * MIB, 1), ptr);
     s = pleat_counted();
-    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 6);
+    ck_assert_uint_eq(s.active[PLEAT_SIZES_ALL].current, 6);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
 }
 END_TEST

@@ -268,7 +268,7 @@ START_TEST(what_pends_on_streams_that_died_comes_back)
         pleat_renew_stream(2);
         pleat_put(ptr, 1);
     }
-    ck_assert_uint_le(pleat_counted().reserved_bytes[PLEAT_POOL_ALL].peak, MOST * BYTES);
+    ck_assert_uint_le(pleat_counted().reserved_bytes[PLEAT_SIZES_ALL].peak, MOST * BYTES);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -284,7 +284,7 @@ START_TEST(uses_by_streams_that_died_are_over_by_and_by)
         pleat_renew_stream(2);
         pleat_put(ptr, 1);
     }
-    ck_assert_uint_le(pleat_counted().reserved_bytes[PLEAT_POOL_ALL].peak, MOST * BYTES);
+    ck_assert_uint_le(pleat_counted().reserved_bytes[PLEAT_SIZES_ALL].peak, MOST * BYTES);
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
 END_TEST

@@ -73,7 +73,7 @@ START_TEST(what_is_much_gets_one_at_once)
         pass_on(8 * MIB);
         pleat.sim.finish();
     }
-    ck_assert_uint_le(pleat_counted_mixed().reserved_bytes[PLEAT_POOL_ALL].peak, 545 * MIB);
+    ck_assert_uint_le(pleat_counted_mixed().reserved_bytes[PLEAT_SIZES_ALL].peak, 545 * MIB);
 }
 END_TEST
 
@@ -86,7 +86,7 @@ START_TEST(nor_does_much_wait_on_many_lanes_together)
         pass_to(FIRST + (unsigned)i % N, 512 * KIB);
         pleat.sim.finish();
     }
-    ck_assert_uint_le(pleat_counted_mixed().reserved_bytes[PLEAT_POOL_ALL].peak, 534 * MIB);
+    ck_assert_uint_le(pleat_counted_mixed().reserved_bytes[PLEAT_SIZES_ALL].peak, 534 * MIB);
 }
 END_TEST
 
@@ -120,7 +120,7 @@ START_TEST(what_the_program_has_waited_for_is_used_again)
         ck_assert_uint_eq(use_on_many(8 * MIB, MAIN, (unsigned)_i), first);
     }
     pleat_stats s = pleat_counted_mixed();
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].peak, 8 * MIB);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].peak, 8 * MIB);
     ck_assert_uint_eq(s.host_syncs + s.stream_waits, 0);
     ck_assert_uint_eq(pleat_calls("cuCtxRecordEvent"), 0);
 }
@@ -152,7 +152,7 @@ START_TEST(a_busy_device_is_asked_little)
         pleat_put(next, MAIN);
         (void)use_on_many(8 * MIB, MAIN, USERS);
     }
-    ck_assert_uint_ge(pleat_counted_mixed().reserved_bytes[PLEAT_POOL_ALL].peak, N * 8 * MIB);
+    ck_assert_uint_ge(pleat_counted_mixed().reserved_bytes[PLEAT_SIZES_ALL].peak, N * 8 * MIB);
     pleat.sim.finish();
 }
 END_TEST
@@ -235,8 +235,8 @@ START_TEST(what_is_left_without_a_tick_comes_back)
     pleat.sim.finish();
     pleat_trim(0, true);
     pleat_stats s = pleat_counted_mixed();
-    ck_assert_uint_eq(s.active_bytes[PLEAT_POOL_ALL].current,
-                      s.allocated_bytes[PLEAT_POOL_ALL].current);
+    ck_assert_uint_eq(s.active_bytes[PLEAT_SIZES_ALL].current,
+                      s.allocated_bytes[PLEAT_SIZES_ALL].current);
 }
 END_TEST
 

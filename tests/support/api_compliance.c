@@ -171,12 +171,12 @@ pleat_block_info compliance_query(compliance *c, pleat_devptr ptr)
     return info;
 }
 
-static void check_group(const char *name, const pleat_stat g[PLEAT_N_POOLS])
+static void check_group(const char *name, const pleat_stat g[PLEAT_N_SIZES])
 {
-    ck_assert_msg(g[PLEAT_POOL_ALL].current ==
-                      g[PLEAT_POOL_SMALL].current + g[PLEAT_POOL_LARGE].current,
+    ck_assert_msg(g[PLEAT_SIZES_ALL].current ==
+                      g[PLEAT_SIZES_SMALL].current + g[PLEAT_SIZES_LARGE].current,
                   "%s: the pools do not add up", name);
-    for (int pool = 0; pool < PLEAT_N_POOLS; pool++) {
+    for (int pool = 0; pool < PLEAT_N_SIZES; pool++) {
         ck_assert_msg(g[pool].allocated - g[pool].freed == g[pool].current,
                       "%s: current is not what came and went", name);
         ck_assert_msg(g[pool].peak >= g[pool].current, "%s: less peak than current", name);

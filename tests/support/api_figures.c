@@ -12,10 +12,10 @@ static size_t rounded(size_t requested)
     return (requested + QUANTUM - 1) / QUANTUM * QUANTUM;
 }
 
-static void begin(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+static void begin(pleat_stat group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
-        if (i == PLEAT_POOL_ALL || i == pool) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
+        if (i == PLEAT_SIZES_ALL || i == pool) {
             pleat_stat *s = &group[i];
             s->current += n;
             s->allocated += n;
@@ -24,10 +24,10 @@ static void begin(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
     }
 }
 
-static void end(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
+static void end(pleat_stat group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
-        if (i == PLEAT_POOL_ALL || i == pool) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
+        if (i == PLEAT_SIZES_ALL || i == pool) {
             group[i].current -= n;
             group[i].freed += n;
         }
@@ -36,7 +36,7 @@ static void end(pleat_stat group[PLEAT_N_POOLS], unsigned pool, uint64_t n)
 
 static unsigned pool_of(size_t requested)
 {
-    return rounded(requested) <= MIB ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE;
+    return rounded(requested) <= MIB ? PLEAT_SIZES_SMALL : PLEAT_SIZES_LARGE;
 }
 
 void api_figures_begin(api_figures *f, size_t requested)
@@ -57,7 +57,7 @@ void api_figures_end(api_figures *f, size_t requested)
 
 void api_figures_reset_peaks(api_figures *f)
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         f->n[i].peak = f->n[i].current;
         f->bytes[i].peak = f->bytes[i].current;
         f->requested[i].peak = f->requested[i].current;
@@ -66,7 +66,7 @@ void api_figures_reset_peaks(api_figures *f)
 
 static void expect(const char *name, const pleat_stat *want, const pleat_stat *is, uint64_t when)
 {
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         ck_assert_msg(memcmp(&want[i], &is[i], sizeof is[i]) == 0,
                       "at %llu: %s[%u] is { current %llu, peak %llu, allocated %llu, freed %llu }, "
                       "not { %llu, %llu, %llu, %llu }",

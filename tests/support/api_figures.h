@@ -6,9 +6,9 @@
 #include "tests/support/api_sim.h"
 
 typedef struct api_figures {
-    pleat_stat n[PLEAT_N_POOLS];
-    pleat_stat bytes[PLEAT_N_POOLS]; /* rounded to multiples of 512 */
-    pleat_stat requested[PLEAT_N_POOLS];
+    pleat_stat n[PLEAT_N_SIZES];
+    pleat_stat bytes[PLEAT_N_SIZES]; /* rounded to multiples of 512 */
+    pleat_stat requested[PLEAT_N_SIZES];
 } api_figures;
 
 /* A block of so many requested bytes was allocated or freed, all else being over. */

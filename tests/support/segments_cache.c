@@ -191,16 +191,16 @@ pleat_stats cache_stats(void)
     pleat_stats s;
     cache.a->ops->stats(cache.a, &s);
     cache.a->ops->visit(cache.a, add_piece, &t);
-    ck_assert_uint_eq(t.bytes[PL_PIECE_LIVE], s.allocated_bytes[PLEAT_POOL_ALL].current);
+    ck_assert_uint_eq(t.bytes[PL_PIECE_LIVE], s.allocated_bytes[PLEAT_SIZES_ALL].current);
     ck_assert_uint_eq(t.bytes[PL_PIECE_LIVE], t.requested + s.rounding_bytes);
     ck_assert_uint_eq(t.bytes[PL_PIECE_PENDING], s.pending_bytes);
     if (cache.a->ops != &pl_cuda_async_ops) { /* cuda-async cannot see into the driver's pool */
         ck_assert_uint_eq(t.bytes[PL_PIECE_FREE], s.free_bytes);
     }
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current + s.pending_bytes + s.free_bytes +
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].current + s.pending_bytes + s.free_bytes +
                           s.idle_bytes + s.pinned_granules * s.granule_bytes,
                       s.resident_bytes);
-    ck_assert_uint_eq(s.reserved_bytes[PLEAT_POOL_ALL].current, s.resident_bytes);
+    ck_assert_uint_eq(s.reserved_bytes[PLEAT_SIZES_ALL].current, s.resident_bytes);
     ck_assert_uint_eq(s.resident_bytes, vmm_sim_counted(&cache.sim).physical_bytes);
     return s;
 }
@@ -225,7 +225,7 @@ static void assert_same_or_over(const pleat_stat *before, const pleat_stat *afte
 void cache_assert_same(const pleat_stats *before)
 {
     pleat_stats after = cache_stats();
-    for (unsigned i = 0; i < PLEAT_N_POOLS; i++) {
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         ck_assert_mem_eq(&before->allocation[i], &after.allocation[i], sizeof(pleat_stat));
         ck_assert_mem_eq(&before->allocated_bytes[i], &after.allocated_bytes[i],
                          sizeof(pleat_stat));

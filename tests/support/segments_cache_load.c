@@ -62,7 +62,7 @@ static void run_threads(void *(*main)(void *argument))
     cache_assert_sound();
     cache_trim(0, true);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.active[PLEAT_POOL_ALL].current, 0);
+    ck_assert_uint_eq(s.active[PLEAT_SIZES_ALL].current, 0);
     ck_assert_uint_eq(s.resident_bytes, 0);
 }
 
@@ -195,7 +195,7 @@ void cache_load_random(const pl_allocator_ops *ops, const pl_allocator_options *
             cache_work(o->stream, o->ptr, o->bytes);
             live_bytes += o->occupied;
         }
-        ck_assert_uint_eq(cache_stats().allocated_bytes[PLEAT_POOL_ALL].current, live_bytes);
+        ck_assert_uint_eq(cache_stats().allocated_bytes[PLEAT_SIZES_ALL].current, live_bytes);
         cache_assert_sound();
     }
     ck_assert_uint_eq(n_errors, 0);

@@ -630,10 +630,10 @@ void play_check(player *p)
         blame(p, "%llu tied granules of %zu", (unsigned long long)s.tied_granules, n.n_tied);
     }
     if (s.live_granules != n.n_live ||
-        s.allocated_bytes[PLEAT_POOL_ALL].current != p->model.live_bytes) {
+        s.allocated_bytes[PLEAT_SIZES_ALL].current != p->model.live_bytes) {
         blame(p, "%llu live granules of %zu, %llu live bytes of %llu",
               (unsigned long long)s.live_granules, n.n_live,
-              (unsigned long long)s.allocated_bytes[PLEAT_POOL_ALL].current,
+              (unsigned long long)s.allocated_bytes[PLEAT_SIZES_ALL].current,
               (unsigned long long)p->model.live_bytes);
     }
     if (s.resident_bytes > (uint64_t)most * p->conf.granule_bytes) {

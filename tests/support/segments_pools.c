@@ -75,10 +75,10 @@ pleat_devptr pools_get_default(size_t bytes, unsigned stream)
 
 uint64_t pools_reserved(pl_private *pool)
 {
-    pleat_stat out[PLEAT_N_POOLS];
+    pleat_stat out[PLEAT_N_SIZES];
     pleat.a->ops->private_reserved(pleat.a, pool, out);
-    ck_assert_uint_eq(out[PLEAT_POOL_ALL].current, out[PLEAT_POOL_LARGE].current);
-    return out[PLEAT_POOL_ALL].current;
+    ck_assert_uint_eq(out[PLEAT_SIZES_ALL].current, out[PLEAT_SIZES_LARGE].current);
+    return out[PLEAT_SIZES_ALL].current;
 }
 
 /* Announces the capture, as pleat_pool_begin does. */

@@ -149,7 +149,7 @@ pleat_stats pleat_counted_mixed(void)
 {
     pleat_stats s;
     pleat.a->ops->stats(pleat.a, &s);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current + s.free_bytes + s.pending_bytes +
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].current + s.free_bytes + s.pending_bytes +
                           s.idle_bytes,
                       s.resident_bytes);
     ck_assert_uint_eq(s.resident_bytes, vmm_sim_counted(&pleat.sim).physical_bytes);
@@ -160,7 +160,7 @@ pleat_stats pleat_counted(void)
 {
     pleat_stats s;
     pleat.a->ops->stats(pleat.a, &s);
-    ck_assert_uint_eq(s.allocated_bytes[PLEAT_POOL_ALL].current + s.free_bytes + s.pending_bytes +
+    ck_assert_uint_eq(s.allocated_bytes[PLEAT_SIZES_ALL].current + s.free_bytes + s.pending_bytes +
                           s.idle_bytes + s.pinned_granules * s.granule_bytes,
                       s.resident_bytes);
     ck_assert_uint_eq(s.resident_bytes, vmm_sim_counted(&pleat.sim).physical_bytes);

@@ -131,10 +131,10 @@ std::uint64_t private_bytes()
 {
     std::uint64_t sum = 0;
     pleat_pool_id id;
-    pleat_stat reserved[PLEAT_N_POOLS];
+    pleat_stat reserved[PLEAT_N_SIZES];
     for (unsigned i = 0; pleat_pool_stats(default_instance(), 0, i, &id, reserved) == PLEAT_OK;
          i++) {
-        sum += reserved[PLEAT_POOL_ALL].current;
+        sum += reserved[PLEAT_SIZES_ALL].current;
     }
     return sum;
 }
@@ -179,7 +179,7 @@ void a_filter_routes_until_the_end_and_is_destroyed_exactly_once()
 void the_pair_arrives_in_both_halves()
 {
     pleat_pool_id found;
-    pleat_stat reserved[PLEAT_N_POOLS];
+    pleat_stat reserved[PLEAT_N_SIZES];
     require(pleat_pool_stats(default_instance(), 0, 0, &found, reserved) == PLEAT_OK);
     require(found.first == 0x1111222233334444 && found.second == 0x5555666677778888);
     pleat_torch_begin_pool(0, { 1, 2 }, nullptr);

@@ -58,21 +58,23 @@ typedef struct pleat_stat {
     uint64_t freed;
 } pleat_stat;
 
-/** Index into each group: PyTorch's pools, by rounded size (small: <= 1 MiB). */
+/** Index into each group of statistics: by the rounded sizes of blocks (small: <= 1 MiB). */
+enum { PLEAT_SIZES_ALL = 0, PLEAT_SIZES_SMALL = 1, PLEAT_SIZES_LARGE = 2, PLEAT_N_SIZES = 3 };
+/** Their former names, for this version. */
 enum { PLEAT_POOL_ALL = 0, PLEAT_POOL_SMALL = 1, PLEAT_POOL_LARGE = 2, PLEAT_N_POOLS = 3 };
 
 /** Statistics of one device. Units: counts or bytes, as the name says. Names and meanings of the
  *  first part are PyTorch's torch.cuda.memory_stats; the second part is pleat's own. */
 typedef struct pleat_stats {
-    pleat_stat allocation[PLEAT_N_POOLS];
-    pleat_stat segment[PLEAT_N_POOLS];
-    pleat_stat active[PLEAT_N_POOLS];
-    pleat_stat inactive_split[PLEAT_N_POOLS];
-    pleat_stat allocated_bytes[PLEAT_N_POOLS];
-    pleat_stat reserved_bytes[PLEAT_N_POOLS]; /* pleat: resident bytes, under all and large */
-    pleat_stat active_bytes[PLEAT_N_POOLS];
-    pleat_stat inactive_split_bytes[PLEAT_N_POOLS];
-    pleat_stat requested_bytes[PLEAT_N_POOLS];
+    pleat_stat allocation[PLEAT_N_SIZES];
+    pleat_stat segment[PLEAT_N_SIZES];
+    pleat_stat active[PLEAT_N_SIZES];
+    pleat_stat inactive_split[PLEAT_N_SIZES];
+    pleat_stat allocated_bytes[PLEAT_N_SIZES];
+    pleat_stat reserved_bytes[PLEAT_N_SIZES]; /* pleat: resident bytes, under all and large */
+    pleat_stat active_bytes[PLEAT_N_SIZES];
+    pleat_stat inactive_split_bytes[PLEAT_N_SIZES];
+    pleat_stat requested_bytes[PLEAT_N_SIZES];
     pleat_stat oversize_allocations;
     pleat_stat oversize_segments;
     uint64_t num_alloc_retries;

@@ -24,9 +24,9 @@ void copy_stat(Stat &to, const pleat_stat &from)
 }
 
 /* Both have their groups in PyTorch's order: all, small, large. */
-template <typename Group> void copy_group(Group &to, const pleat_stat from[PLEAT_N_POOLS])
+template <typename Group> void copy_group(Group &to, const pleat_stat from[PLEAT_N_SIZES])
 {
-    for (size_t i = 0; i < PLEAT_N_POOLS; i++) {
+    for (size_t i = 0; i < PLEAT_N_SIZES; i++) {
         copy_stat(to[i], from[i]);
     }
 }

@@ -77,8 +77,8 @@ static std::atomic<bool> was_profiled;
 void Allocator::tell_profiler(void *ptr, int64_t bytes, DeviceIndex device)
 {
     const pleat_stats stats = all_stats(device);
-    c10::reportMemoryUsageToProfiler(ptr, bytes, stats.allocated_bytes[PLEAT_POOL_ALL].current,
-                                     stats.reserved_bytes[PLEAT_POOL_ALL].current,
+    c10::reportMemoryUsageToProfiler(ptr, bytes, stats.allocated_bytes[PLEAT_SIZES_ALL].current,
+                                     stats.reserved_bytes[PLEAT_SIZES_ALL].current,
                                      c10::Device(c10::kCUDA, device));
 }
 
@@ -267,8 +267,8 @@ void Allocator::recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stre
 {
     /* What others allocated, tensors of other processes among them, waits for no stream. */
     if (ptr.get() != nullptr && ptr.get_deleter() == &Allocator::give &&
-        !(pools_.has_foreign() && pools_.record_foreign(
-              ptr.get(), { stream.device_index(), stream.stream() }))) {
+        !(pools_.has_foreign() &&
+          pools_.record_foreign(ptr.get(), { stream.device_index(), stream.stream() }))) {
         pleat_torch_record_stream(ptr.get(), handle_of(stream));
     }
 }

@@ -71,8 +71,8 @@ pleat instance()
     uint64_t total_bytes = 0;
     (void)!pleat_device_memory_info(instance(), device, &free_bytes, &total_bytes);
     const pleat_stats stats = all_stats(device);
-    const uint64_t allocated = stats.allocated_bytes[PLEAT_POOL_ALL].current;
-    const uint64_t reserved = stats.reserved_bytes[PLEAT_POOL_ALL].current;
+    const uint64_t allocated = stats.allocated_bytes[PLEAT_SIZES_ALL].current;
+    const uint64_t reserved = stats.reserved_bytes[PLEAT_SIZES_ALL].current;
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), allocated, reserved,
                                      c10::Device(c10::kCUDA, device));
     std::vector<CA::OutOfMemoryObserver> observers;
@@ -102,7 +102,7 @@ void Allocator::refuse_early([[maybe_unused]] size_t bytes, [[maybe_unused]] Dev
     const double fraction = std::min(CA::CUDAAllocatorConfig::per_process_memory_fraction(),
                                      getMemoryFraction(device));
     const auto most = static_cast<uint64_t>(fraction * static_cast<double>(total_bytes));
-    const uint64_t allocated = stats.allocated_bytes[PLEAT_POOL_ALL].current;
+    const uint64_t allocated = stats.allocated_bytes[PLEAT_SIZES_ALL].current;
     if (bytes <= most && allocated <= most - bytes) {
         return;
     }
@@ -129,7 +129,8 @@ void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t strea
     void *ptr = nullptr;
     pleat_status status = pleat_last_error()->status;
     std::string text = pleat_last_error()->text;
-    if (is_shortage(status) && (pools_.empty_foreign({ 0, 0 }) | pools_.release_failed() | run_callbacks())) {
+    if (is_shortage(status) &&
+        (pools_.empty_foreign({ 0, 0 }) | pools_.release_failed() | run_callbacks())) {
         ptr = pleat_torch_malloc(bytes, device, stream);
         if (ptr == nullptr) {
             status = pleat_last_error()->status;

@@ -11,38 +11,40 @@ namespace pleat_torch
 {
 
 /* By PyTorch's pools: all, small, large. */
-using PoolSums = std::array<pleat_stat, PLEAT_N_POOLS>;
-using Group = pleat_stat[PLEAT_N_POOLS];
+using PoolSums = std::array<pleat_stat, PLEAT_N_SIZES>;
+using Group = pleat_stat[PLEAT_N_SIZES];
 
 /* The groups and the counters that both kinds of memory have. */
 constexpr std::array<Group pleat_stats::*, 9> summed_groups = {
-    &pleat_stats::allocation,     &pleat_stats::segment,         &pleat_stats::active,
-    &pleat_stats::inactive_split, &pleat_stats::allocated_bytes, &pleat_stats::reserved_bytes,
-    &pleat_stats::active_bytes,   &pleat_stats::inactive_split_bytes,
+    &pleat_stats::allocation,      &pleat_stats::segment,
+    &pleat_stats::active,          &pleat_stats::inactive_split,
+    &pleat_stats::allocated_bytes, &pleat_stats::reserved_bytes,
+    &pleat_stats::active_bytes,    &pleat_stats::inactive_split_bytes,
     &pleat_stats::requested_bytes,
 };
 
 constexpr std::array<uint64_t pleat_stats::*, 4> summed_counters = {
-    &pleat_stats::num_alloc_retries, &pleat_stats::num_ooms, &pleat_stats::num_device_alloc,
+    &pleat_stats::num_alloc_retries,
+    &pleat_stats::num_ooms,
+    &pleat_stats::num_device_alloc,
     &pleat_stats::num_device_free,
 };
 
 template <typename Stats> /* a group, or PoolSums */
 void count_in(Stats &stats, bool is_small, uint64_t amount)
 {
-    for (const size_t i : { size_t{ PLEAT_POOL_ALL },
-                            size_t{ is_small ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE } }) {
+    for (const size_t i : { size_t{ PLEAT_SIZES_ALL },
+                            size_t{ is_small ? PLEAT_SIZES_SMALL : PLEAT_SIZES_LARGE } }) {
         stats[i].current += amount;
         stats[i].allocated += amount;
         stats[i].peak = stats[i].current > stats[i].peak ? stats[i].current : stats[i].peak;
     }
 }
 
-template <typename Stats>
-void count_out(Stats &stats, bool is_small, uint64_t amount)
+template <typename Stats> void count_out(Stats &stats, bool is_small, uint64_t amount)
 {
-    for (const size_t i : { size_t{ PLEAT_POOL_ALL },
-                            size_t{ is_small ? PLEAT_POOL_SMALL : PLEAT_POOL_LARGE } }) {
+    for (const size_t i : { size_t{ PLEAT_SIZES_ALL },
+                            size_t{ is_small ? PLEAT_SIZES_SMALL : PLEAT_SIZES_LARGE } }) {
         stats[i].current -= amount;
         stats[i].freed += amount;
     }
@@ -52,7 +54,7 @@ void count_out(Stats &stats, bool is_small, uint64_t amount)
 inline void add_sums(pleat_stats &to, const pleat_stats &from)
 {
     for (const auto group : summed_groups) {
-        for (size_t i = 0; i < PLEAT_N_POOLS; i++) {
+        for (size_t i = 0; i < PLEAT_N_SIZES; i++) {
             pleat_stat &stat = (to.*group)[i];
             const pleat_stat &more = (from.*group)[i];
             stat.current += more.current;
