@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Documents: each public function has a docstring with its fields in the fixed order, files that
-comments name exist, and prose is wrapped."""
+"""Documents: each public function has a docstring with its fields in the fixed order and a row in
+docs/api.md, files that comments name exist, and prose is wrapped."""
 import re
 import sys
 
@@ -54,6 +54,36 @@ def check(path, marker):
         yield from check_fields(where, doc)
 
 
+# docs/api.md: a row for each function of pleat.h and the headers that it includes.
+API_PAGE = "docs/api.md"
+
+
+def call_of(prototype):
+    """`name(arguments)` as programs write it: an inline function passes the size on."""
+    name, arguments = re.search(r"(\w+)\s*\((.*)\)\s*;", prototype, re.DOTALL).groups()
+    arguments = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", arguments)
+    names = [re.sub(r"\[.*\]", "", one).split()[-1].lstrip("*") for one in arguments.split(",")]
+    names = [] if names == ["void"] else names
+    if name.endswith("_sized"):
+        name = name.removesuffix("_sized")
+        names.remove("out_bytes")
+    return f"{name}({', '.join(names)})"
+
+
+def check_api_page():
+    rows = re.findall(r"^\| `(pleat_\w+\([^`]*\))` \|", read(API_PAGE), re.MULTILINE)
+    calls = [call_of(prototype) for path in API_HEADERS if "/adapters/" not in path
+             for _, _, prototype in prototypes(read(path), "PLEAT_API")]
+    for call in sorted(set(calls) - set(rows)):
+        yield f"{API_PAGE}: no row for `{call}`"
+    for row in sorted(set(rows) - set(calls)):
+        yield f"{API_PAGE}: there is no call `{row}`"
+    if len(rows) != len(set(rows)):
+        yield f"{API_PAGE}: a call has two rows"
+    if f"all of it: {len(calls)} functions" not in read(API_PAGE):
+        yield f"{API_PAGE}: there are {len(calls)} functions"
+
+
 # Files of other projects that comments name as sources, and names that stand for many files.
 FOREIGN = re.compile(
     r"(c10|torch|src|Lib|cuda|csrc)/|(cuda|cxxabi|cuda_runtime_api|cuda_execution_provider_info|"
@@ -93,6 +123,7 @@ def main():
             problems += check_prose(path.as_posix(), read(path))
     for path, marker in HEADERS.items():
         problems += check(path, marker)
+    problems += check_api_page()
     return report(problems)
 
 

@@ -177,6 +177,17 @@ class Docstrings(unittest.TestCase):
         self.assertEqual(docs, [True, False])
 
 
+    def test_a_call_is_told_as_programs_write_it(self):
+        for prototype, call in (
+                ("PLEAT_API int a_b(void);", "a_b()"),
+                ("PLEAT_API int a(pleat instance,\n    const char *tag, pleat_stat of[3]);",
+                 "a(instance, tag, of)"),
+                ("PLEAT_API int a_sized(int device, size_t out_bytes, some *out);", "a(device, out)"),
+                ("PLEAT_API int a(int n, void (*see)(const x *y, void *context), void *context);",
+                 "a(n, see, context)")):
+            self.assertEqual(lint_docs.call_of(prototype), call)
+
+
 class Caps(unittest.TestCase):
     def test_the_caps_are_those_of_the_style_page(self):
         self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_TEST_LINES,
