@@ -153,7 +153,8 @@ static int run(probe_command *c)
 {
     pl_driver *drv;
     pl_device *dev;
-    const pl_device_options device_options = { .chunk_granules = 1 };
+    pl_device_options device_options = c->setup.config.device; /* as --conf has memory created */
+    device_options.chunk_granules = 1;
     pleat_status st = pl_driver_open(c->setup.config.driver, NULL, &drv);
     if (st == PLEAT_OK) {
         st = pl_device_open(drv, (int)c->device, &device_options, &dev);

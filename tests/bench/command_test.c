@@ -287,6 +287,8 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
           "'allocator:unpooled': give the option --allocator unpooled instead" },
         { "probe --driver sim --conf allocator:pleat",
           "'allocator:pleat': this command has no choice" },
+        { "probe --driver sim --sim profile:old_driver --conf shareable:True",
+          "cannot export memory" },
         { "replay --driver sim --sim colour:red @", "colour" },
         { "replay --driver sim --sim capacity:1G @", "--memory" },
         { "replay no_such_trace", "no_such_trace: no such file" },
