@@ -1,105 +1,97 @@
 #!/usr/bin/env python3
-"""Questions to the driver that no document answers, each asked in a process of its own: a wrong
-guess may crash the process, hang it, or break its context.
-
-  captures.py synchronize     cuCtxSynchronize on one thread while another one captures
-  captures.py record          cuCtxRecordEvent, likewise
-  captures.py bystanders      other calls, likewise
-  captures.py destroyed       what a destroyed stream answers
-  captures.py user_object     when an object that a capture's graph was given is destroyed
-
-One JSON object: what came of each variant."""
-import argparse
+"""Which calls does a capture forbid, and which break it? Every call that pleat makes, on the thread
+that captures and on another one, in each mode of the capture, as a plain and as a relaxed caller.
+And when an object is destroyed that a captured graph owns."""
 import ctypes
-import json
-import subprocess
 import sys
 import threading
-import time
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 
+import ask
 import driver
-import present
 import ptx
 
-CHILD_LIMIT_S = 20
 MODES = {"global": driver.GLOBAL, "thread-local": driver.THREAD_LOCAL, "relaxed": driver.RELAXED}
-CALLERS = ("plain", "relaxed")
-BYTES = 1 << 21
+BYTES = 2 * driver.MIB
 NO_DESTRUCTOR_SYNC = MOVE = 1       # flags of a user object, of giving it to a graph
-WAIT_NS = 200_000_000               # for a kernel that does nothing else
+WAIT_NS = 200_000_000
 SOON_S, LATE_S = 0.02, 2.0          # a destructor that runs at all runs by then
 
 
-def loaded_wait(cuda, stream):
-    """A kernel that takes some time, launched once: loading it later could disturb the question.
-    None where kernels compute nothing."""
-    if cuda.is_simulated:
-        return None
-    wait = cuda.load(ptx.SOURCE)("wait")
-    cuda.launch(wait, stream, 1, ctypes.c_uint64(0), threads=1)
-    cuda.call("cuStreamSynchronize", stream)
-    return wait
+class Calls:
+    """Each call with its arguments. The order of NAMES takes memory through its whole life."""
+
+    NAMES = ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemGetAccess",
+             "cuMemGetAllocationGranularity", "cuMemRetainAllocationHandle",
+             "cuMemExportToShareableHandle", "cuMemUnmap", "cuMemRelease", "cuMemAddressFree",
+             "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostAlloc",
+             "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
+             "cuEventDestroy_v2", "cuStreamCreate", "cuStreamQuery", "cuStreamSynchronize",
+             "cuStreamWaitEvent", "cuStreamGetId", "cuStreamGetCtx", "cuStreamDestroy_v2",
+             "cuStreamIsCapturing of the captured", "cuStreamGetId of the captured",
+             "cuCtxRecordEvent", "cuCtxSynchronize")
+
+    def __init__(self, cuda):
+        self.cuda = cuda
+        self.properties, self.access_of = cuda.properties(), cuda.access()
+        self.base, self.handle, self.again, self.plain = (c_uint64() for _ in range(4))
+        self.out, self.more, self.made_event, self.made_stream = (c_void_p() for _ in range(4))
+        self.stream, self.event = cuda.stream(), cuda.event()
+        cuda.call("cuEventRecord", self.event, self.stream)
+
+    def arguments(self, name, captured):
+        out, more = byref(self.out), byref(self.more)
+        return {
+            "cuMemAddressReserve": (byref(self.base), BYTES, 0, 0, 0),
+            "cuMemCreate": (byref(self.handle), BYTES, byref(self.properties), 0),
+            "cuMemMap": (self.base, BYTES, 0, self.handle, 0),
+            "cuMemSetAccess": (self.base, BYTES, byref(self.access_of), 1),
+            "cuMemGetAccess": (out, byref(self.access_of.location), self.base),
+            "cuMemGetAllocationGranularity": (out, byref(self.properties), 0),
+            "cuMemRetainAllocationHandle": (byref(self.again), self.base.value),
+            "cuMemExportToShareableHandle": (out, self.handle, driver.FILE_DESCRIPTOR, 0),
+            "cuMemUnmap": (self.base, BYTES),
+            "cuMemRelease": (self.handle,),
+            "cuMemAddressFree": (self.base, BYTES),
+            "cuMemGetInfo_v2": (out, more),
+            "cuMemAlloc_v2": (byref(self.plain), BYTES),
+            "cuMemFree_v2": (self.plain,),
+            "cuMemHostAlloc": (out, BYTES, 0),
+            "cuEventCreate": (byref(self.made_event), driver.DISABLE_TIMING),
+            "cuEventRecord": (self.made_event, self.stream),
+            "cuEventQuery": (self.event,),
+            "cuEventSynchronize": (self.event,),
+            "cuEventDestroy_v2": (self.made_event,),
+            "cuStreamCreate": (byref(self.made_stream), driver.NON_BLOCKING),
+            "cuStreamQuery": (self.stream,),
+            "cuStreamSynchronize": (self.stream,),
+            "cuStreamWaitEvent": (self.stream, self.event, 0),
+            "cuStreamGetId": (self.stream, out),
+            "cuStreamGetCtx": (self.stream, out),
+            "cuStreamDestroy_v2": (self.made_stream,),
+            "cuStreamIsCapturing of the captured": (captured, out),
+            "cuStreamGetId of the captured": (captured, out),
+            "cuCtxRecordEvent": (self.cuda.context, self.event),
+            "cuCtxSynchronize": (),
+        }[name]
+
+    def make(self, name, captured):
+        return self.cuda.result(name.partition(" ")[0], *self.arguments(name, captured))
 
 
-# ---- what one thread does while another one captures --------------------------------------------
-
-def synchronize(cuda):
-    return cuda.result("cuCtxSynchronize")
-
-
-def record_context(cuda, event):
-    return cuda.result("cuCtxRecordEvent", cuda.context, event)
+def relaxed(cuda, call):
+    mode = c_int(driver.RELAXED)
+    cuda.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+    answer = call()
+    cuda.call("cuThreadExchangeStreamCaptureMode", byref(mode))
+    return answer
 
 
-def map_and_unmap(cuda, base, handle):
-    """The first result that is a failure."""
-    access = cuda.access()
-    for symbol, *arguments in (("cuMemMap", base, BYTES, 0, handle, 0),
-                               ("cuMemSetAccess", base, BYTES, ctypes.byref(access), 1),
-                               ("cuMemUnmap", base, BYTES)):
-        result = cuda.result(symbol, *arguments)
-        if result != 0:
-            return result
-    return 0
-
-
-def bystander(cuda, name):
-    """A call that is made while another stream is captured; everything it needs is made before."""
-    stream, event, out = cuda.stream(), cuda.event(), ctypes.c_uint64()
-    cuda.call("cuEventRecord", event, stream)
-    if name == "cuEventQuery":
-        return lambda _captured: cuda.result(name, event)
-    if name == "cuEventRecord":
-        return lambda _captured: cuda.result(name, event, stream)
-    if name == "cuStreamQuery":
-        return lambda _captured: cuda.result(name, stream)
-    if name == "cuStreamSynchronize":
-        return lambda _captured: cuda.result(name, stream)
-    if name == "cuStreamGetId":
-        return lambda _captured: cuda.result(name, stream, ctypes.byref(out))
-    if name == "cuStreamGetId of the captured":
-        return lambda captured: cuda.result("cuStreamGetId", captured, ctypes.byref(out))
-    if name == "cuMemGetInfo":
-        return lambda _captured: cuda.result("cuMemGetInfo_v2", ctypes.byref(out),
-                                             ctypes.byref(ctypes.c_uint64()))
-    base = cuda.get("cuMemAddressReserve", ctypes.c_uint64, BYTES, 0, 0, 0)
-    handle = cuda.get("cuMemCreate", ctypes.c_uint64, BYTES, ctypes.byref(cuda.properties()), 0)
-    return lambda _captured: map_and_unmap(cuda, base, handle)
-
-
-BYSTANDERS = ("cuEventQuery", "cuEventRecord", "cuStreamQuery", "cuStreamSynchronize",
-              "cuStreamGetId", "cuStreamGetId of the captured", "cuMemGetInfo", "map and unmap")
-
-
-def on_another_thread(cuda, call, is_relaxed):
-    """The call's answers in that situation."""
+def on_another_thread(cuda, call):
     answers = []
 
     def run():
         cuda.enter()
-        if is_relaxed:
-            mode = ctypes.c_int(driver.RELAXED)
-            cuda.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         answers.append(call())
     thread = threading.Thread(target=run)
     thread.start()
@@ -107,52 +99,45 @@ def on_another_thread(cuda, call, is_relaxed):
     return answers[0] if answers else -1
 
 
-def beside_capture(cuda, call, mode, is_relaxed):
-    """The call's answer, and whether the capture beside it gave a graph that runs."""
-    stream = cuda.stream()
-    at = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, BYTES)
-    cuda.call("cuStreamBeginCapture_v2", stream, mode)
-    cuda.call("cuMemsetD8Async", at, 1, BYTES, stream)
-    answer = on_another_thread(cuda, lambda: call(stream), is_relaxed)
+def fate_of(cuda, stream, at):
+    """0 if the capture gives a graph that runs, else the first error."""
     after = cuda.result("cuMemsetD8Async", at, 2, BYTES, stream)
-    graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
-    ended = cuda.result("cuStreamEndCapture", stream, ctypes.byref(graph))
+    graph, executable = c_void_p(), c_void_p()
+    ended = cuda.result("cuStreamEndCapture", stream, byref(graph))
     for symbol, *arguments in (
-            ("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0),
+            ("cuGraphInstantiateWithFlags", byref(executable), graph, 0),
             ("cuGraphLaunch", executable, stream), ("cuStreamSynchronize", stream)):
         if after or ended:
             break
         ended = cuda.result(symbol, *arguments)
-    fate = "the capture lives" if not (after or ended) else \
-        f"capture broken: {cuda.name_of(after or ended)}"
-    return f"{cuda.name_of(answer) if answer else 'ok'}, {fate}"
+    return after or ended
 
 
-# ---- a destroyed stream -------------------------------------------------------------------------
-
-RUNNING, REPLACED = "while its work runs", "after another was made"
-DESTROYED = ("cuStreamQuery", "cuStreamIsCapturing", "cuStreamGetId", "cuEventRecord",
-             "cuStreamWaitEvent", "cuStreamSynchronize")
+CALLS = []      # of this process
 
 
-def of_destroyed(cuda, symbol, when):
-    """The stream's work is over, unless the variant says that it runs."""
-    stream, event, out = cuda.stream(), cuda.event(), ctypes.c_uint64()
-    wait = loaded_wait(cuda, stream)
-    cuda.call("cuEventRecord", event, stream)
-    if when == RUNNING:
-        if wait is None:
-            return "not asked: no kernel runs here"
-        cuda.launch(wait, stream, 1, ctypes.c_uint64(WAIT_NS), threads=1)
-    cuda.call("cuStreamDestroy_v2", stream)
-    said = ""
-    if when == REPLACED:
-        said = ", the handle again" if cuda.stream() == stream else ", another handle"
-    arguments = {"cuStreamIsCapturing": (stream, ctypes.byref(out)),
-                 "cuStreamGetId": (stream, ctypes.byref(out)),
-                 "cuEventRecord": (event, stream), "cuStreamWaitEvent": (stream, event, 0)}
-    result = cuda.result(symbol, *arguments.get(symbol, (stream,)))
-    return (cuda.name_of(result) if result else "ok") + said
+def in_capture(cuda, situation, name):
+    """The call's answer in the situation, and what became of the capture. A call that was refused
+    is made once more afterwards, so that the next ones find what they need."""
+    if not cuda.has(name.partition(" ")[0]):
+        return f"skipped: the driver has no {name}"
+    if not CALLS:
+        CALLS.append(Calls(cuda))
+    mode, thread, caller = situation.split("/")
+    stream, at = cuda.stream(), cuda.alloc(BYTES)
+    cuda.call("cuStreamBeginCapture_v2", stream, MODES[mode])
+    cuda.call("cuMemsetD8Async", at, 1, BYTES, stream)
+
+    def call():
+        return CALLS[0].make(name, stream)
+
+    def as_caller():
+        return relaxed(cuda, call) if caller == "relaxed" else call()
+    answer = as_caller() if thread == "own" else on_another_thread(cuda, as_caller)
+    fate = fate_of(cuda, stream, at)
+    if answer != 0 and "of the captured" not in name:
+        CALLS[0].make(name, stream)
+    return cuda.name_of(answer) + (f", the capture breaks: {cuda.name_of(fate)}" if fate else "")
 
 
 # ---- an object that a graph owns ----------------------------------------------------------------
@@ -170,28 +155,32 @@ class Destructor:
 
 def capture_info(cuda, stream):
     """The graph of a stream that is being captured."""
-    status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
-    nodes, edges, count = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+    status, number, graph = c_int(), c_uint64(), c_void_p()
+    nodes, edges, count = c_void_p(), c_void_p(), c_size_t()
     outs = [status, number, graph, nodes, count]
     symbol = "cuStreamGetCaptureInfo_v2"
-    if symbol not in cuda.functions:
+    if not cuda.has(symbol):
         symbol = "cuStreamGetCaptureInfo_v3"
         outs.insert(4, edges)
-    cuda.call(symbol, stream, *(ctypes.byref(one) for one in outs))
+    cuda.call(symbol, stream, *(byref(one) for one in outs))
     return graph.value
 
 
-def captured_with_object(cuda, stream, destructor, record):
+def captured_with_object(cuda, stream, destructor):
     """(graph, what was seen): the graph owns an object, which it got during its capture."""
+    wait = cuda.load(ptx.SOURCE)("wait")
+    cuda.launch(wait, stream, 1, c_uint64(0), threads=1)        # loads the kernel
+    cuda.call("cuStreamSynchronize", stream)
     cuda.call("cuStreamBeginCapture_v2", stream, driver.GLOBAL)
-    record()
+    cuda.launch(wait, stream, 1, c_uint64(WAIT_NS), threads=1)
     graph = capture_info(cuda, stream)
-    owned = cuda.get("cuUserObjectCreate", ctypes.c_void_p, 1, destructor.function, 1,
+    owned = cuda.get("cuUserObjectCreate", c_void_p, 1, destructor.function, 1,
                      NO_DESTRUCTOR_SYNC)
     cuda.call("cuGraphRetainUserObject", graph, owned, 1, MOVE)
-    record()
-    ended = cuda.get("cuStreamEndCapture", ctypes.c_void_p, stream)
-    return ended, "the graph asked for" if ended == graph else "another graph than was asked for"
+    cuda.launch(wait, stream, 1, c_uint64(WAIT_NS), threads=1)
+    ended = c_void_p()
+    cuda.call("cuStreamEndCapture", stream, byref(ended))
+    return ended.value, "the graph asked for" if ended.value == graph else "another graph than was asked for"
 
 
 def never_launched(cuda, graph, _stream, destructor):
@@ -201,7 +190,7 @@ def never_launched(cuda, graph, _stream, destructor):
 
 
 def idle(cuda, graph, stream, destructor):
-    executable = cuda.get("cuGraphInstantiateWithFlags", ctypes.c_void_p, graph, 0)
+    executable = cuda.get("cuGraphInstantiateWithFlags", c_void_p, graph, 0)
     cuda.call("cuGraphDestroy", graph)
     yield "instantiated, graph destroyed", destructor.said(SOON_S)
     cuda.call("cuGraphLaunch", executable, stream)
@@ -212,7 +201,7 @@ def idle(cuda, graph, stream, destructor):
 
 
 def running(cuda, graph, stream, destructor):
-    executable = cuda.get("cuGraphInstantiateWithFlags", ctypes.c_void_p, graph, 0)
+    executable = cuda.get("cuGraphInstantiateWithFlags", c_void_p, graph, 0)
     cuda.call("cuGraphLaunch", executable, stream)
     cuda.call("cuGraphDestroy", graph)
     cuda.call("cuGraphExecDestroy", executable)
@@ -227,100 +216,24 @@ LIVES = {"never launched": never_launched, "idle": idle, "running": running}
 
 
 def of_object(cuda, life):
-    cuda.need("cuUserObjectCreate", "cuGraphRetainUserObject")
-    cuda.need_kernels()
+    if not cuda.has("cuUserObjectCreate", "cuGraphRetainUserObject"):
+        return "skipped: the driver has no user objects"
+    if life == "running" and cuda.is_simulated:
+        return f"skipped: {driver.NO_KERNELS}"
     stream, destructor = cuda.stream(), Destructor()
-    wait = loaded_wait(cuda, stream)
-    graph, said = captured_with_object(
-        cuda, stream, destructor,
-        lambda: cuda.launch(wait, stream, 1, ctypes.c_uint64(WAIT_NS), threads=1))
+    graph, said = captured_with_object(cuda, stream, destructor)
     steps = [f"{when}: {what}" for when, what in LIVES[life](cuda, graph, stream, destructor)]
     return ", ".join([said, *steps])
 
 
-# ---- one variant in this process, all of them in others -----------------------------------------
-
-def crossed():
-    return [f"{mode}/{caller}" for mode in MODES for caller in CALLERS]
-
-
-VARIANTS = {
-    "synchronize": crossed(),
-    "record": crossed(),
-    "bystanders": [f"{name}/{caller}" for name in BYSTANDERS for caller in CALLERS],
-    "destroyed": [*DESTROYED, f"cuStreamQuery {RUNNING}", f"cuStreamIsCapturing {RUNNING}",
-                  f"cuStreamQuery {REPLACED}"],
-    "user_object": list(LIVES),
-}
+GROUPS = {f"{mode}/{thread}/{caller}": Calls.NAMES for mode in MODES
+          for thread in ("own", "other") for caller in ("plain", "relaxed")} | {
+    "user object": tuple(LIVES)}
 
 
-def answer(cuda, question, variant):
-    if question == "destroyed":
-        symbol, _, when = variant.partition(" ")
-        cuda.need(symbol)
-        return of_destroyed(cuda, symbol, when)
-    if question == "user_object":
-        return of_object(cuda, variant)
-    what, caller = variant.split("/")
-    if question == "bystanders":
-        call = bystander(cuda, what)
-        return beside_capture(cuda, call, driver.GLOBAL, caller == "relaxed")
-    if question == "synchronize":
-        cuda.need("cuCtxSynchronize")
-        return beside_capture(cuda, lambda _captured: synchronize(cuda), MODES[what],
-                              caller == "relaxed")
-    cuda.need("cuCtxRecordEvent")
-    event = cuda.event()
-    return beside_capture(cuda, lambda _captured: record_context(cuda, event), MODES[what],
-                          caller == "relaxed")
-
-
-def ask(question, variant):
-    """The answer of a process of its own: {"answer"} or {"problem", "cannot_run"}."""
-    command = [sys.executable, "-B", __file__, question, "--variant", variant]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_LIMIT_S,
-                               check=False)
-    except subprocess.TimeoutExpired:
-        return {"answer": f"nothing within {CHILD_LIMIT_S} s"}
-    if ended.returncode < 0:
-        return {"answer": f"died of signal {-ended.returncode}"}
-    lines = ended.stdout.splitlines()
-    if not lines or not lines[-1].startswith("{"):
-        said = (ended.stderr.strip().splitlines() or ["nothing"])[-1]
-        return {"answer": f"failed: {said}"[:200]}
-    return json.loads(lines[-1])
-
-
-def ask_all(question):
-    answers = {}
-    for variant in VARIANTS[question]:
-        said = ask(question, variant)
-        if said.get("cannot_run"):
-            present.leave(said["problem"])
-        answers[variant] = said["answer"]
-        whose = "the simulator's answers: " if said.get("is_simulated") else ""
-        print(json.dumps({"detail": whose + "; ".join(f"{name}: {what}"
-                                                      for name, what in answers.items()),
-                          "answers": answers}), flush=True)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("question", choices=tuple(VARIANTS))
-    parser.add_argument("--variant", help="ask only this, in this process")
-    options = parser.parse_args()
-    if options.variant is None:
-        ask_all(options.question)
-        return 0
-    cuda = driver.Driver()
-    try:
-        said = answer(cuda, options.question, options.variant)
-    except driver.DriverError as error:
-        said = f"failed: {error}"
-    print(json.dumps({"answer": said, "is_simulated": cuda.is_simulated}), flush=True)
-    return 0
+def answer(cuda, group, name):
+    return of_object(cuda, name) if group == "user object" else in_capture(cuda, group, name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ask.main(__file__, __doc__, GROUPS, answer))

@@ -1,4 +1,4 @@
-"""Runs one cell's command for a limited time and leaves nothing behind."""
+"""Runs a command for a limited time and leaves nothing behind."""
 import contextlib
 import ctypes
 import dataclasses
@@ -6,10 +6,11 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import time
 
-GRACE_S = 5             # after SIGTERM
-END_S = 60              # after SIGKILL: taking back a whole GPU's memory takes time
+GRACE_S = 1             # after SIGTERM
+END_S = 20              # after SIGKILL: taking back a whole GPU's memory takes time
 PR_SET_PDEATHSIG = 1
 FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found only by these
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
@@ -18,15 +19,16 @@ STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # these would change
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    status: int             # of the process; negative: the signal that ended it
+    status: int | None      # of the process; negative: the signal that ended it; None: it has not
     output: str             # standard output
     errors: str             # standard error
     seconds: float
     was_stopped: bool       # it ran past its limit
+    at: float               # time.monotonic() when it was over
 
 
 def begin_child():
-    """In the child: if this run is killed, no cell stays behind and holds the GPU."""
+    """In the child: if this run is killed, nothing stays behind and holds the GPU."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
@@ -45,26 +47,9 @@ def running_in(group):
     return found
 
 
-def stop(process):
-    """End the child and what it started, politely first. Returns once none of it runs: a process
-    that is still ending still holds its part of the GPU."""
-    for sign, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, END_S)):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        deadline = time.monotonic() + seconds
-        while running_in(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if not running_in(process.pid):
-            break
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_S)
-
-
 def laid_over(environment):
-    """The environment of a cell: this one, without variables that would influence an allocator. The
-    folders that the cell names come before the existing ones."""
+    """The environment of a command: this one, without variables that would influence an allocator.
+    The folders that the command names come before the existing ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(STRANGE)}
     if "libpleat_runtime.so" in kept.get("LD_PRELOAD", ""):
         del kept["LD_PRELOAD"]
@@ -73,32 +58,61 @@ def laid_over(environment):
     return {**kept, **environment, **joined}
 
 
-def start(command, environment, folder):
-    return subprocess.Popen(
-        [str(part) for part in command], cwd=folder, env=laid_over(environment),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        errors="replace", start_new_session=True, preexec_fn=begin_child)
+class Child:
+    """A command that runs. Its output goes to files, as an orphan would keep a pipe open."""
+
+    def __init__(self, command, environment, folder):
+        self.begin = time.monotonic()
+        self.output, self.errors = (tempfile.TemporaryFile("w+", errors="replace")
+                                    for _ in range(2))
+        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
+        try:
+            self.process = subprocess.Popen(
+                [str(part) for part in command], cwd=folder, env=laid_over(environment),
+                stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors,
+                start_new_session=True, preexec_fn=begin_child)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
+
+    def signal_all(self, sign):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, sign)
+
+    def stop(self):
+        """End the child and what it started, politely first. Returns once none of it runs, since a
+        process that is still ending still holds its part of the GPU; or after END_S."""
+        for sign, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, END_S)):
+            self.signal_all(sign)
+            deadline = time.monotonic() + seconds
+            while running_in(self.process.pid) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if not running_in(self.process.pid):
+                break
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE_S)
+
+    def end(self, limit_s):
+        """Wait for its end, or stop it after limit_s."""
+        was_stopped = False
+        try:
+            self.process.wait(max(limit_s, 0.01))
+        except subprocess.TimeoutExpired:
+            was_stopped = True
+            self.stop()
+        except BaseException:
+            self.stop()
+            raise
+        at = time.monotonic()
+        self.signal_all(signal.SIGKILL)
+        return Ended(self.process.poll(), text_of(self.output), text_of(self.errors),
+                     at - self.begin, was_stopped, at)
+
+
+def text_of(file):
+    file.seek(0)
+    return file.read()
 
 
 def run(command, environment, folder, limit_s):
-    """Without a limit if limit_s is None. Raises OSError if the command cannot be started. An
-    interruption waits until there is a process that it can stop."""
-    begin = time.monotonic()
-    process = None
-    was_stopped = False
-    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
-    try:
-        process = start(command, environment, folder)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
-        output, errors = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        was_stopped = True
-        stop(process)
-        output, errors = process.communicate()
-    except BaseException:
-        if process:
-            stop(process)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
-    return Ended(process.returncode, output, errors, time.monotonic() - begin, was_stopped)
+    """Raises OSError if the command cannot be started."""
+    return Child(command, environment, folder).end(limit_s)

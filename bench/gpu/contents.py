@@ -1,55 +1,46 @@
 #!/usr/bin/env python3
-"""Keep known bytes in many tensors under one allocator, and check that they stay.
+"""Keep known bytes in many tensors under pleat, and check that they stay.
 
-  contents.py --allocator pleat            tensors come and go on two streams, lent to each other
-  contents.py --allocator pleat --graph    a CUDA graph is captured, and launched between them
-
-Bytes go in and out by copies, so the first works wherever copies do; the second needs a GPU that
-computes. Prints one JSON object; exit status 1 if a byte was wrong."""
-import argparse
-import json
+Tensors come and go on two streams, lent to each other. With --graph a CUDA graph is captured, and
+launched between them; with --compact their memory is moved together again and again. Bytes go in
+and out by copies, so all of it works wherever copies do."""
 import random
 import sys
+import time
 
-import allocators
-import present
+import driver
+import torch_run
 
 SEED = 7
-ROUNDS = 3000
 LIVE = 150              # tensors at a time
 LAUNCHES = 50
-MIB = 1 << 20
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--allocator", required=True, choices=allocators.NAMES)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--graph", action="store_true")
-    return parser.parse_args()
+PLAYED = 60             # rounds between two launches, or two compactions
+NEIGHBOURS, GRANULE = 64, 2 * driver.MIB    # of what compactions move
 
 
 def drawn_size(rng):
     """Like those of deep learning: mostly small, some of megabytes."""
-    most = rng.choice((2048, 32768, 1 * MIB, 1 * MIB, 6 * MIB))
+    most = rng.choice((2048, 32768, driver.MIB, driver.MIB, 6 * driver.MIB))
     return rng.randint(1, most)
 
 
 class Keeper:
-    """Live tensors, and the byte that fills each."""
+    """Live tensors, and the byte that fills each. After the first wrong one it adds none."""
 
     def __init__(self, torch, seed):
         self.torch = torch
         self.rng = random.Random(seed)
         self.streams = [torch.cuda.Stream(), torch.cuda.Stream()]
         self.live = []
-        self.checked = 0
+        self.checked = self.wrong = 0
+        self.first_wrong = None
 
-    def add(self):
+    def add(self, n_bytes=None, stream=None):
         value = self.rng.randrange(256)
-        stream = self.rng.choice(self.streams)
+        stream = stream or self.rng.choice(self.streams)
         with self.torch.cuda.stream(stream):
-            host = self.torch.full((drawn_size(self.rng),), value, dtype=self.torch.uint8)
+            host = self.torch.full((n_bytes or drawn_size(self.rng),), value,
+                                   dtype=self.torch.uint8)
             self.live.append((host.to("cuda", non_blocking=True), value, stream))
 
     def lend(self):
@@ -63,19 +54,25 @@ class Keeper:
         tensor.record_stream(other)
         self.live.append((copy, value, other))
 
-    def drop(self):
+    def drop(self, index=None):
         """Check a tensor and free it."""
-        tensor, value, owner = self.live.pop(self.rng.randrange(len(self.live)))
+        tensor, value, owner = self.live.pop(
+            self.rng.randrange(len(self.live)) if index is None else index)
         with self.torch.cuda.stream(owner):
             seen = tensor.cpu()
+        self.note(int((seen != value).sum()), f"tensor of {len(seen)} bytes at "
+                                              f"{tensor.data_ptr():#x}, filled with {value}")
+
+    def note(self, wrong, what):
         self.checked += 1
-        if not bool((seen == value).all()):
-            wrong = int((seen != value).sum())
-            raise ValueError(f"{wrong} of {len(seen)} bytes at {tensor.data_ptr():#x} were not "
-                             f"{value}: check {self.checked}")
+        self.wrong += wrong
+        if wrong and self.first_wrong is None:
+            self.first_wrong = f"check {self.checked}: {wrong} wrong in {what}"
 
     def play(self, rounds):
         for _ in range(rounds):
+            if self.wrong:
+                return
             if len(self.live) < LIVE // 2 or (len(self.live) < LIVE and self.rng.random() < 0.5):
                 self.add()
             elif self.rng.random() < 0.3:
@@ -83,61 +80,105 @@ class Keeper:
             else:
                 self.drop()
 
-    def drop_all(self):
-        while self.live:
+    def drop_down_to(self, n):
+        while len(self.live) > n:
             self.drop()
 
 
-def captured(torch):
-    """A graph that computes y = (2 x + 1) summed over rows, with temporaries of its own."""
-    x = torch.zeros(512, 1024, device="cuda")
+class Graph:
+    """y = 2 x + 1 with temporaries of its own, or, where no kernel computes, y = x."""
 
-    def compute():
-        twice = x * 2
-        return (twice + 1).sum(dim=0)
-
-    compute()       # loads the kernel, which a capture may forbid
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = compute()
-    return graph, x, y
-
-
-def launch(torch, keeper, rounds):
-    graph, x, y = captured(torch)
-    for turn in range(LAUNCHES):
-        keeper.play(rounds // LAUNCHES)
-        x.fill_(turn)
-        graph.replay()
+    def __init__(self, torch, is_simulated):
+        self.torch, self.scale = torch, (1, 0) if is_simulated else (2, 1)
+        self.x = torch.zeros(1 << 20, dtype=torch.int32, device="cuda")
+        self.compute()      # loads the kernels, which a capture may forbid
         torch.cuda.synchronize()
-        if not bool((y.cpu() == 512 * (2 * turn + 1)).all()):
-            raise ValueError(f"launch {turn} of the graph gave {y[0].item()}")
-    return f"; a graph launched {LAUNCHES} times"
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.y = self.compute()
+
+    def compute(self):
+        copy = self.x.clone()
+        if self.scale != (1, 0):
+            copy = copy * self.scale[0] + self.scale[1]
+        return copy.clone()
+
+    def n_wrong(self, turn):
+        self.x.copy_(self.torch.full((self.x.numel(),), turn, dtype=self.torch.int32))
+        self.graph.replay()
+        self.torch.cuda.synchronize()
+        return int((self.y.cpu() != self.scale[0] * turn + self.scale[1]).sum())
+
+
+def launch(keeper, end):
+    graph = Graph(keeper.torch, torch_run.is_simulated())
+    turn = 0
+    while turn < LAUNCHES and time.monotonic() < end and not keeper.wrong:
+        keeper.play(PLAYED)
+        keeper.note(graph.n_wrong(turn), f"what launch {turn} of the graph gave")
+        turn += 1
+    return {"launches": turn}
+
+
+def scatter(keeper):
+    """Granules of large chunks, and halves of granules, of which every second pair stays: what a
+    compaction splits and merges."""
+    stream, begin = keeper.streams[0], len(keeper.live)
+    with keeper.torch.cuda.stream(stream):
+        keeper.torch.empty(NEIGHBOURS * GRANULE, dtype=keeper.torch.uint8, device="cuda")
+    for n_bytes in (GRANULE, GRANULE // 2):
+        for _ in range(NEIGHBOURS):
+            keeper.add(n_bytes, stream)
+    for i in reversed(range(begin, len(keeper.live))):
+        if (i - begin) % 4 in (1, 2):
+            keeper.drop(i)
+
+
+def compact(keeper, end):
+    import pleat.torch
+    found = {"compactions": 0, "splits": 0, "merges": 0, "moved_bytes": 0, "won_bytes": 0,
+             "longest_s": 0.0}
+    while found["compactions"] < LAUNCHES and time.monotonic() < end and not keeper.wrong:
+        scatter(keeper)
+        keeper.torch.cuda.synchronize()
+        begin = time.monotonic()
+        done = pleat.torch.compact()
+        found["longest_s"] = max(found["longest_s"], round(time.monotonic() - begin, 4))
+        found["compactions"] += 1
+        found["moved_bytes"] += done.moved_bytes
+        found["won_bytes"] += done.won_bytes
+        found["splits"] += done.n_split
+        found["merges"] += done.n_merged
+        keeper.play(3 * PLAYED)
+        keeper.drop_down_to(LIVE // 3)
+    return found
 
 
 def main():
-    options = parse()
-    present.need_pytorch()
-    allocators.choose(options.allocator)
-    import torch
-    present.need_gpu(torch)
+    options = driver.options(__doc__, ("--graph", {"action": "store_true"}),
+                             ("--compact", {"action": "store_true"}))
+    end = time.monotonic() + (min(options.seconds, 4) if torch_run.is_simulated() else
+                              options.seconds - 2)
+    # Without it granules are merged on a device without room only.
+    torch = torch_run.begin("pleat", *(("merge:always",) if options.compact else ()))
     keeper = Keeper(torch, SEED)
-    said = ""
-    try:
-        if options.graph:
-            said = launch(torch, keeper, options.rounds)
-        else:
-            keeper.play(options.rounds)
-        keeper.drop_all()
-    except ValueError as wrong:
-        print(json.dumps({"problem": str(wrong)}))
-        return 1
+    out = {"binding": torch_run.binding()}
+    if options.graph:
+        out |= launch(keeper, end)
+    elif options.compact:
+        out |= compact(keeper, end)
+    else:
+        while time.monotonic() < end and not keeper.wrong:
+            keeper.play(PLAYED)
+    keeper.drop_down_to(0)
     torch.cuda.synchronize()
-    told = allocators.statistics(options.allocator)
-    print(json.dumps({"detail": f"{keeper.checked} tensors held their bytes{said}",
-                      "peak_allocated_bytes": told["allocated_bytes.all.peak"],
-                      "peak_reserved_bytes": told["reserved_bytes.all.peak"]}))
+    told = torch.cuda.memory_stats()
+    out |= {"checked": keeper.checked, "wrong": keeper.wrong,
+            "peak_allocated_bytes": told["allocated_bytes.all.peak"],
+            "peak_reserved_bytes": told["reserved_bytes.all.peak"]}
+    if keeper.wrong:
+        out["first_wrong"] = keeper.first_wrong
+    driver.tell(out | {"ended_at": time.monotonic()})
     return 0
 
 

@@ -1,16 +1,23 @@
-"""The driver calls that the small programs here make themselves, through ctypes: they need no
-compiler and no PyTorch. Under run.py --simulate libcuda.so.1 is the simulator, or its runtime."""
+"""The driver calls that the programs here make themselves, through ctypes: no compiler, no PyTorch.
+
+Under run.py --simulate libcuda.so.1 is the simulated runtime, whose kernels compute nothing."""
+import argparse
 import contextlib
 import ctypes
+import json
+import sys
 import time
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_ubyte
 from ctypes import c_ushort, c_void_p
 
-import present
-
+NO_KERNELS = "kernels compute nothing on the simulated device"
+MIB, GIB = 1 << 20, 1 << 30
 OUT_OF_MEMORY = 2
 NOT_READY = 600
-VMM_SUPPORTED = 102         # attribute of a device
+MULTIPROCESSORS, VMM, POSIX_FD, RDMA, FABRIC = 16, 102, 103, 110, 128   # attributes of a device
+HOST_NODE, HOST_NODE_VMM = 134, 141
+ON_DEVICE, ON_HOST_NODE = 1, 3      # locations of memory
+FILE_DESCRIPTOR = 1                 # type of an exported handle
 NON_BLOCKING = 1            # flag of a stream
 DISABLE_TIMING = 2          # flag of an event
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2     # modes of a capture
@@ -51,13 +58,16 @@ PARAMETERS = {
     "cuDriverGetVersion": (OUT,),
     "cuDeviceGet": (OUT, c_int),
     "cuDeviceGetAttribute": (OUT, c_int, c_int),
+    "cuDeviceGetName": (c_char_p, c_int, c_int),
     "cuDevicePrimaryCtxRetain": (OUT, c_int),
     "cuCtxPushCurrent_v2": (CONTEXT,),
+    "cuCtxPopCurrent_v2": (OUT,),
     "cuCtxSynchronize": (),
     "cuCtxRecordEvent": (CONTEXT, EVENT),
     "cuMemGetInfo_v2": (OUT, OUT),
     "cuMemAlloc_v2": (OUT, c_size_t),
     "cuMemFree_v2": (ADDRESS,),
+    "cuMemHostAlloc": (OUT, c_size_t, c_uint),
     "cuMemGetAllocationGranularity": (OUT, POINTER(Properties), c_int),
     "cuMemAddressReserve": (OUT, c_size_t, c_size_t, ADDRESS, c_uint64),
     "cuMemAddressFree": (ADDRESS, c_size_t),
@@ -66,12 +76,18 @@ PARAMETERS = {
     "cuMemMap": (ADDRESS, c_size_t, c_size_t, HANDLE, c_uint64),
     "cuMemSetAccess": (ADDRESS, c_size_t, POINTER(Access), c_size_t),
     "cuMemUnmap": (ADDRESS, c_size_t),
+    "cuMemGetAccess": (OUT, POINTER(Location), ADDRESS),
+    "cuMemRetainAllocationHandle": (OUT, c_void_p),
+    "cuMemExportToShareableHandle": (OUT, HANDLE, c_int, c_uint64),
+    "cuMemImportFromShareableHandle": (OUT, c_void_p, c_int),
     "cuMemsetD8Async": (ADDRESS, c_ubyte, c_size_t, STREAM),
     "cuMemcpyHtoDAsync_v2": (ADDRESS, c_void_p, c_size_t, STREAM),
     "cuMemcpyDtoHAsync_v2": (c_void_p, ADDRESS, c_size_t, STREAM),
+    "cuMemcpyDtoDAsync_v2": (ADDRESS, ADDRESS, c_size_t, STREAM),
     "cuStreamCreate": (OUT, c_uint),
     "cuStreamDestroy_v2": (STREAM,),
     "cuStreamQuery": (STREAM,),
+    "cuStreamGetCtx": (STREAM, OUT),
     "cuStreamGetId": (STREAM, OUT),
     "cuStreamIsCapturing": (STREAM, OUT),
     "cuStreamSynchronize": (STREAM,),
@@ -84,6 +100,7 @@ PARAMETERS = {
     "cuEventCreate": (OUT, c_uint),
     "cuEventRecord": (EVENT, STREAM),
     "cuEventQuery": (EVENT,),
+    "cuEventSynchronize": (EVENT,),
     "cuEventDestroy_v2": (EVENT,),
     "cuGraphInstantiateWithFlags": (OUT, GRAPH, c_uint64),
     "cuGraphLaunch": (c_void_p, STREAM),
@@ -94,6 +111,12 @@ PARAMETERS = {
     "cuModuleLoadData": (OUT, c_char_p),
     "cuModuleGetFunction": (OUT, c_void_p, c_char_p),
     "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, STREAM, POINTER(c_void_p), c_void_p),
+    "cuDeviceGetDevResource": (c_int, OUT, c_int),
+    "cuDevSmResourceSplitByCount": (OUT, OUT, OUT, OUT, c_uint, c_uint),
+    "cuDevResourceGenerateDesc": (OUT, OUT, c_uint),
+    "cuGreenCtxCreate": (OUT, c_void_p, c_int, c_uint),
+    "cuGreenCtxStreamCreate": (OUT, c_void_p, c_uint, c_int),
+    "cuCtxFromGreenCtx": (OUT, c_void_p),
     "cuGetErrorName": (c_int, OUT),
 }
 
@@ -104,14 +127,31 @@ class DriverError(RuntimeError):
         self.result = result
 
 
+def tell(found):
+    """Print the result so far. The last line counts, also when the program is killed."""
+    print(json.dumps(found), flush=True)
+
+
+def skip(why):
+    """End the program: the question cannot be asked here."""
+    tell({"skipped": why})
+    sys.exit(0)
+
+
+def options(document, *more):
+    """--seconds, which every program here has, and `more` pairs of (name, settings)."""
+    parser = argparse.ArgumentParser(description=document.split("\n", maxsplit=1)[0])
+    for name, settings in more:
+        parser.add_argument(name, **settings)
+    parser.add_argument("--seconds", type=float, default=10.0, help="at most, about")
+    return parser.parse_args()
+
+
 class Driver:
     """libcuda.so.1, with the primary context of its first device current on this thread."""
 
     def __init__(self):
-        try:
-            self.library = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            present.leave("there is no libcuda.so.1")
+        self.library = ctypes.CDLL("libcuda.so.1")
         self.is_simulated = hasattr(self.library, "pleat_sim_reset")
         self.functions = {}
         for symbol, parameters in PARAMETERS.items():
@@ -120,32 +160,28 @@ class Driver:
                 function.argtypes = parameters
                 function.restype = c_int
                 self.functions[symbol] = function
-        try:
-            self.call("cuInit", 0)
-            self.device = self.get("cuDeviceGet", c_int, 0)
-            self.context = self.get("cuDevicePrimaryCtxRetain", c_void_p, self.device)
-        except DriverError as error:
-            present.leave(f"there is no GPU ({error})")
+        self.call("cuInit", 0)
+        self.device = self.get("cuDeviceGet", c_int, 0)
+        self.context = self.get("cuDevicePrimaryCtxRetain", c_void_p, self.device)
         self.enter()
 
     def enter(self):
         """Every thread that calls the driver does this first."""
         self.call("cuCtxPushCurrent_v2", self.context)
 
+    def has(self, *symbols):
+        return all(symbol in self.functions for symbol in symbols)
+
     def need(self, *symbols):
-        """Exit with the reason if the driver lacks one of them."""
         for symbol in symbols:
             if symbol not in self.functions:
-                present.leave(f"the {'simulated ' if self.is_simulated else ''}driver has no "
-                              f"{symbol}")
-
-    def need_kernels(self):
-        if self.is_simulated:
-            present.leave("kernels compute nothing on a simulated device")
-        self.need("cuModuleLoadData", "cuLaunchKernel")
+                skip(f"the {'simulated ' if self.is_simulated else ''}driver has no {symbol}")
 
     def name_of(self, result):
+        """"ok", or such as "INVALID_VALUE (1)"."""
         text = c_char_p()
+        if result == 0:
+            return "ok"
         if self.functions["cuGetErrorName"](result, byref(text)) != 0 or not text.value:
             return str(result)
         return f"{text.value.decode().removeprefix('CUDA_ERROR_')} ({result})"
@@ -177,17 +213,43 @@ class Driver:
         return median([self.timed("cuDriverGetVersion", byref(version))[0]
                        for _ in range(rounds)])
 
+    def attribute(self, number):
+        """0 where the driver does not know it."""
+        value = c_int()
+        result = self.result("cuDeviceGetAttribute", byref(value), number, self.device)
+        return value.value if result == 0 else 0
+
     # ---- memory ----
 
-    def has_vmm(self):
-        return self.get("cuDeviceGetAttribute", c_int, VMM_SUPPORTED, self.device) != 0
-
-    def properties(self):
-        """Pinned memory of the device."""
-        return Properties(type=1, location=Location(1, self.device))
+    def properties(self, location=None):
+        """What pleat's chunks are made with under PyTorch: exportable, and open to GPUDirect RDMA,
+        where the device can (`shareable:auto`, `rdma:auto`). Memory of the host is neither."""
+        if location is not None:
+            return Properties(type=1, location=location)
+        return Properties(type=1, location=Location(ON_DEVICE, self.device),
+                          handle_types=FILE_DESCRIPTOR if self.attribute(POSIX_FD) else 0,
+                          flags=Flags(rdma=1 if self.attribute(RDMA) else 0))
 
     def access(self):
-        return Access(Location(1, self.device), READ_WRITE)
+        return Access(Location(ON_DEVICE, self.device), READ_WRITE)
+
+    def granule(self, properties, option=0):
+        """The least size of a handle; option 1: the recommended one."""
+        return self.get("cuMemGetAllocationGranularity", c_size_t, byref(properties), option)
+
+    def create(self, n_bytes, properties=None):
+        return self.get("cuMemCreate", c_uint64, n_bytes, byref(properties or self.properties()),
+                        0)
+
+    def reserve(self, n_bytes):
+        return self.get("cuMemAddressReserve", c_uint64, n_bytes, 0, 0, 0)
+
+    def map(self, at, n_bytes, handle):
+        self.call("cuMemMap", at, n_bytes, 0, handle, 0)
+        self.call("cuMemSetAccess", at, n_bytes, byref(self.access()), 1)
+
+    def alloc(self, n_bytes):
+        return self.get("cuMemAlloc_v2", c_uint64, n_bytes)
 
     def memory(self):
         """(free, total) bytes."""
@@ -237,3 +299,9 @@ def quantile(values, share):
     """By the nearest rank; None for an empty list."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
+
+
+def spread(values):
+    """Microseconds of nanoseconds: median, 99th percentile, most."""
+    return [round(value / 1000, 1) for value in
+            (quantile(values, 0.5), quantile(values, 0.99), max(values))] if values else []

@@ -1,75 +1,92 @@
-"""The notes at the head of the table: machine and build."""
-import hashlib
+#!/usr/bin/env python3
+"""Describe this machine: GPU, driver, host, and the driver's own word on what it supports.
+
+With --class: import PyTorch and compile pleat's class for it, without touching the GPU."""
+import ctypes
+import importlib.metadata
+import os
 import pathlib
 import platform
 import subprocess
+import sys
+import time
 
-import ledger
+import driver
+
+QUERY = "name,driver_version,memory.total,pstate,clocks.sm,clocks.max.sm,pcie.link.gen.current"
+ATTRIBUTES = {"multiprocessors": driver.MULTIPROCESSORS, "vmm": driver.VMM,
+              "posix_fd": driver.POSIX_FD, "rdma_with_vmm": driver.RDMA, "fabric": driver.FABRIC,
+              "host_node": driver.HOST_NODE, "host_node_vmm": driver.HOST_NODE_VMM}
 
 
 def output_of(*command):
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return ended.stdout.strip() if ended.returncode == 0 else ""
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=8, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"none: {error}"[:100]
+    return ended.stdout.strip()
 
 
 def processor():
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
+    for line in text_of("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
 
 
-def gpu():
-    """(name and driver, memory): the memory of two GPUs of a kind may differ by some bytes."""
-    listed = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total",
-                       "--format=csv,noheader").splitlines()
-    if not listed:
-        return "unknown (no nvidia-smi)", ""
-    name, driver, memory = listed[0].split(", ")
-    return f"{name}, driver {driver}", f", {memory}"
-
-
-def torch_version(python):
-    asked = output_of(python, "-c",
-                      "import importlib.metadata as m; print(m.version('torch'))")
-    return asked or "none"
-
-
-def commit(build):
-    """The commit that the carried build names; for a build folder, that of its sources."""
+def text_of(path):
     try:
-        return " ".join((build / "BUILD").read_text(encoding="utf-8").split())
+        return pathlib.Path(path).read_text(encoding="utf-8").strip()
     except OSError:
-        root = str(pathlib.Path(__file__).resolve().parents[2])
-        return output_of("git", "-C", root, "rev-parse", "--short=12", "HEAD") or "unknown"
+        return ""
 
 
-def fingerprint(build):
-    """Of the measured files: two commits may have built the same, one commit two things."""
-    digest = hashlib.sha256()
-    for name in ("pleat", "libpleat.so.0"):
-        digest.update((build / name).read_bytes())
-    return digest.hexdigest()[:12]
+def torch_version():
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
-def notes(setup):
-    """Lines without their '# '. Equal for two runs whose rows may be in one file."""
-    device, memory = gpu() if not setup.is_simulated else (
-        f"SIMULATED, {setup.memory}: memory figures only, no time", "")
-    return [f"gpu: {device}",
-            f"{ledger.MACHINE}{processor()}, {platform.system()} {platform.release()}{memory}",
-            f"python: {python_version(setup.python)}, torch {torch_version(setup.python)}",
-            f"build: {fingerprint(setup.build)}",
-            f"{ledger.COMMIT}{commit(setup.build)}",
-            f"scale: {setup.scale}"]
+def of_driver(cuda):
+    name, version = ctypes.create_string_buffer(256), ctypes.c_int()
+    cuda.call("cuDeviceGetName", name, 256, cuda.device)
+    cuda.call("cuDriverGetVersion", ctypes.byref(version))
+    plain = driver.Properties(type=1, location=driver.Location(driver.ON_DEVICE, cuda.device))
+    free, total = cuda.memory()
+    return {"gpu": name.value.decode(), "cuda": version.value, "free_bytes": free,
+            "total_bytes": total,
+            "attributes": {key: cuda.attribute(number) for key, number in ATTRIBUTES.items()},
+            "granule": {f"{kind}, {size}": cuda.granule(properties, option)
+                        for kind, properties in (("plain", plain), ("as pleat", cuda.properties()))
+                        for option, size in enumerate(("least", "recommended"))},
+            "lacks": [symbol for symbol in driver.PARAMETERS if not cuda.has(symbol)]}
 
 
-def python_version(python):
-    return output_of(python, "-c", "import platform; print(platform.python_version())") or "none"
+def facts():
+    begin = time.monotonic()
+    found = {"nvidia_smi": output_of("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader"),
+             "kernel_module": text_of("/proc/driver/nvidia/version").split("\n")[0],
+             "system": f"{platform.system()} {platform.release()}", "processor": processor(),
+             "processors": os.cpu_count(), "libc": " ".join(platform.libc_ver()),
+             "nodes": text_of("/sys/devices/system/node/online"),
+             "python": platform.python_version(), "torch": torch_version()}
+    driver.tell(found)
+    cuda = driver.Driver()
+    found["driver_in_s"] = round(time.monotonic() - begin, 2)
+    return found | of_driver(cuda)
+
+
+def compiled():
+    begin = time.monotonic()
+    import torch
+    imported = time.monotonic()
+    driver.tell({"torch": torch.__version__, "import_s": round(imported - begin, 1)})
+    import pleat.torch
+    pleat.torch.install(binding="class")
+    return {"torch": torch.__version__, "import_s": round(imported - begin, 1),
+            "class_s": round(time.monotonic() - imported, 1), "binding": pleat.torch.binding()}
+
+
+if __name__ == "__main__":
+    driver.tell(compiled() if "--class" in sys.argv else facts())

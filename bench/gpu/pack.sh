@@ -4,16 +4,15 @@
 # Usage: pack.sh DIR [BUILD_DIR]     DIR: new, empty, or an earlier pack, which is replaced
 #                                    BUILD_DIR: build/pack unless given; an existing one is reused
 #
-# There: python3 DIR/bench/gpu/run.py --out RESULTS
+# There: python3 DIR/bench/gpu/run.py a --out RESULTS
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 pack=${1:?Usage: pack.sh DIR [BUILD_DIR]}
 build=${2:-$root/build/pack}
 readonly marker=.pleat-gpu-pack     # stands in a folder that this made, which it may make anew
-readonly tests=(vmm_gpu_test vmm_pool_gpu_test)
 readonly libraries=(libpleat.so.0 libpleat_torch.so libpleat_sim.so libpleat_runtime.so)
-readonly traces=(gpt2s_tiny gpt2l_amp_var moe16_top2_var llama8b_fsdp16_var)
+readonly traces=(gpt2s_tiny llama8b_fsdp16_var)
 
 # A folder is emptied only if it is one of ours: a slip in DIR must not cost anybody's files.
 refuse_what_is_not_ours() {
@@ -32,19 +31,19 @@ build_all() {
     [ -f "$build/build.ninja" ] ||
         cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release --log-level=NOTICE
     cmake --build "$build" -j "$(nproc)" --target pleat_command pleat_shared pleat_torch pleat_sim \
-        pleat_runtime "${tests[@]}"
+        pleat_runtime
 }
 
 # What the programs load beyond the C library: another machine may not have it.
 needed_libraries() {
-    ldd "$build/pleat" "$build/${tests[0]}" |
+    ldd "$build/pleat" |
         sed -nE 's/^.*=> (\/[^ ]*) .*$/\1/p' | sort -u |
         grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so'
 }
 
 # The newest version of the C library's symbols that anything here asks for.
 newest_glibc() {
-    objdump -T "$pack"/pleat "$pack"/*_test "$pack"/*.so* "$pack"/needed/* |
+    objdump -T "$pack"/pleat "$pack"/*.so* "$pack"/needed/* |
         grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1
 }
 
@@ -64,8 +63,8 @@ refuse_what_is_not_ours # once more: building takes a while
 mkdir -p "$pack"
 find "$pack/" -mindepth 1 -maxdepth 1 ! -name "$marker" -exec rm -rf {} +
 touch "$pack/$marker"
-mkdir -p "$pack"/{needed,traces,python,bench,tests/python}
-for name in pleat "${tests[@]}" "${libraries[@]}"; do
+mkdir -p "$pack"/{needed,traces,python,bench}
+for name in pleat "${libraries[@]}"; do
     install -m 755 "$(readlink -f "$build/$name")" "$pack/$name"
     strip --strip-unneeded "$pack/$name"
 done
@@ -76,8 +75,11 @@ for name in "${traces[@]}"; do
     cp "$root/bench/traces/$name.trace.gz" "$pack/traces/"
 done
 cp -R "$root/python/pleat" "$pack/python/"
+# What PyTorch's class is compiled against there, as in an installed package.
+mkdir "$pack/python/pleat/_include"
+cp "$root"/api/pleat*.h "$root/api/adapters/pleat_torch.h" "$root/vmm/base/pleat_types.h" \
+    "$pack/python/pleat/_include/"
 cp -R "$root/bench/gpu" "$pack/bench/"
-cp "$root/tests/python/load_library.py" "$pack/tests/python/"
 find "$pack" -name __pycache__ -prune -exec rm -rf {} +
 say_what_it_is >"$pack/BUILD"
 du -sh "$pack"

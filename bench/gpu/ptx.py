@@ -11,6 +11,10 @@ In CUDA C++, `self` being a thread's number in the grid and `all` their count:
     wait(uint64_t ns)
         for (begin = globaltimer; globaltimer - begin < ns; );
 
+    chase(const uint64_t *at, uint32_t steps, uint64_t *out)
+        for (begin = globaltimer, k = 0; k < steps; k++) at = *(const uint64_t **)at;
+        out[0] = globaltimer - begin, out[1] = at;
+
     watch(const char *at, uint32_t log2_pages, uint32_t stride, uint64_t ns, report *out)
         r = self, before = clock64;
         for (begin = globaltimer; globaltimer - begin < ns; n++) {
@@ -124,6 +128,31 @@ again:
 }
 """
 
+CHASE = """
+.visible .entry chase(.param .u64 at, .param .u32 steps, .param .u64 out)
+{
+    .reg .pred %p;
+    .reg .b32 %r<3>;
+    .reg .b64 %d<5>;
+    ld.param.u64 %d0, [at];
+    ld.param.u32 %r0, [steps];
+    mov.u32 %r1, 0;
+    mov.u64 %d1, %globaltimer;
+next:
+    ld.volatile.global.u64 %d0, [%d0];
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p, %r1, %r0;
+    @%p bra next;
+    mov.u64 %d2, %globaltimer;
+    sub.u64 %d2, %d2, %d1;
+    ld.param.u64 %d3, [out];
+    cvta.to.global.u64 %d3, %d3;
+    st.global.u64 [%d3], %d2;
+    st.global.u64 [%d3+8], %d0;
+    ret;
+}
+"""
+
 # The report's words: rounds, wrong, longest, clocks, ns.
 WATCH = f"""
 .visible .entry watch(.param .u64 at, .param .u32 log2_pages, .param .u32 stride, .param .u64 ns,
@@ -186,4 +215,4 @@ read:
 }}
 """
 
-SOURCE = HEAD + FILL + COMPARE + WAIT + WATCH
+SOURCE = HEAD + FILL + COMPARE + WAIT + CHASE + WATCH

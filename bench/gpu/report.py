@@ -1,144 +1,327 @@
 #!/usr/bin/env python3
-"""Tables in Markdown of what run.py measured, and whether the requirements are met.
+"""What the two calls of run.py found: a table, the decisions that follow, and a cost file.
 
-Usage: report.py GPU_CSV [--out FILE]. Exit status 0: nothing that was measured falls short; 1: some
-of it does; 2: bad input."""
+  report.py a.json [b.json]                                      the page, on standard output
+  report.py a.json b.json --page FILE --readme README.md --cost NAME.cost
+
+--readme puts the short table between its marks; --cost completes what `pleat probe` wrote by what
+the climb to a full device found about creating. Results of the simulator are for the page alone."""
 import argparse
+import json
 import pathlib
 import sys
 
-import acceptance
-import ledger
-
+MARKERS = ("<!-- gpu:begin -->", "<!-- gpu:end -->")
 GIB = 1 << 30
-PLAIN = ("handles", "stalls", "probe", "takes", "captures", "suites", "costs")
-SIMULATED = """Real PyTorch, real allocators, a simulated device on which kernels compute nothing:
-figures of memory only. `driver ms` is modelled time, by the simulator's cost file; `async` is its
-model of the driver's pools. Nothing here was measured on a GPU."""
+OURS, THEIRS = "pleat", ("native", "expandable")
+CLOSE = 0.02        # losses that differ by no more are the same up to the order of sums
 
 
-def table(heads, rows):
-    lines = ["| " + " | ".join(heads) + " |",
-             "|---|" + "---:|" * (len(heads) - 1)]
-    lines += ["| " + " | ".join(str(text).replace("|", "/") for text in row) + " |"
-              for row in rows]
-    return lines + [""]
+class Missing(Exception):
+    """The question was not answered; its text says why."""
 
 
-def gib(row, key):
-    value = acceptance.number(row, key)
-    return "" if value is None else f"{value / GIB:.2f}"
+class Results:
+    """The steps of both calls. A later call's result of a step counts, but for training."""
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.steps = {}
+        for call in calls:
+            for name, parts in call["steps"].items():
+                for part, row in parts.items():
+                    self.steps.setdefault(name, {}).setdefault(part, []).append(row)
+
+    def rows(self, step, part):
+        return self.steps.get(step, {}).get(part, [])
+
+    def get(self, step, part, *keys):
+        """A value of the last result of a part. Raises Missing."""
+        rows = self.rows(step, part)
+        if not rows:
+            raise Missing("not asked")
+        found = rows[-1]["result"] if "result" in rows[-1] else {}
+        for key in keys:
+            if isinstance(found, dict) and "skipped" in found:
+                raise Missing(f"skipped: {found['skipped']}")
+            if not isinstance(found, dict) or key not in found or found[key] is None:
+                raise Missing(rows[-1].get("problem") or "not answered")
+            found = found[key]
+        return found
+
+    def runs(self, allocator):
+        """Training runs that were timed."""
+        return [row["result"] for row in self.rows("training", allocator)
+                if row.get("result", {}).get("ms")]
 
 
-def decimal(row, key, places):
-    value = acceptance.number(row, key)
-    return "" if value is None else f"{value:.{places}f}"
+# ---- questions: (the question, what was found, what follows) ------------------------------------
+
+def joined(found):
+    return "; ".join(f"{name} {what}" for name, what in found.items())
 
 
-def milliseconds(row):
-    value = acceptance.number(row, "driver_us")
-    return "" if value is None else f"{value / 1000:.1f}"
+def machine(r):
+    found = r.get("machine", "machine")
+    return (f"{found['gpu']}, CUDA {found['cuda'] / 1000:.1f}, torch {found['torch']}; granule "
+            f"{joined(found['granule'])}"), ""
 
 
-def ratio(row, top, bottom):
-    values = acceptance.number(row, top), acceptance.number(row, bottom)
-    return f"{values[0] / values[1]:.3f}" if all(values) else ""
+def dead(r):
+    answers = r.get("dead", "dead", "answers")
+    found = {group: said for group, asked in answers.items() for said in asked.values()}
+    died = [group for group, said in found.items() if said.startswith("died")]
+    return f"{len(died)} of {len(found)} calls end the process: {', '.join(died) or 'none'}", \
+        "stored handles are never asked" if died else "the same rule holds: it is undefined"
 
 
-def said(row):
-    """A cell's status, with its problem where it has one."""
-    more = row["problem"] or row["detail"] if row["phase"] in acceptance.BATCHES else row["problem"]
-    return row["status"] + (f": {more}" if more else "")
+def captures(r):
+    answers = r.get("captures", "captures", "answers")
+    broken = {}
+    for situation, asked in answers.items():
+        for call, said in asked.items():
+            if "breaks" in said:
+                broken.setdefault(call, []).append(situation)
+    return joined({call: f"breaks {len(where)}" for call, where in broken.items()}) or \
+        "nothing breaks a capture", "what breaks one is called in relaxed mode or not at all"
 
 
-def plain_cells(rows):
-    mine = [row for row in rows if row["phase"] in PLAIN]
-    if not mine:
-        return []
-    return ["## The driver, and unit suites on it", "",
-            *table(("cell", "status", "what it said"),
-                   [(f"{row['phase']}: {row['cell']}", said(row), row["detail"]) for row in mine])]
+def create(r):
+    levels = [row for row in r.get("climb", "2 MiB", "us") if "create" in row]
+    said = joined({f"{row['alive']} alive": f"{row['create']} us" for row in levels})
+    slope, _ = growth(levels)
+    return said, f"{slope:.2f} us more a thousand handles alive: chunks as large as growth " \
+                 f"{'makes them' if slope > 1 else 'needs, not larger'}"
 
 
-def traces(rows):
-    mine = [row for row in rows if row["phase"] == "traces"]
-    if not mine:
-        return []
-    heads = ("trace", "memory", "allocator", "failed allocations", "peak live GiB",
-             "peak reserved GiB", "reserved / live", "device operations", "host syncs",
-             "driver ms", "status")
-    return ["## Replay of recorded runs", "", *table(heads, [
-        (row["work"], row["memory"], row["allocator"], row["ooms"], gib(row, "peak_live_bytes"),
-         gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_live_bytes"),
-         row["device_ops"], row["host_syncs"],
-         milliseconds(row), said(row)) for row in mine])]
+def full(r):
+    refused, left = (r.get("climb", "2 MiB", key) for key in ("refused", "left_bytes"))
+    return f"{refused[0]}: {refused[1]}, {left / 2 ** 20:.0f} MiB free", \
+        "out of memory while mapping is no driver error" if refused[0] != "cuMemCreate" else \
+        "creating is refused first, as pleat assumes"
 
 
-def training(rows, model):
-    mine = [row for row in rows if row["phase"] == model]
-    if not mine:
-        return []
-    heads = ("allocator", "round", "peak allocated GiB", "peak reserved GiB",
-             "reserved / allocated", "driver's view GiB", "steps a second", "retries", "OOMs",
-             "device operations", "granules taken", "unmaps", "driver ms", "last loss", "status")
-    mine.sort(key=lambda row: row["round"])
-    return [f"## Training: {model}", "", *table(heads, [
-        (row["allocator"], row["round"], gib(row, "peak_allocated_bytes"),
-         gib(row, "peak_reserved_bytes"), ratio(row, "peak_reserved_bytes", "peak_allocated_bytes"),
-         gib(row, "driver_peak_bytes"), decimal(row, "steps_per_second", 3), row["alloc_retries"],
-         row["ooms"], row["device_ops"], row.get("n_taken_granules", ""),
-         row.get("ops_unmap", ""), milliseconds(row), decimal(row, "loss_last", 4), said(row))
-        for row in mine])]
+def fresh(r):
+    us = r.get("climb", "2 MiB", "map_us")
+    return f"{us['fresh']} us a handle, {us['back']} where one was before", \
+        "addresses are used again" if us["fresh"] > 1.2 * us["back"] else "addresses cost nothing"
 
 
-def batches(rows):
-    mine = [row for row in rows if row["phase"] in acceptance.BATCHES]
-    if not mine:
-        return []
-    heads = ("model", "allocator", "completes", "does not", "retries", "host syncs", "tries",
-             "status")
-    return ["## Largest batch before out-of-memory", "", *table(heads, [
-        (row["work"], row["allocator"], row["largest_batch"], row.get("least_failed_batch") or "",
-         row["alloc_retries"], row["host_syncs"], row["tries"], said(row)) for row in mine])]
+def chains(r):
+    ns = {name: r.get("climb", "2 MiB", "chains", name, "again_ns")
+          for name in ("cuMemAlloc", "handles", "all handles")}
+    return joined({name: f"{value} ns" for name, value in ns.items()}), \
+        "handles cost kernels nothing" if ns["handles"] < 1.05 * ns["cuMemAlloc"] else \
+        "small handles cost kernels time: larger chunks"
 
 
-def checked(lines):
-    return ["## What must hold", "",
-            *table(("what", "found", "bound", "verdict"),
-                   [(line.what, line.found, line.bound, line.verdict) for line in lines])]
+def exits(r):
+    last = {part: rows[-1] for part, rows in r.steps.get("climb", {}).items()}
+    found = {part: f"{row['result']['left_alive']} handles {row['exit_s']} s"
+             for part, row in last.items() if "exit_s" in row}
+    if not found:
+        raise Missing("not answered")
+    return joined(found), ""
 
 
-def page(notes, rows, lines):
-    is_simulated = any(note.startswith("gpu: SIMULATED") for note in notes)
-    parts = ["# PyTorch on a simulated GPU" if is_simulated else "# Measured on a GPU", ""]
-    if is_simulated:
-        parts += [SIMULATED, ""]
-    parts += ["Written by bench/gpu/report.py from what bench/gpu/run.py took:", ""]
-    parts += [f"* {note}" for note in notes] + [""]
-    parts += checked(lines) + plain_cells(rows) + traces(rows)
-    for model in acceptance.MODELS:
-        parts += training(rows, model)
-    return "\n".join(parts + batches(rows)).rstrip() + "\n"
+def stalls(r):
+    cells = r.get("stalls", "stalls", "cells")
+    found = {}
+    for name, cell in cells.items():
+        us = cell.get("us", {})
+        if us:
+            found[name.split(",")[0]] = f"access {us['access'][0]:g} / {us['access'][2]:g} us"
+        if "longest_us" in cell:
+            found[name] = f"longest pause {cell['longest_us']:g} us"
+    return joined(found), ""
+
+
+def bytes_kept(r):
+    found = {}
+    for step in ("takes", "takes full", "contents", "compaction", "sleep"):
+        for part, rows in r.steps.get(step, {}).items():
+            found[step if part == step else f"{step} {part}"] = rows[-1]["status"]
+    if not found:
+        raise Missing("not asked")
+    return joined(found), "wrong bytes: nothing else counts" if "wrong" in found.values() else ""
+
+
+def sleeping(r):
+    turns = r.get("sleep", "sleep", "turns")
+    return joined({name: f"{turn['sleep_s']} s, {turn['wake_s']} s" for name, turn in turns.items()
+                   if "sleep_s" in turn}), ""
+
+
+def part_of(name):
+    """A child's answers, as they are."""
+    def said(r):
+        found = dict(r.get("children", name))
+        if "skipped" in found:
+            raise Missing(f"skipped: {found['skipped']}")
+        return joined({key: json.dumps(what) if isinstance(what, dict) else what
+                       for key, what in found.items()}), ""
+    return said
+
+
+def speed(r):
+    """Over the steps that all runs have: of the runs of an allocator the faster one."""
+    runs = {name: r.runs(name) for name in (OURS, *THEIRS) if r.runs(name)}
+    if OURS not in runs:
+        raise Missing("not timed")
+    n = min(len(run["ms"]) for some in runs.values() for run in some)
+    rates = {name: 1000 * (n - n // 5) / min(sum(run["ms"][n // 5:n]) for run in some)
+             for name, some in runs.items()}
+    return joined({name: f"{rate:.3f}" for name, rate in rates.items()}) + \
+        f" steps a second (of {n}, the first fifth left out)", \
+        f"{rates[OURS] / max(rates.values()):.3f} of the best"
+
+
+def losses(r):
+    runs = [(name, run["losses"]) for name in (OURS, *THEIRS) for run in r.runs(name)]
+    if len(runs) < 2:
+        raise Missing("fewer than two runs")
+    n = min(len(found) for _, found in runs)
+    apart = max(abs(one - other) / max(abs(other), 1e-9)
+                for _, found in runs for one, other in zip(found[:n], runs[0][1]))
+    return f"{len(runs)} runs, {n} steps: at most {apart:.2g} apart", \
+        "equal" if apart == 0 else "equal up to the order of sums" if apart < CLOSE else "NOT EQUAL"
+
+
+def memory(r):
+    found = {}
+    for name in (OURS, *THEIRS):
+        rows = [row["result"] for row in r.rows("training", name)
+                if row.get("result", {}).get("peak_reserved_bytes")]
+        if rows:
+            reserved, live = (rows[-1][f"peak_{what}_bytes"] for what in ("reserved", "allocated"))
+            found[name] = f"{reserved / live:.3f}"
+    if not found:
+        raise Missing("not asked")
+    return joined(found), ""
+
+
+def largest(r):
+    found = {}
+    for name in (OURS, "expandable"):
+        got = r.get("batch", name)
+        found[name] = f"{got['completes']}{' at least' if got.get('is_bound') else ''}"
+    return joined(found), ""
+
+
+def trace(r):
+    return joined({part: f"{rows[-1]['result']['oom_count']} failed, "
+                         f"{rows[-1]['result']['driver_ms']:.0f} ms"
+                   for part, rows in r.steps.get("trace", {}).items()
+                   if "oom_count" in rows[-1].get("result", {})}) or "not asked", ""
+
+
+QUESTIONS = {
+    "The machine": machine,
+    "Do bytes stay?": bytes_kept,
+    "Training: steps a second": speed,
+    "Training: losses": losses,
+    "Training: peak reserved / peak allocated": memory,
+    "Largest batch": largest,
+    "A trace at 1.05 x its live memory": trace,
+    "Creating a handle of 2 MiB": create,
+    "What a full device refuses first": full,
+    "Mapping at fresh addresses": fresh,
+    "A step of a chain of pointers": chains,
+    "The end of a process on a full device": exits,
+    "Mapping beside work: median / most": stalls,
+    "Sleep, wake of 8 GiB": sleeping,
+    "Destroyed streams and events": dead,
+    "Captures": captures,
+    **{f"Beside it: {name}": part_of(name) for name in (
+        "green stream", "green torch", "host memory", "export", "share", "sticky", "persistent")},
+}
+SHORT = tuple(QUESTIONS)[:14]       # in the table of the README
+
+
+def answers_of(results):
+    found = {}
+    for question, asked in QUESTIONS.items():
+        try:
+            found[question] = asked(results)
+        except Missing as why:
+            found[question] = (str(why), "")
+    return found
+
+
+def table(answers, questions):
+    lines = ["| question | found | so |", "|---|---|---|"]
+    for question in questions:
+        found, follows = (" ".join(str(text).replace("|", "/").split())
+                          for text in answers[question])
+        lines.append(f"| {question} | {found} | {follows} |")
+    return "\n".join(lines) + "\n"
+
+
+def page(calls, answers):
+    title = "# What a GPU answered"
+    if calls[0]["is_simulated"]:
+        title = "# What a simulated GPU answers: nothing was measured"
+    runs = "\n".join(f"* call {call['call']}, {call['begun']}: {call['seconds']} s, build "
+                     f"{call['build']}, {call['gpu']}" for call in calls)
+    return f"{title}\n\nWritten by bench/gpu/report.py.\n\n{runs}\n\n{table(answers, QUESTIONS)}"
+
+
+def put_between(path, text):
+    whole = path.read_text(encoding="utf-8")
+    head, rest = whole.split(MARKERS[0])
+    path.write_text(f"{head}{MARKERS[0]}\n{text}{MARKERS[1]}{rest.split(MARKERS[1])[1]}",
+                    encoding="utf-8")
+
+
+# ---- the cost file -------------------------------------------------------------------------------
+
+def growth(levels):
+    """(microseconds more for a thousand handles alive, the most alive), by least squares over the
+    levels; (0, 0) where it does not grow."""
+    points = [(1.5 * row["alive"] / 1000 if row["alive"] else 0.5, row["create"])
+              for row in levels if "create" in row]
+    if len(points) < 3:
+        return 0.0, 0
+    mean_x, mean_y = (sum(column) / len(points) for column in zip(*points))
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / \
+        sum((x - mean_x) ** 2 for x, _ in points)
+    return (slope, int(points[-1][0] * 1000)) if slope >= 0.001 else (0.0, 0)
+
+
+def completed(costs, results):
+    """The probe creates few handles; how creating grows beyond them, the climb knows."""
+    slope, most = growth(results.get("climb", "2 MiB", "us"))
+    lines = []
+    for line in costs.splitlines():
+        if line.startswith("cuMemCreate ") and most:
+            line = f"{line.split(' live ')[0]} live {slope:.3f} live_most {most}"
+            lines.append(f"# growth: of the climb to {most} handles of 2 MiB, bench/gpu/climb.py")
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("csv", type=pathlib.Path)
-    parser.add_argument("--out", type=pathlib.Path, help="file to write (default: standard output)")
+    parser.add_argument("calls", nargs="+", type=pathlib.Path, metavar="JSON")
+    parser.add_argument("--page", type=pathlib.Path, help="file to write the page to")
+    parser.add_argument("--readme", type=pathlib.Path, help="file that has the marks")
+    parser.add_argument("--cost", type=pathlib.Path, help="cost file to complete")
     options = parser.parse_args()
-    try:
-        notes, rows = ledger.read_rows(options.csv)
-    except OSError as problem:
-        parser.error(str(problem))
-    if not rows:
-        parser.error(f"{options.csv} holds no finished cell")
-    lines = acceptance.check(rows)
-    text = page(notes, rows, lines)
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
+    calls = [json.loads(path.read_text(encoding="utf-8")) for path in options.calls]
+    if any(call["is_simulated"] for call in calls) and (options.readme or options.cost):
+        parser.error("results of the simulator are no measurement")
+    results = Results(calls)
+    answers = answers_of(results)
+    if options.page:
+        options.page.write_text(page(calls, answers), encoding="utf-8")
     else:
-        sys.stdout.write(text)
-    return 1 if any(line.is_short for line in lines) else 0
+        sys.stdout.write(page(calls, answers))
+    if options.readme:
+        put_between(options.readme, table(answers, SHORT))
+    if options.cost:
+        text = options.cost.read_text(encoding="utf-8")
+        options.cost.write_text(completed(text, results), encoding="utf-8")
+    return 1 if any("wrong_at" in call for call in calls) else 0
 
 
 if __name__ == "__main__":

@@ -1,125 +1,177 @@
 #!/usr/bin/env python3
-"""Measure pleat on this machine's GPU: one command, in phases, that can be run again to continue.
+"""Ask a GPU everything that pleat has to know of it, in two calls that end in time.
 
-It needs a GPU, a Python with PyTorch (for the phases that train) and a build of pleat: the build
-folder itself, or what pack.sh made of it on another machine. No network. README.md beside this
-file says what each phase does and what the columns mean."""
+  run.py a --out DIR                   480 s: the driver, contents, what goes wrong, training
+  run.py b --out DIR --earlier a.json  240 s: training in reverse, a full device, what had failed
+
+Each step is one or more processes with a cap of seconds; DIR/a.json or b.json is written after each
+of them. The first wrong byte ends the call. README.md beside this file says what each step asks."""
 import argparse
-import contextlib
-import fnmatch
+import dataclasses
+import functools
+import importlib.util
+import json
 import os
 import pathlib
-import shlex
-import shutil
 import signal
 import sys
 import tempfile
 import time
 
-import allocators
 import child
-import ledger
 import machine
-from cells import Setup
-from phases import PHASES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIP = 77               # exit status of a test program that cannot run here
-PHASE_LIMIT_S = 480
-MIRRORED = ("gpu.csv", "gpu.log", "*.json", "*.cost")
-TAIL_LINES = 60         # of a cell's output, kept in the log
-EXIT_INTERRUPTED = 130
+GPU = ROOT / "bench" / "gpu"
+SMALL_DEVICE = "capacity:256M"  # for models, whose bytes mean nothing on the simulator
+SPARE_S = 3             # of a cap: the end of the process
+TAIL_LINES = 40         # of each process's output, kept in the log
+EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 1, 3, 130
+TRACE, TINY_TRACE = "llama8b_fsdp16_var", "gpt2s_tiny"
+TRACE_KEYS = ("oom_count", "peak_live_bytes", "peak_reserved_bytes", "driver_ms", "host_syncs",
+              "events", "hazards")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A process of a step. A Python program of this folder, unless `is_tool`: then the command
+    pleat. `torch`: it needs pleat's class. `seconds`: it takes --seconds. `share`: of the step's
+    cap, beside parts of 1. `simulated`: the device under --simulate."""
+    name: str
+    arguments: tuple
+    is_tool: bool = False
+    torch: bool = False
+    seconds: bool = True
+    share: float = 1.0
+    simulated: str = "capacity:4G,backing:memory"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    name: str
+    cap_s: float
+    parts: tuple
+
+
+def one(name, cap_s, *arguments, **settings):
+    return Step(name, cap_s, (Part(name, arguments, **settings),))
+
+
+def torch_step(name, cap_s, *arguments):
+    return one(name, cap_s, *arguments, torch=True)
+
+
+def training(*allocators):
+    return Step("training", 80, tuple(
+        Part(name, ("train.py", "--allocator", name), torch=True, simulated=SMALL_DEVICE)
+        for name in allocators))
+
+
+def replay(setup, allocator):
+    trace = TINY_TRACE if setup.simulate else TRACE
+    return Part(allocator, ("replay", trace, "--json", "--driver", setup.driver, "--allocator",
+                            allocator, "--memory", "1.05x"), is_tool=True, seconds=False)
+
+
+def probe(setup):
+    """With the flags that the class sets; on a GPU the command names the cost file after it."""
+    file = ("--cost-file", "simulated.cost") if setup.simulate else ()
+    return Part("probe", ("probe", "--json", "--driver", setup.driver, "--conf", "shareable:auto",
+                          *file), is_tool=True)
+
+
+def call_a(setup):
+    return (
+        one("machine", 15, "machine.py", seconds=False),
+        one("dead", 20, "dead.py"),
+        one("captures", 25, "captures.py"),
+        Step("probe", 35, (probe(setup),)),
+        Step("climb", 50, (Part("2 MiB", ("climb.py", "--mib", "2"), share=2.0),
+                           Part("32 MiB", ("climb.py", "--mib", "32")))),
+        one("stalls", 35, "stalls.py"),
+        torch_step("takes", 30, "takes.py"),
+        torch_step("takes full", 30, "takes.py", "--full"),
+        Step("contents", 40, (Part("tensors", ("contents.py",), torch=True),
+                              Part("graphs", ("contents.py", "--graph"), torch=True))),
+        torch_step("compaction", 20, "contents.py", "--compact"),
+        torch_step("sleep", 40, "sleep.py"),
+        Step("children", 60, tuple(
+            Part(name, ("trouble.py", name), torch=name not in ("green stream", "export"))
+            for name in ("green stream", "export", "host memory", "green torch", "share",
+                         "sticky", "persistent"))),
+        training("expandable", "pleat", "native"),
+    )
+
+
+def call_b(setup):
+    """The trace comes first, since it needs no class: that is compiled meanwhile."""
+    return (
+        Step("trace", 40, tuple(replay(setup, name) for name in (
+            "pleat", "torch-expandable", "torch-native", "cuda-async"))),
+        training("native", "pleat", "expandable"),
+        Step("batch", 100, tuple(
+            Part(name, ("train.py", "--allocator", name, "--search"), torch=True,
+                 simulated=SMALL_DEVICE) for name in ("pleat", "expandable"))),
+    )
+
+
+CALLS = {"a": (480, call_a), "b": (240, call_b)}
+AGAIN_S = 20            # of call b: what failed in call a
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT, metavar="DIR",
-                        help="build folder, or what pack.sh made of one (default: the folder that "
-                             "this was carried in)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
-                        help="folder of the results; of an earlier run: go on there")
-    parser.add_argument("--phases", default=",".join(PHASES), metavar="A,B",
-                        help="only these, of: %(default)s")
-    parser.add_argument("--cells", default="*", metavar="PATTERN",
-                        help="only cells whose name fits, such as 'pleat*'")
-    parser.add_argument("--limit-s", type=float, metavar="N",
-                        help="most seconds of a phase: no cell is started whose own limit does "
-                             f"not fit into what is left (default: {PHASE_LIMIT_S})")
-    parser.add_argument("--stop-after-s", type=float, metavar="N",
-                        help="most seconds of this whole call, likewise")
-    parser.add_argument("--mirror", type=pathlib.Path, metavar="DIR",
-                        help="folder that gets a copy of the table, the log and the driver's "
-                             "figures after every row: for a machine that may be taken away; "
-                             "where --out is new, what is there is gone on with")
-    parser.add_argument("--python", default=sys.executable, metavar="PATH",
-                        help="interpreter with PyTorch (default: the one that runs this)")
-    parser.add_argument("--scale", choices=("full", "small", "tiny"), default="full",
-                        help="of the models: full for 80 GB and more, small for 16 GB, tiny to try "
-                             "the script out (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N",
-                        help="times each training run is made (default: %(default)s)")
-    parser.add_argument("--allocators", default=",".join(allocators.NAMES), metavar="A,B",
-                        help="of the phases that train; there are "
-                             f"{', '.join(allocators.NAMES)} (default: %(default)s)")
-    parser.add_argument("--retry", action="store_true",
-                        help="run cells again that came to no full result")
-    parser.add_argument("--list", action="store_true", help="list the cells and their state")
-    parser.add_argument("--plan", action="store_true",
-                        help="print how long each phase is expected to take, as a table")
-    parser.add_argument("--dry-run", action="store_true",
-                        help="print the commands that would be run")
+    parser.add_argument("call", choices=tuple(CALLS))
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR",
+                        help="folder of the results")
+    parser.add_argument("--earlier", type=pathlib.Path, metavar="FILE",
+                        help="of call b: the results of call a, whose failed steps run again")
+    parser.add_argument("--only", metavar="A,B", help="only these steps, with their own caps")
     parser.add_argument("--simulate", action="store_true",
-                        help="on the simulated driver: memory figures only, no GPU needed, and no "
-                             "limits but those given")
-    parser.add_argument("--memory", default="141G", metavar="SIZE",
-                        help="of the simulated device (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    if options.limit_s is None:
-        options.limit_s = float("inf") if options.simulate else PHASE_LIMIT_S
-    options.phases = options.phases.split(",")
-    unknown = [name for name in options.phases if name not in PHASES]
-    if unknown:
-        parser.error(f"no such phase: {', '.join(unknown)}")
-    options.phases = [name for name in PHASES if name in options.phases]
-    options.allocators = tuple(options.allocators.split(","))
-    unknown = [name for name in options.allocators if name not in allocators.NAMES]
-    if unknown:
-        parser.error(f"no such allocator: {', '.join(unknown)}")
-    if options.out is None and not options.plan:
-        parser.error("give a folder for the results: --out DIR")
-    if not (options.build / "pleat").exists():
-        parser.error(f"{options.build} holds no build of pleat: give --build DIR")
-    return options
+                        help="on the simulated runtime: nothing is timed, kernels compute nothing")
+    setup = parser.parse_args(arguments)
+    setup.driver = "sim" if setup.simulate else "cuda"
+    if not (ROOT / "pleat").exists():
+        parser.error("this needs a folder that pack.sh made: run run.py there")
+    return setup
 
 
-def plan(setup, options):
-    """The cells of each phase's turn, in the order in which they run."""
-    phases = [[cell for cell in PHASES[phase](setup) if fnmatch.fnmatch(cell.name, options.cells)]
-              for phase in options.phases]
-    turns = sorted({cell.turn for cells in phases for cell in cells})
-    return [[cell for cell in cells if cell.turn == turn] for turn in turns for cells in phases]
+@functools.cache
+def bytecode():
+    """A PyTorch without bytecode is compiled once, into a folder of its own, not at each import."""
+    found = importlib.util.find_spec("torch")
+    if found and found.cached and os.path.exists(found.cached):
+        return {"PYTHONDONTWRITEBYTECODE": "1"}
+    return {"PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": os.path.join(tempfile.gettempdir(), "pleat-bytecode")}
 
 
-def row_of(cell, ended):
-    """The result of a cell as a row of the table."""
-    row = {"phase": cell.phase, "cell": cell.name, **cell.known, "seconds": round(ended.seconds, 2)}
-    if ended.was_stopped:
-        with contextlib.suppress(ValueError, KeyError):     # what it found before it failed
-            row |= cell.read(ended.output)
-        return row | {"status": "stopped", "problem": f"ran past {cell.limit_s:g} s"}
-    if ended.status == SKIP:
-        return row | {"status": "skipped", "problem": last_line(ended) or "it cannot run here"}
-    row["status"] = "ok" if ended.status == 0 else "failed"
-    try:
-        row |= cell.read(ended.output)
-    except (ValueError, KeyError) as error:
-        row["status"] = "failed"
-        if ended.status == 0:
-            row["problem"] = f"unreadable output: {error!r}"
-    if ended.status != 0 and row["status"] == "failed" and "problem" not in row:
-        how = f"signal {-ended.status}" if ended.status < 0 else f"exit status {ended.status}"
-        row["problem"] = f"{how}: {last_line(ended)}"
-    return row
+def environment_of(setup, part, binding):
+    needed = {"LD_LIBRARY_PATH": str(ROOT / "needed"), "PLEAT_TRACES": str(ROOT / "traces")}
+    if part.is_tool:
+        return needed
+    simulated = {"LD_PRELOAD": str(ROOT / "libpleat_runtime.so"),
+                 "PLEAT_SIM": f"{part.simulated},compute:9.0"}
+    return {"PYTHONPATH": str(ROOT / "python"), "PLEAT_LIBRARY": str(ROOT / "libpleat.so.0"),
+            "PLEAT_TORCH_BINDING": binding, **bytecode(), **(simulated if setup.simulate else {})}
+
+
+def command_of(part, limit_s):
+    seconds = ("--seconds", f"{max(limit_s - SPARE_S, 1):.0f}") if part.seconds else ()
+    program = (ROOT / "pleat",) if part.is_tool else (sys.executable,)
+    first = part.arguments[0] if part.is_tool else GPU / part.arguments[0]
+    return (*program, first, *part.arguments[1:], *seconds)
+
+
+def last_object(output):
+    """The JSON object on the last line that holds one; {} without."""
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                continue
+    return {}
 
 
 def last_line(ended):
@@ -127,115 +179,160 @@ def last_line(ended):
     return lines[-1].strip()[:300] if lines else ""
 
 
-def write_log(setup, cell, ended):
-    text = "\n".join(f"{ended.errors}\n{ended.output}".splitlines()[-TAIL_LINES:])
-    with open(setup.out / "gpu.log", "a", encoding="utf-8") as log:
-        log.write(f"==== {cell.phase} / {cell.name}: status {ended.status}, "
-                  f"{ended.seconds:.1f} s\n{text}\n")
+def wrong_in(found):
+    """Bytes, words or pointers that were not what they had to be, anywhere in a result."""
+    if isinstance(found, dict):
+        return sum(value if key == "wrong" else wrong_in(value) for key, value in found.items())
+    return sum(map(wrong_in, found)) if isinstance(found, list) else 0
 
 
-def run_cell(setup, cell):
-    try:
-        ended = child.run(cell.command, cell.environment, setup.out,
-                          None if setup.is_simulated else cell.limit_s)
-    except OSError as error:
-        ended = child.Ended(127, "", str(error), 0.0, False)
-    write_log(setup, cell, ended)
-    return row_of(cell, ended)
+def result_of(ended, limit_s):
+    found = last_object(ended.output)
+    if ended.was_stopped:
+        status, problem = "stopped", f"ran past {limit_s:.0f} s"
+    elif ended.status != 0:
+        how = f"signal {-ended.status}" if ended.status < 0 else f"exit status {ended.status}"
+        status, problem = "failed", f"{how}: {last_line(ended)}"
+    elif not found:
+        status, problem = "failed", "it printed no result"
+    else:
+        status, problem = "skipped" if "skipped" in found else "ok", ""
+    row = {"status": status, "seconds": round(ended.seconds, 2), "cap_s": round(limit_s, 1)}
+    if wrong_in(found):
+        row["status"], problem = "wrong", f"{wrong_in(found)} were wrong"
+    if problem:
+        row["problem"] = problem
+    if "ended_at" in found:
+        row["exit_s"] = round(ended.at - found.pop("ended_at"), 2)
+    return row | {"result": found}
 
 
-def mirror(setup, folder):
-    """Copy the results, in case this machine disappears. A copy replaces the last one in one step,
-    and a failed one stops nothing: the next row brings another."""
-    if folder is None:
-        return
-    for path in sorted(path for pattern in MIRRORED for path in setup.out.glob(pattern)):
-        half = folder / f".{path.name}.half"
+class Call:
+    """A call under way, with its results."""
+
+    def __init__(self, setup, seconds):
+        self.setup = setup
+        self.path = setup.out / f"{setup.call}.json"
+        self.begin = time.monotonic()
+        self.end = self.begin + seconds
+        self.found = {"call": setup.call, "is_simulated": setup.simulate,
+                      "begun": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+                      "gpu": machine.output_of("nvidia-smi", "-L"), "build": build(),
+                      "class": {"status": "compiling"}, "steps": {}}
+        self.compiling = None       # pleat's class, beside the first steps
+
+    def write(self):
+        """A reader, or whoever copies the folder, never finds half a file."""
+        self.found["seconds"] = round(time.monotonic() - self.begin, 1)
+        half = self.path.with_suffix(".half")
+        half.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
+        os.replace(half, self.path)
+
+    def log(self, name, ended):
+        lines = f"{ended.errors}\n{ended.output}".splitlines()[-TAIL_LINES:]
+        with open(self.setup.out / f"{self.setup.call}.log", "a", encoding="utf-8") as log:
+            log.write("\n".join([f"==== {name}: status {ended.status}, {ended.seconds:.1f} s",
+                                 *(line[:2000] for line in lines), ""]))
+
+    def compile(self):
+        part = Part("class", ("machine.py", "--class"), torch=True, seconds=False)
+        self.compiling = child.Child(command_of(part, 0),
+                                     environment_of(self.setup, part, "class"), self.setup.out)
+
+    def wait_for_class(self, limit_s, is_last_chance):
+        """Wait until it is compiled. At the last chance it is stopped: steps get hooks then."""
+        if self.compiling is None:
+            return
+        deadline = time.monotonic() + limit_s
+        while self.compiling.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if self.compiling.process.poll() is None and not is_last_chance:
+            return
+        ended = self.compiling.end(0)
+        self.compiling = None
+        self.log("class", ended)
+        self.found["class"] = result_of(ended, limit_s)
+
+    def binding(self):
+        return "class" if self.found["class"]["status"] == "ok" else "hooks"
+
+    def run_part(self, step, part, limit_s):
+        end = time.monotonic() + limit_s
+        if part.torch:
+            self.wait_for_class(limit_s / 2, True)
+        limit_s = max(end - time.monotonic(), 1)
         try:
-            shutil.copyfile(path, half)
-            os.replace(half, folder / path.name)
+            ended = child.run(command_of(part, limit_s),
+                              environment_of(self.setup, part, self.binding()), self.setup.out,
+                              limit_s)
         except OSError as error:
-            print(f"  not mirrored: {error}", flush=True)
+            ended = child.Ended(127, "", str(error), 0.0, False, time.monotonic())
+        self.log(f"{step.name}: {part.name}", ended)
+        row = result_of(ended, limit_s)
+        if "oom_count" in row["result"]:    # what did not fit is a result, not a failure
+            row["status"] = "ok"
+        if part.is_tool and "rows" not in row["result"] and row["result"]:
+            row["result"] = {key: row["result"][key] for key in TRACE_KEYS if key in row["result"]}
+        return row
+
+    def run_step(self, step):
+        """False after a wrong byte."""
+        end = min(time.monotonic() + step.cap_s, self.end)
+        parts = self.found["steps"].setdefault(step.name, {})
+        for i, part in enumerate(step.parts):
+            share = part.share / sum(other.share for other in step.parts[i:])
+            limit_s = (end - time.monotonic()) * share
+            if limit_s < 1:
+                parts[part.name] = {"status": "left", "problem": "there was no time left"}
+                continue
+            print(f"  {step.name:12} {part.name:18}", end="", flush=True)
+            row = parts[part.name] = self.run_part(step, part, limit_s)
+            self.write()
+            print(f" {row['status']:8} {row['seconds']:6.1f} of {row['cap_s']:5.1f} s  "
+                  f"{row.get('problem', '')}", flush=True)
+            if row["status"] == "wrong":
+                self.found["wrong_at"] = f"{step.name}: {part.name}"
+                return False
+        if step.name == "machine":
+            self.wait_for_class(end - time.monotonic(), False)
+        return True
+
+    def run(self, steps):
+        self.compile()
+        try:
+            for step in steps:
+                if not self.run_step(step):
+                    return EXIT_WRONG
+        finally:
+            if self.compiling is not None:
+                self.compiling.stop()
+            self.write()
+        bad = [f"{name}, {part}" for name, parts in self.found["steps"].items()
+               for part, row in parts.items() if row["status"] not in ("ok", "skipped")]
+        print(f"{self.found['seconds']} s; not ok: {'; '.join(bad) or 'nothing'}")
+        return EXIT_FAILED if bad else 0
 
 
-def begin_from(setup, folder):
-    """A new folder of results continues from the copy instead of overwriting it."""
-    if folder is None or (setup.out / "gpu.csv").exists() or not (folder / "gpu.csv").exists():
-        return
-    for path in sorted(path for pattern in MIRRORED for path in folder.glob(pattern)):
-        shutil.copyfile(path, setup.out / path.name)
-
-
-def run_phase(setup, table, cells, options, stop_at):
-    """Returns how many cells were left for another time."""
-    end = min(time.monotonic() + options.limit_s, stop_at)
-    left = 0
-    for cell in cells:
-        status = table.status_of(cell)
-        if status == "ok" or (status and not options.retry):
-            continue
-        if time.monotonic() + cell.limit_s > end:
-            left += 1
-            continue
-        print(f"  {cell.phase:10} {cell.name:41}", end="", flush=True)
-        row = run_cell(setup, cell)
-        table.add(row)
-        mirror(setup, options.mirror)
-        print(f" {row['status']:8} {row['seconds']:7.1f} s  {row.get('problem', '')}", flush=True)
-    return left
-
-
-def run_all(setup, options):
-    notes = machine.notes(setup)
-    begin_from(setup, options.mirror)
-    table = ledger.Ledger(setup.out / "gpu.csv", notes)
-    stop_at = time.monotonic() + options.stop_after_s if options.stop_after_s else float("inf")
-    print("\n".join(notes))
-    mirror(setup, options.mirror)
-    left = 0
+def build():
     try:
-        for cells in plan(setup, options):
-            left += run_phase(setup, table, cells, options, stop_at)
-    finally:
-        table.close()
-    if left:
-        print(f"{left} cells were left: there was no time for them; run the same command again")
-    bad = [row for row in table.rows.values()
-           if row["phase"] in options.phases and row["status"] not in ("ok", "skipped")]
-    print(f"{len(table.rows)} cells in {table.path}; {len(bad)} failed, were stopped or "
-          "found only bounds")
-    return 1 if bad or left else 0
+        return " ".join((ROOT / "BUILD").read_text(encoding="utf-8").split())
+    except OSError:
+        return "unknown"
 
 
-def show(setup, options):
-    known = {}
-    path = setup.out / "gpu.csv"
-    if path.exists():
-        known = {(row["phase"], row["cell"]): row["status"] for row in ledger.read_rows(path)[1]}
-    for cells in plan(setup, options):
-        for cell in cells:
-            print(f"{cell.phase:10} {cell.name:41} {known.get((cell.phase, cell.name), 'to run'):8}"
-                  f" at most {cell.limit_s:g} s")
-            if options.dry_run:
-                given = [f"{key}={value}" for key, value in cell.environment.items()]
-                print("        " + shlex.join([*given, *map(str, cell.command)]))
-    return 0
-
-
-def show_plan(setup, options):
-    """In the order of running; cells that have run already are included."""
-    lines = ["| turn | phase | cells | seconds | at most |", "|---:|---|---:|---:|---:|"]
-    turns = {}
-    for cells in filter(None, plan(setup, options)):
-        about_s, limit_s = (sum(getattr(cell, key) for cell in cells)
-                            for key in ("about_s", "limit_s"))
-        lines.append(f"| {cells[0].turn} | `{cells[0].phase}` | {len(cells)} | {about_s:,.0f} | "
-                     f"{min(limit_s, options.limit_s):,.0f} |")
-        turns[cells[0].turn] = turns.get(cells[0].turn, 0) + about_s
-    for turn, about_s in turns.items():
-        lines.append(f"| {turn} | together | | {about_s:,.0f} = {about_s / 60:.1f} minutes | |")
-    print("\n".join(lines))
-    return 0
+def failed_in(setup):
+    """The steps of call a with only the parts that came to no result."""
+    if setup.earlier is None:
+        return ()
+    found = json.loads(setup.earlier.read_text(encoding="utf-8"))["steps"]
+    steps = []
+    for step in call_a(setup):
+        rows = found.get(step.name, {})
+        parts = tuple(part for part in step.parts
+                      if rows.get(part.name, {}).get("status") not in ("ok", "skipped"))
+        if parts and step.name != "training":
+            steps.append(Step(step.name, AGAIN_S, parts))
+    return tuple(steps)
 
 
 def interrupt(_signal, _frame):
@@ -243,28 +340,19 @@ def interrupt(_signal, _frame):
 
 
 def main():
-    options = parse(sys.argv[1:])
+    setup = parse(sys.argv[1:])
     signal.signal(signal.SIGTERM, interrupt)
-    for folder in filter(None, (options.out, options.mirror)):
-        folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="pleat-gpu-") as links:
-        os.symlink(options.build.resolve() / "libpleat_sim.so", f"{links}/libcuda.so.1")
-        setup = Setup(build=options.build.resolve(), out=(options.out or pathlib.Path()).resolve(),
-                      python=options.python, is_simulated=options.simulate,
-                      memory=options.memory, scale=options.scale, rounds=options.rounds,
-                      allocators=options.allocators, links=pathlib.Path(links))
-        if options.plan:
-            return show_plan(setup, options)
-        if options.list or options.dry_run:
-            return show(setup, options)
-        try:
-            return run_all(setup, options)
-        except ledger.OtherRun as problem:
-            sys.exit(f"run.py: {problem}")
-        except KeyboardInterrupt:
-            print("\ninterrupted: what was finished is kept; run the same command to go on",
-                  flush=True)
-            return EXIT_INTERRUPTED
+    setup.out.mkdir(parents=True, exist_ok=True)
+    setup.out = setup.out.resolve()
+    seconds, steps_of = CALLS[setup.call]
+    steps = steps_of(setup) + (failed_in(setup) if setup.call == "b" else ())
+    if setup.only:
+        steps = tuple(step for step in steps if step.name in setup.only.split(","))
+    try:
+        return Call(setup, seconds).run(steps)
+    except KeyboardInterrupt:
+        print("\ninterrupted: the results so far are kept", flush=True)
+        return EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Does mapping stall running work? A kernel reads pages while a thread maps their neighbours.
+"""Does mapping stall running work, and does running work stall mapping?
 
-Four passes of equal length: alone; beside a thread that makes harmless calls, which shows what two
-threads of Python cost each other; beside one that creates and releases handles; beside one that
-maps, gives access to and unmaps a handle between the pages that are read. In each a third thread
-launches small kernels. One JSON object; exit status 1 if a read saw wrong bytes."""
-import argparse
+A matrix: nothing or map and unmap, beside an idle device, a kernel that reads the neighbours of the
+pages that are mapped (and checks every word), copies, and a stream whose launch queue is full. A
+third thread launches small kernels of its own. At last what events cost by the number of
+streams."""
 import ctypes
-import json
 import sys
 import threading
 import time
 
 import driver
 import ptx
-from driver import quantile
+from driver import spread
 
 LOG2_PAGES = 6          # read: 128 MiB, more than a GPU's cache
 PAGE_BYTES = 4 << ptx.PAGE_LOG2
 BLOCKS = 16             # of the kernel that reads: it leaves room for others
 PAUSE_S = 200e-6        # between two launches
-READ_LATE_S = 0.2       # the kernel runs longer than the work beside it
+LATE_S = 0.2            # a kernel runs longer than the work beside it
+COPY_BYTES, COPIES = 64 * driver.MIB, 4     # copies in flight
+ROUNDS = 200            # of an event's cost
 
 
 class Report(ctypes.Structure):
@@ -34,22 +34,14 @@ class Neighbours:
 
     def __init__(self, cuda):
         self.cuda = cuda
-        self.properties, self.access = cuda.properties(), cuda.access()
+        self.access = cuda.access()
         n_pages = 1 << LOG2_PAGES
-        self.base = cuda.get("cuMemAddressReserve", ctypes.c_uint64, 2 * n_pages * PAGE_BYTES,
-                             0, 0, 0)
+        self.base = cuda.reserve(2 * n_pages * PAGE_BYTES)
         self.holes = [self.base + (2 * i + 1) * PAGE_BYTES for i in range(n_pages)]
         for i in range(n_pages):
-            self.map(self.base + 2 * i * PAGE_BYTES, self.create())
-        self.spare = self.create()
-
-    def create(self):
-        return self.cuda.get("cuMemCreate", ctypes.c_uint64, PAGE_BYTES,
-                             ctypes.byref(self.properties), 0)
-
-    def map(self, at, handle):
-        self.cuda.call("cuMemMap", at, PAGE_BYTES, 0, handle, 0)
-        self.cuda.call("cuMemSetAccess", at, PAGE_BYTES, ctypes.byref(self.access), 1)
+            cuda.map(self.base + 2 * i * PAGE_BYTES, PAGE_BYTES, cuda.create(PAGE_BYTES))
+        self.spare = cuda.create(PAGE_BYTES)
+        self.times = []
 
     def fill(self, kernel, stream):
         for i in range(len(self.holes)):
@@ -58,25 +50,31 @@ class Neighbours:
                              ctypes.c_uint32(i << ptx.PAGE_LOG2))
         self.cuda.call("cuStreamSynchronize", stream)
 
-    # ---- what is done beside the kernel, once ----
-
-    def nothing(self, _turn):
-        self.cuda.call("cuDriverGetVersion", ctypes.byref(ctypes.c_int()))
-
-    def create_and_release(self, _turn):
-        self.cuda.call("cuMemRelease", self.create())
-
     def map_and_unmap(self, turn):
         at = self.holes[turn % len(self.holes)]
-        self.map(at, self.spare)
-        self.cuda.call("cuMemUnmap", at, PAGE_BYTES)
+        times = []
+        for symbol, *arguments in (("cuMemMap", at, PAGE_BYTES, 0, self.spare, 0),
+                                   ("cuMemSetAccess", at, PAGE_BYTES, ctypes.byref(self.access), 1),
+                                   ("cuMemUnmap", at, PAGE_BYTES)):
+            ns, result = self.cuda.timed(symbol, *arguments)
+            if result != 0:
+                raise driver.DriverError(symbol, result, self.cuda.name_of(result))
+            times.append(ns)
+        self.times.append(times)
+
+    def told(self):
+        """Of each call: median, 99th percentile, most."""
+        columns = list(zip(*self.times))
+        self.times = []
+        return {name: spread(column) for name, column in
+                zip(("map", "access", "unmap"), columns)}
 
 
 class Beside(threading.Thread):
-    """Repeats a function until it is told to stop; join() raises its error."""
+    """Repeats a function until it is told to stop; end() raises its error."""
 
     def __init__(self, cuda, once):
-        super().__init__()
+        super().__init__(daemon=True)
         self.cuda = cuda
         self.once = once
         self.is_over = threading.Event()
@@ -105,8 +103,7 @@ class Launcher:
     def __init__(self, cuda, kernel):
         self.cuda = cuda
         self.stream = cuda.stream()
-        word = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, 4)
-        arguments = (ctypes.c_uint64(word), ctypes.c_uint64(1), ctypes.c_uint32(0))
+        arguments = (ctypes.c_uint64(cuda.alloc(4)), ctypes.c_uint64(1), ctypes.c_uint32(0))
         self.launch = ("cuLaunchKernel", kernel, 1, 1, 1, 32, 1, 1, 0, self.stream,
                        driver.packed(arguments), None)
         self.launches, self.ends = [], []
@@ -121,78 +118,181 @@ class Launcher:
         self.ends.append(ns + waited)
         time.sleep(PAUSE_S)
 
+    def told(self):
+        found = {"launch_us": spread(self.launches), "end_us": spread(self.ends)}
+        self.launches, self.ends = [], []
+        return found
 
-def watched(cuda, kernels, neighbours, once, seconds):
-    """One pass: the kernel's findings, the times of launches, the other thread's rounds."""
-    stream = cuda.stream()
-    out = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, ctypes.sizeof(Report))
-    cuda.call("cuMemsetD8Async", out, 0, ctypes.sizeof(Report), stream)
-    launcher = Launcher(cuda, kernels("fill"))
-    cuda.launch(kernels("watch"), stream, BLOCKS, ctypes.c_uint64(neighbours.base),
-                ctypes.c_uint32(LOG2_PAGES), ctypes.c_uint32(2 * PAGE_BYTES),
-                ctypes.c_uint64(int((seconds + READ_LATE_S) * 1e9)), ctypes.c_uint64(out))
-    threads = [Beside(cuda, launcher.once)] + ([Beside(cuda, once)] if once else [])
+
+# ---- what the device does meanwhile -------------------------------------------------------------
+
+class Idle:
+    needs_kernels = False
+
+    def __init__(self, *_places):
+        pass
+
+    def begin(self, _seconds):
+        pass
+
+    def end(self):
+        return {}
+
+
+class Reading:
+    """A kernel reads the pages."""
+    needs_kernels = True
+
+    def __init__(self, cuda, kernels, neighbours):
+        self.cuda, self.kernel, self.base = cuda, kernels("watch"), neighbours.base
+        self.stream, self.out = cuda.stream(), cuda.alloc(ctypes.sizeof(Report))
+
+    def begin(self, seconds):
+        self.cuda.call("cuMemsetD8Async", self.out, 0, ctypes.sizeof(Report), self.stream)
+        self.cuda.launch(self.kernel, self.stream, BLOCKS, ctypes.c_uint64(self.base),
+                         ctypes.c_uint32(LOG2_PAGES), ctypes.c_uint32(2 * PAGE_BYTES),
+                         ctypes.c_uint64(int((seconds + LATE_S) * 1e9)),
+                         ctypes.c_uint64(self.out))
+
+    def end(self):
+        was_running = self.cuda.result("cuStreamQuery", self.stream) == driver.NOT_READY
+        return told_of(self.cuda.read(self.out, Report, self.stream)) | {
+            "was_running": was_running}
+
+
+def told_of(report):
+    """Rounds a second and the longest pause, by the kernel's own clocks."""
+    ns_a_clock = report.ns / max(report.clocks, 1)
+    return {"rounds_a_second": round(report.rounds / max(report.ns, 1) * 1e9),
+            "longest_us": round(report.longest * ns_a_clock / 1000, 1), "wrong": report.wrong}
+
+
+class Copying:
+    """Copies within the device, a few at a time."""
+    needs_kernels = False
+
+    def __init__(self, cuda, *_places):
+        self.cuda, self.stream = cuda, cuda.stream()
+        self.source, self.target = cuda.alloc(COPY_BYTES), cuda.alloc(COPY_BYTES)
+        self.events = [cuda.event() for _ in range(COPIES)]
+
+    def once(self, turn):
+        event = self.events[turn % COPIES]
+        self.cuda.call("cuEventSynchronize", event)
+        self.cuda.call("cuMemcpyDtoDAsync_v2", self.target, self.source, COPY_BYTES, self.stream)
+        self.cuda.call("cuEventRecord", event, self.stream)
+
+    def begin(self, _seconds):
+        self.began = time.monotonic()
+        self.thread = Beside(self.cuda, self.once)
+        self.thread.start()
+
+    def end(self):
+        self.thread.end()
+        self.cuda.call("cuStreamSynchronize", self.stream)
+        seconds = time.monotonic() - self.began
+        return {"gb_a_second": round(self.thread.turns * COPY_BYTES / seconds / 1e9, 1)}
+
+
+class Queueing:
+    """Launches behind a kernel that runs long, until the queue is full and the driver lets the
+    thread wait."""
+    needs_kernels = True
+
+    def __init__(self, cuda, kernels, _neighbours):
+        self.cuda, self.wait, self.fill = cuda, kernels("wait"), kernels("fill")
+        self.stream, self.word = cuda.stream(), cuda.alloc(4)
+
+    def once(self, _turn):
+        self.cuda.launch(self.fill, self.stream, 1, ctypes.c_uint64(self.word), ctypes.c_uint64(1),
+                         ctypes.c_uint32(0), threads=32)
+
+    def begin(self, seconds):
+        self.cuda.launch(self.wait, self.stream, 1,
+                         ctypes.c_uint64(int((seconds + LATE_S) * 1e9)), threads=1)
+        self.thread = Beside(self.cuda, self.once)
+        self.thread.start()
+
+    def end(self):
+        queued = self.thread.turns
+        self.thread.end()
+        self.cuda.call("cuStreamSynchronize", self.stream)
+        return {"launched_behind": queued}
+
+
+BACKGROUNDS = {"idle": Idle, "kernel": Reading, "copies": Copying, "full queue": Queueing}
+
+
+def passed(cuda, background, neighbours, launcher, is_mapping, seconds):
+    """One cell of the matrix."""
+    threads = [Beside(cuda, launcher.once)]
+    if is_mapping:
+        threads.append(Beside(cuda, neighbours.map_and_unmap))
+    background.begin(seconds)
     for thread in threads:
         thread.start()
     time.sleep(seconds)
-    was_running = cuda.result("cuStreamQuery", stream) == driver.NOT_READY
+    found = background.end() if isinstance(background, Reading) else {}
     for thread in threads:
         thread.end()
-    found = figures(cuda.read(out, Report, stream), launcher)
-    if not was_running:
-        found["problem"] = "the kernel was over before the pass"
-    return found | {"turns": threads[-1].turns if once else 0}
+    found |= {} if isinstance(background, Reading) else background.end()
+    found |= launcher.told()
+    return found | ({"turns": threads[1].turns, "us": neighbours.told()} if is_mapping else {})
 
 
-def figures(report, launcher):
-    """Microseconds; and rounds per second, by the clock of the kernel's end."""
-    ns_a_clock = report.ns / max(report.clocks, 1)
-    return {"rounds_a_second": report.rounds / max(report.ns, 1) * 1e9,
-            "longest_us": round(report.longest * ns_a_clock / 1000, 1),
-            "wrong": report.wrong,
-            "launch_us": spread(launcher.launches), "end_us": spread(launcher.ends)}
+# ---- events -------------------------------------------------------------------------------------
+
+def cost_of(cuda, symbol, *arguments):
+    times = []
+    for _ in range(ROUNDS):
+        ns, result = cuda.timed(symbol, *arguments)
+        if result not in (0, driver.NOT_READY):
+            raise driver.DriverError(symbol, result, cuda.name_of(result))
+        times.append(ns)
+    return spread(times)[:2]
 
 
-def spread(values):
-    """Median, 99th percentile, most."""
-    return [round(value / 1000, 1) for value in
-            (quantile(values, 0.5), quantile(values, 0.99), max(values))] if values else []
-
-
-def in_words(passes):
-    alone = passes["alone"]["rounds_a_second"] or 1
-    parts = []
-    for name, found in passes.items():
-        launches, ends = ("/".join(f"{us:g}" for us in found[key])
-                          for key in ("launch_us", "end_us"))
-        parts.append(f"{name} ({found['turns']}): reads {found['rounds_a_second'] / alone:.4f}, "
-                     f"longest pause {found['longest_us']:g} us, launch {launches}, "
-                     f"to its end {ends} us")
-    return "; ".join(parts)
+def event_costs(cuda):
+    """Median and 99th percentile of an event behind all work of the context, and of asking it."""
+    if not cuda.has("cuCtxRecordEvent"):
+        return {"skipped": "the driver has no cuCtxRecordEvent"}
+    streams, event, costs = [], cuda.event(), {}
+    word = cuda.alloc(4)
+    for n in (1, 8, 64):
+        streams += [cuda.stream() for _ in range(n - len(streams))]
+        for stream in streams:
+            cuda.call("cuMemsetD8Async", word, 0, 4, stream)
+        costs[f"cuCtxRecordEvent, {n} streams"] = cost_of(cuda, "cuCtxRecordEvent", cuda.context,
+                                                          event)
+        costs[f"cuEventQuery of it, {n} streams"] = cost_of(cuda, "cuEventQuery", event)
+    costs["cuEventRecord"] = cost_of(cuda, "cuEventRecord", event, streams[0])
+    return costs
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each pass")
-    options = parser.parse_args()
+    options = driver.options(__doc__)
     cuda = driver.Driver()
-    cuda.need_kernels()
     kernels = cuda.load(ptx.SOURCE)
     neighbours = Neighbours(cuda)
+    launcher = Launcher(cuda, kernels("fill"))
     neighbours.fill(kernels("fill"), cuda.stream())
-    passes = {}
-    for name, once in (("alone", None), ("beside harmless calls", neighbours.nothing),
-                       ("beside create and release", neighbours.create_and_release),
-                       ("beside map and unmap", neighbours.map_and_unmap)):
-        passes[name] = watched(cuda, kernels, neighbours, once, options.seconds)
-    out = {"detail": in_words(passes), "passes": passes}
-    problems = [f"{name}: {found['wrong']} reads saw wrong bytes" if found["wrong"] else
-                f"{name}: {found['problem']}" for name, found in passes.items()
-                if found["wrong"] or "problem" in found]
-    if problems:
-        out["problem"] = "; ".join(problems)
-    print(json.dumps(out))
-    return 1 if problems else 0
+    launcher.once(0)
+    launcher.told()
+    out = {"cells": {}, "us": event_costs(cuda)}
+    seconds = LATE_S if cuda.is_simulated else \
+        max(options.seconds / (2 * len(BACKGROUNDS)) - 2 * LATE_S, LATE_S)
+    for name, kind in BACKGROUNDS.items():
+        background = kind(cuda, kernels, neighbours)
+        for is_mapping in (False, True):
+            cell = f"{name}, {'map and unmap' if is_mapping else 'nothing'}"
+            if kind.needs_kernels and cuda.is_simulated:
+                out["cells"][cell] = {"skipped": driver.NO_KERNELS}
+                continue
+            out["cells"][cell] = passed(cuda, background, neighbours, launcher, is_mapping,
+                                        seconds)
+            driver.tell(out)
+    driver.tell(out)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,46 +1,40 @@
 #!/usr/bin/env python3
 """A storm of takes: do bytes stay intact while pleat moves memory all the time?
 
-PyTorch's tensors come and go on two streams under a limit that is nearly used up, so most new ones
-lie on chunks taken from under freed ones. Kernels fill each tensor with unique words and compare
-them right before the tensor is freed, on its own stream or on the other one; the host does not
-wait. One JSON object; exit status 1 if a word was wrong, or too little taken."""
-import argparse
+PyTorch's tensors come and go on two streams while memory is nearly used up, so most new ones lie on
+chunks taken from under freed ones. Kernels fill each tensor with unique words and compare them
+right before the tensor is freed, on its own stream or on the other one; the host does not wait.
+Memory ends at a limit of pleat, or, with --full, where the device's does."""
 import ctypes
-import json
 import random
 import sys
 import time
 
-import allocators
-import present
+import driver
+import ptx
+import torch_run
 
 SEED = 11
-LIMIT_BYTES = 4 << 30
-LIVE_SHARE = 0.8            # of the limit
+ROOM_BYTES, SIMULATED_ROOM_BYTES = 4 * driver.GIB, driver.GIB
+SLACK_BYTES = 256 * driver.MIB  # of a full device, to libraries
+LIVE_SHARE = 0.8                # of the room
 SMALLEST_WORDS, LARGEST_LOG2 = 1 << 16, 8   # tensors of 256 KiB to 64 MiB
 LENT_SHARE = 0.25
 LEAST_TAKEN, MOST_TAKEN = 1000, 20000       # granules
-LOOK_EVERY = 64             # rounds
-BLOCKS = 128                # of a kernel
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--allocator", default="pleat", choices=tuple(allocators.PLEAT))
-    parser.add_argument("--seconds", type=float, default=10.0, help="at most")
-    return parser.parse_args()
+LOOK_EVERY = 64                 # rounds
+BLOCKS = 128                    # of a kernel
 
 
 class Storm:
     """Live tensors, each with its first word and its stream."""
 
-    def __init__(self, torch, cuda, kernels):
+    def __init__(self, torch, cuda, kernels, room_bytes):
         self.torch, self.cuda = torch, cuda
         self.fill, self.compare = kernels("fill"), kernels("compare")
+        self.most_words = LIVE_SHARE * room_bytes / 4
         self.rng = random.Random(SEED)
         self.streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-        self.wrong = cuda.get("cuMemAlloc_v2", ctypes.c_uint64, 8)     # not from pleat
+        self.wrong = cuda.alloc(8)      # not from pleat
         cuda.call("cuMemsetD8Async", self.wrong, 0, 8, None)
         torch.cuda.synchronize()
         self.live = []
@@ -70,7 +64,7 @@ class Storm:
 
     def add(self):
         words = int(SMALLEST_WORDS * 2 ** self.rng.uniform(0, LARGEST_LOG2))
-        while self.live and 4 * (self.live_words + words) > LIVE_SHARE * LIMIT_BYTES:
+        while self.live and self.live_words + words > self.most_words:
             self.drop()
         stream = self.rng.choice(self.streams)
         with self.torch.cuda.stream(stream):
@@ -85,7 +79,8 @@ class Storm:
             self.add()
         except self.torch.OutOfMemoryError:     # pending and leftover memory make it tight
             self.refused += 1
-            self.drop()
+            if self.live:
+                self.drop()
 
     def n_wrong(self):
         """Waits for everything that was launched."""
@@ -93,11 +88,11 @@ class Storm:
         return self.cuda.read(self.wrong, ctypes.c_uint64, None).value
 
 
-def rage(storm, seconds, n_taken):
+def rage(storm, seconds, n_taken, most_taken):
     """Until time is over, enough was taken, or a word was wrong. (rounds, wrong words)"""
     end = time.monotonic() + seconds
     rounds = wrong = 0
-    while time.monotonic() < end and wrong == 0 and n_taken() < MOST_TAKEN:
+    while time.monotonic() < end and wrong == 0 and n_taken() < most_taken:
         for _ in range(LOOK_EVERY):
             storm.play()
         rounds += LOOK_EVERY
@@ -109,32 +104,29 @@ def rage(storm, seconds, n_taken):
 
 
 def main():
-    options = parse()
-    present.need_pytorch()
-    allocators.choose(options.allocator, f"limit:{LIMIT_BYTES}")
-    import torch
-    present.need_gpu(torch)
-    import driver
+    options = driver.options(__doc__, ("--full", {"action": "store_true"}))
+    begin = time.monotonic()
+    is_simulated = torch_run.is_simulated()
+    room = SIMULATED_ROOM_BYTES if is_simulated else ROOM_BYTES
+    torch = torch_run.begin("pleat", *(() if options.full else (f"limit:{room}",)))
     import pleat
-    import ptx
-    torch.cuda.init()
     cuda = driver.Driver()
-    storm = Storm(torch, cuda, cuda.load(ptx.SOURCE))
-    rounds, wrong = rage(storm, options.seconds,
-                         lambda: pleat.device_stats()["n_taken_granules"])
+    storm = Storm(torch, cuda, cuda.load(ptx.SOURCE), room)
+    storm.play()                # loads the kernels
+    storm.drop()
+    if options.full:
+        cuda.alloc(cuda.memory()[0] - room - (0 if is_simulated else SLACK_BYTES))
+    rounds, wrong = rage(storm, options.seconds - (time.monotonic() - begin) - 2,
+                         lambda: pleat.device_stats()["n_taken_granules"],
+                         2 * LEAST_TAKEN if is_simulated else MOST_TAKEN)
     told = pleat.device_stats()
-    taken = told["n_taken_granules"]
-    out = {"detail": f"{taken} granules taken in {rounds} tensors; {storm.compared} compared; "
-                     f"{storm.refused} refused",
-           "n_taken_granules": taken, "ops_unmap": told["ops_unmap"]}
-    if wrong:
-        out["problem"] = f"{wrong} words were not what they had been filled with"
-    elif taken < LEAST_TAKEN:
-        out["problem"] = f"only {taken} granules were taken"
-    elif cuda.is_simulated:
-        out |= {"problem": f"{taken} granules taken, but kernels compute nothing on a simulated "
-                           "device: no word was compared", "cannot_run": True, "detail": ""}
-    print(json.dumps(out))
+    out = {"binding": torch_run.binding(), "taken_granules": told["n_taken_granules"],
+           "unmaps": told["ops_unmap"], "tensors": rounds, "refused": storm.refused}
+    out |= {"not_compared": driver.NO_KERNELS} if is_simulated else {
+        "compared": storm.compared, "wrong": wrong}
+    if out["taken_granules"] < LEAST_TAKEN:
+        out["problem"] = f"only {out['taken_granules']} granules were taken"
+    driver.tell(out | {"ended_at": time.monotonic()})
     return 1 if "problem" in out else 0
 
 

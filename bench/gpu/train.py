@@ -1,84 +1,54 @@
 #!/usr/bin/env python3
-"""Train one model under one allocator and print its figures, as one JSON object on the last line.
+"""Train a GPT-2-medium-like model under one allocator; or, with --search, find its largest batch.
 
-  train.py --model gpt2|lora|moe --allocator native|expandable|async|pleat|pleat-...
-  train.py --model gpt2 --allocator pleat --search-batch
-
-run.py starts it for each cell; it can be run by hand, also on the CPU (--device cpu), without
-figures of memory. bfloat16 autocast, AdamW, gradient clipping; weights, data and lengths come from
-a seed and are the same under every allocator, so the losses must be, too."""
-import argparse
-import dataclasses
+bfloat16 autocast, AdamW, gradient clipping. Weights, data and lengths come from a seed, and sums
+are made in one order. So every allocator must give the same losses: corrupted memory would show
+there. Each step's time is told: runs of different length are compared over their common steps."""
 import gc
-import json
+import os
 import sys
 import time
 
-import allocators
-import present
+import driver
+import torch_run
 
 BEGIN = time.monotonic()
 SEED = 20
-LOSSES = 5              # so many first and last ones are averaged
 TRY_STEPS = 4           # steps that a batch must get through; the last has the longest sequences
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--model", required=True, choices=("gpt2", "lora", "moe"))
-    parser.add_argument("--allocator", required=True, choices=allocators.NAMES)
-    parser.add_argument("--scale", default="full", choices=("full", "small", "tiny"))
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--batch", type=int, help="sequences a step (default: by the scale)")
-    parser.add_argument("--steps", type=int, help="steps on the clock (default: by the scale)")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--search-batch", action="store_true",
-                        help="find the largest batch instead")
-    parser.add_argument("--within", type=int, default=1, metavar="N",
-                        help="sequences between what completes and what does not, at most")
-    parser.add_argument("--limit-s", type=float, default=float("inf"),
-                        help="of the search, from the start of the process")
-    parser.add_argument("--simulator", metavar="LIBRARY",
-                        help="the device is this simulator's and computes nothing: print no speed "
-                             "and no losses, but the modelled time of driver calls")
-    return parser.parse_args()
-
+LAST_S = 2              # for the figures, after the last step
 
 # PyTorch is imported only once the allocator has been chosen.
-options = parse()
-present.need_pytorch()
-if options.device == "cuda":
-    try:
-        allocators.choose(options.allocator)
-    except Exception as problem:            # any failure goes into the row
-        print(json.dumps({"problem": f"the allocator: {problem}"[:300]}))
-        sys.exit(1)
+options = driver.options(__doc__, ("--allocator", {"choices": torch_run.NAMES, "default": "pleat"}),
+                         ("--batch", {"type": int}), ("--search", {"action": "store_true"}))
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")     # what equal sums ask for
+torch = torch_run.begin(options.allocator, *(("time_calls:True",) * (options.allocator == "pleat")))
 
-import torch                                # noqa: E402
-from meter import Meter                     # noqa: E402
-from models import RUNS, lengths            # noqa: E402
-import search                               # noqa: E402
+from models import RUN, TINY_RUN, lengths     # noqa: E402
+from search import largest                   # noqa: E402
+
+FIGURES = {"peak_allocated_bytes": "allocated_bytes.all.peak",
+           "peak_reserved_bytes": "reserved_bytes.all.peak", "retries": "num_alloc_retries",
+           "ooms": "num_ooms", "device_allocs": "num_device_alloc"}
 
 
 class Trainer:
     """One model, its optimiser and its data."""
 
-    def __init__(self, run, batch, device, seed):
-        torch.manual_seed(seed)
+    def __init__(self, run, batch):
+        torch.manual_seed(SEED)
         self.run = run
         self.batch = batch
-        self.device = device
-        self.model = run.build(device)
-        self.trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.model = run.build("cuda")
+        self.trained = list(self.model.parameters())
         self.optimizer = torch.optim.AdamW(self.trained, lr=run.learning_rate)
-        self.tokens = torch.Generator().manual_seed(seed)
+        self.tokens = torch.Generator().manual_seed(SEED)
 
     def step(self, length):
         # Like a loader that works ahead: nothing waits for the copy.
         tokens = torch.randint(self.run.vocabulary, (self.batch, length + 1),
-                               generator=self.tokens, pin_memory=self.device.type == "cuda")
-        tokens = tokens.to(self.device, non_blocking=True)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+                               generator=self.tokens, pin_memory=True)
+        tokens = tokens.to("cuda", non_blocking=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = self.model(tokens)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
@@ -87,132 +57,99 @@ class Trainer:
         return loss.detach()
 
 
-def mean_of(losses):
-    return sum(loss.item() for loss in losses) / len(losses)
+def figures():
+    told = torch.cuda.memory_stats()
+    found = {name: told.get(key) for name, key in FIGURES.items()}
+    free, total = torch.cuda.mem_get_info()
+    found["device_used_bytes"] = total - free
+    if options.allocator == "pleat":
+        import pleat
+        own = pleat.device_stats()
+        found |= {"driver_ms": round(own["driver_ns"] / 1e6, 1), "unmaps": own["ops_unmap"],
+                  "taken_granules": own["n_taken_granules"], "binding": torch_run.binding()}
+    return found
 
 
-def measure(run, meter, device, out):
-    """One training run. After a failure `out` has the figures so far."""
-    batch = options.batch or run.batch
-    n_steps = options.steps or run.steps
-    drawn = lengths.drawn(run, run.warm_up + n_steps, options.seed)
-    trainer = Trainer(run, batch, device, options.seed)
-    out["steps"] = 0
-    losses = []
-    begin, begin_us = 0.0, None
-    for i, length in enumerate(drawn):
-        if i == run.warm_up:
-            meter.synchronize()
-            begin_us, begin = meter.driver_us(), time.monotonic()
+def train(run):
+    """Steps until all are made or time is over. Events tell when each one was over on the device;
+    nothing waits for them."""
+    batch, end = options.batch or run.batch, BEGIN + options.seconds - LAST_S
+    drawn = lengths.drawn(run, run.steps, SEED)
+    trainer = Trainer(run, batch)
+    losses, events = [], [torch.cuda.Event(enable_timing=True)]
+    torch.cuda.synchronize()
+    events[0].record()
+    for length in drawn:
         losses.append(trainer.step(length))
-        if i < run.warm_up or options.simulator:
-            meter.sample()
-        out["steps"] = i + 1
-    meter.synchronize()
-    seconds = time.monotonic() - begin
-    meter.sample()
-    if begin_us is not None:
-        out["driver_us"] = meter.driver_us() - begin_us
-    if not options.simulator:
-        out["steps_per_second"] = n_steps / seconds
-        out["tokens_per_second"] = batch * sum(drawn[run.warm_up:]) / seconds
-        out["loss_first"] = mean_of(losses[:LOSSES])
-        out["loss_last"] = mean_of(losses[-LOSSES:])
+        events.append(torch.cuda.Event(enable_timing=True))
+        events[-1].record()
+        if len(losses) > 2:
+            events[-3].synchronize()        # the host is two steps ahead, not all of them
+        if time.monotonic() > end:
+            break
+    torch.cuda.synchronize()
+    if torch_run.is_simulated():
+        return {"steps": len(losses), "not_timed": driver.NO_KERNELS}
+    return {"steps": len(losses), "losses": [loss.item() for loss in losses],
+            "ms": [round(one.elapsed_time(two), 2) for one, two in zip(events, events[1:])],
+            "tokens": [batch * length for length in drawn[:len(losses)]]}
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    said: str
-    is_out_of_memory: bool
-    is_own: bool            # of the allocator; else of a library that found no memory for itself
+# ---- the largest batch ---------------------------------------------------------------------------
 
-
-def failure_of(run, meter, device, batch, has_completed):
-    """None if a model gets through TRY_STEPS steps of that batch. Once another batch did, any
-    failure counts as lack of memory: libraries word it in many ways when they find none for their
-    kernels or handles."""
+def fails(run, batch, has_completed):
+    """None if a new model gets through TRY_STEPS steps, else why not. Once another batch did, any
+    failure counts as lack of memory: libraries word it in many ways."""
     trainer = None
     try:
-        trainer = Trainer(run, batch, device, options.seed)
-        for length in lengths.drawn(run, TRY_STEPS, options.seed):
+        trainer = Trainer(run, batch)
+        for length in lengths.drawn(run, TRY_STEPS, SEED):
             trainer.step(length)
-            meter.sample()
-        meter.synchronize()
+        torch.cuda.synchronize()
         return None
     except RuntimeError as error:
-        said = f"batch {batch}: {(str(error).splitlines() or [repr(error)])[0][:300]}"
-        print(said)
-        is_out_of_memory = allocators.is_out_of_memory(error)
-        if not is_out_of_memory and not has_completed:
+        if not has_completed and "out of memory" not in str(error).lower():
             raise
-        return Failure(said, is_out_of_memory, isinstance(error, torch.OutOfMemoryError))
+        return f"batch {batch}: {(str(error).splitlines() or [repr(error)])[0][:200]}"
     finally:
         if trainer is not None:
             trainer.optimizer.zero_grad(set_to_none=True)
         del trainer
 
 
-def find_largest(run, meter, device, out):
-    """Each try prints its figures on a line; if the process is stopped, the last one counts. If the
-    allocator keeps memory between tries, a library may have found none only for that reason: then
-    the batch gets a try with nothing kept."""
-    keeps = allocators.keeps_between_tries(options.allocator)
+def search(run):
+    """Chunks fit any later request, so memory stays between tries; after a failure of a library
+    the batch gets one try with nothing kept."""
+    out = {"tries": 0, "completes": 0, "fails": None}
 
-    def attempt(batch):
-        failure = failure_of(run, meter, device, batch, "largest_batch" in out)
-        gc.collect()                        # an error keeps the frames that it passed alive
-        meter.synchronize()                 # fails if more was wrong than lack of memory
-        if not keeps:
-            meter.empty()
-        return failure
+    def completes(batch):
+        why = fails(run, batch, out["completes"] > 0)
+        gc.collect()                    # an error keeps the frames that it passed alive
+        torch.cuda.synchronize()        # fails if more was wrong than lack of memory
+        if why and "Tried to allocate" not in why:
+            torch.cuda.empty_cache()
+            why = fails(run, batch, True)
+            gc.collect()
+        if why:
+            out["said"] = why
+        return why is None
 
-    def gets_through(batch):
-        begin = time.monotonic()
-        failure = attempt(batch)
-        if failure and keeps and not failure.is_own and out.get("tries"):
-            meter.empty()
-            failure = attempt(batch)
-        if failure and not failure.is_out_of_memory:
-            out["detail"] = failure.said
-        print(f"batch {batch}: {'does not complete' if failure else 'completes'}, "
-              f"{time.monotonic() - begin:.1f} s")
-        return failure is None
-
-    def tell(found):
-        out["tries"] = found.tries
-        if found.good:
-            out["largest_batch"] = found.good
-        if found.bad is not None:
-            out["least_failed_batch"] = found.bad
-        print(json.dumps(out), flush=True)
-
-    found = search.largest(gets_through, options.batch or run.batch, options.within,
-                           BEGIN + options.limit_s, tell)
-    out["largest_batch"] = found.good
-    if not found.is_within(options.within):
-        out["status"] = "bound"
-        out["problem"] = "time ran out"
+    def tell(good, bad):
+        out.update(tries=out["tries"] + 1, completes=good, fails=bad)
+        driver.tell(out)
+    good, bad = largest(completes, options.batch or run.batch, BEGIN + options.seconds - LAST_S,
+                        tell)
+    return out | {"is_bound": bad is None or bad - good > 1}
 
 
 def main():
-    if options.device == "cuda":
-        present.need_gpu(torch)
-    device = torch.device(options.device)
     torch.backends.cuda.enable_cudnn_sdp(False)     # flash attention on every machine
-    run = RUNS[options.model, options.scale]
-    meter = Meter(device, options.allocator, options.simulator)
-    out = {}
-    try:
-        (find_largest if options.search_batch else measure)(run, meter, device, out)
-    except RuntimeError as error:
-        if not allocators.is_out_of_memory(error):
-            raise
-        out["problem"] = f"out of memory at step {out.get('steps', 0)}: " \
-                         f"{str(error).splitlines()[0]}"[:300]
-    meter.sample()
-    out |= meter.figures()
-    print(json.dumps(out))
-    return 1 if "problem" in out and out.get("status") != "bound" else 0
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    run = TINY_RUN if torch_run.is_simulated() else RUN
+    out = search(run) if options.search else train(run)
+    driver.tell(out | figures() | {"ended_at": time.monotonic()})
+    return 0
 
 
 if __name__ == "__main__":

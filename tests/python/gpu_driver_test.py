@@ -1,30 +1,27 @@
 # labels: python
-# needs: torch
-"""The programs of bench/gpu that call the driver themselves: their kernels do what they say, their
-logic holds on the simulated driver, and they report no made-up figures."""
+"""The programs of bench/gpu that call the driver themselves: their kernels do what they say, a
+question that ends its process is an answer, and a full device ends a climb."""
 import ctypes
-import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import types
+import time
 
 import pytest
 
 ROOT = pathlib.Path(os.environ.get("PLEAT_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
-BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR", ROOT / "build"))
 GPU = ROOT / "bench" / "gpu"
 sys.path.insert(0, str(GPU))
 
+import ask                      # noqa: E402
 import captures                 # noqa: E402
+import climb                    # noqa: E402
 import driver                   # noqa: E402
-import handles                  # noqa: E402
 import ptx                      # noqa: E402
 import stalls                   # noqa: E402
-from phases import driver_calls  # noqa: E402
 
 MASK = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
 
@@ -168,6 +165,14 @@ def test_the_waiting_kernel_waits():
     assert clock() >= 1000
 
 
+def test_a_chain_is_followed_to_its_last_node():
+    nodes, out = [1 << 40, 1 << 41, 1 << 42], 64
+    memory = dict(zip(nodes, [*nodes[1:], nodes[0]]))
+    for steps, last in ((2, nodes[2]), (3, nodes[0])):
+        grid("chase", (nodes[0], steps, out), memory, blocks=1, threads=1, clock=ticking(10))
+        assert memory[out] == 10 and memory[out + 8] == last
+
+
 def test_the_kernels_are_accepted_by_the_assembler(tmp_path):
     assembler = shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
     if not os.access(assembler, os.X_OK):
@@ -177,91 +182,35 @@ def test_the_kernels_are_accepted_by_the_assembler(tmp_path):
                     tmp_path / "kernels.cubin"], check=True)
 
 
-# ---- the programs on the simulated driver -------------------------------------------------------
+# ---- questions that may end their process --------------------------------------------------------
 
-@pytest.fixture
-def simulated(tmp_path):
-    """The environment in which libcuda.so.1 is the simulator."""
-    links = tmp_path / "links"
-    links.mkdir()
-    (links / "libcuda.so.1").symlink_to(BUILD / "libpleat_sim.so")
-    return {**os.environ, "LD_LIBRARY_PATH": str(links), "PLEAT_SIM": "capacity:4G"}
-
-
-def said(program, environment, *arguments):
-    ended = subprocess.run([sys.executable, "-B", GPU / program, *map(str, arguments)], check=False,
-                           capture_output=True, text=True, env=environment)
-    assert ended.stdout, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
-
-
-def test_handles_fill_the_device_and_all_are_taken_back(simulated):
-    found = said("handles.py", simulated, "--mib", 8, "--seconds", 600)
-    assert found["most_alive"] == 448 and found["left_alive"] == 0     # of 512: 64 are spared
-    assert "us" not in found, "the simulator's time is nobody's"
-
-
-def test_a_full_device_ends_the_climb_and_not_the_program():
-    class Cuda:
-        """A driver that has room for 100 handles."""
-        made, device = 0, 0
-        properties, access = driver.Driver.properties, driver.Driver.access
-
-        def call(self, symbol, *_arguments):
-            assert symbol == "cuMemRelease"
-
-        def get(self, *_arguments):
-            return 1 << 40
-
-        def timed(self, symbol, *_arguments):
-            self.made += symbol == "cuMemCreate"
-            return 1000, 2 if symbol == "cuMemCreate" and self.made > 100 else 0
-    climb = handles.Climb(Cuda(), 1 << 21, 1024)
-    assert climb.go(600) == handles.RUN and not climb.handles
-    row = climb.samples.table()[0]
-    assert row["create"] == row["map"] == 1.0 and row["access"] == row["unmap"] == 0.02
-
-
-def test_what_handles_cost_is_told_by_how_many_are_alive():
-    samples = handles.Samples()
-    for alive, ns in ((0, 1000), (1023, 3000), (1024, 5000), (4095, 7000), (4096, 9000)):
-        samples.add("create", alive, [ns])
-    rows = samples.table()
-    assert [row["alive"] for row in rows] == [0, 1024, 2048, 4096]
-    assert [row["create"] for row in rows] == [3.0, 5.0, 7.0, 9.0]
-    assert handles.in_words(5000, rows) == \
-        "5000 alive; us a handle, first to last level: create 3 to 9"
-
-
-@pytest.mark.parametrize(("program", "arguments"), [
-    ("stalls.py", ()), ("event_costs.py", ()), ("captures.py", ("user_object",))])
-def test_what_the_simulator_cannot_answer_is_skipped_in_one_line(simulated, program, arguments):
-    found = said(program, simulated, *arguments)
-    assert found.pop("cannot_run") is True and list(found) == ["problem"]
-    assert "simulated" in found["problem"] and "\n" not in found["problem"]
-
-
-def test_each_question_is_asked_in_a_process_of_its_own(simulated):
-    found = said("captures.py", simulated, "bystanders")
-    assert list(found["answers"]) == captures.VARIANTS["bystanders"]
-    assert found["detail"].startswith("the simulator's answers: ")
-    assert found["answers"]["map and unmap/plain"] == "ok, the capture lives"
-    assert found["answers"]["cuStreamQuery/plain"].startswith("STREAM_CAPTURE_UNSUPPORTED (900)")
-    assert found["answers"]["cuStreamQuery/relaxed"] == "ok, the capture lives"
-    destroyed = said("captures.py", simulated, "destroyed")["answers"]
-    assert destroyed["cuStreamQuery"] == "INVALID_HANDLE (400)"
+QUESTIONS = """
+import sys, time
+print("fine\\tok", flush=True)
+if "bad" in sys.argv:
+    {}
+    print("bad\\tok", flush=True)
+print("last\\tok", flush=True)
+"""
 
 
 @pytest.mark.parametrize(("text", "answer"), [
     ("import os; os.kill(os.getpid(), 11)", "died of signal 11"),
-    ("import time; time.sleep(600)", "nothing within 0.5 s"),
+    ("time.sleep(600)", "nothing within 0.5 s"),
     ("raise SystemExit('no such thing')", "failed: no such thing"),
 ])
-def test_a_question_that_ends_badly_is_an_answer(tmp_path, monkeypatch, text, answer):
-    (tmp_path / "child.py").write_text(text)
-    monkeypatch.setattr(captures, "__file__", str(tmp_path / "child.py"))
-    monkeypatch.setattr(captures, "CHILD_LIMIT_S", 0.5 if "sleep" in text else 60)
-    assert captures.ask("destroyed", "cuStreamQuery") == {"answer": answer}
+def test_a_question_that_ends_badly_is_an_answer_and_the_rest_is_asked(tmp_path, monkeypatch, text,
+                                                                       answer):
+    (tmp_path / "child.py").write_text(QUESTIONS.format(text))
+    monkeypatch.setattr(ask, "SILENCE_S", 0.5 if "sleep" in text else 60)
+    found = ask.ask_group(tmp_path / "child.py", "any", ("fine", "bad", "last"),
+                          time.monotonic() + 60)
+    assert found == {"fine": "ok", "bad": answer, "last": "ok"}
+
+
+def test_what_there_was_no_time_for_says_so(tmp_path):
+    found = ask.ask_group(tmp_path / "none.py", "any", ("one",), time.monotonic() - 1)
+    assert found == {"one": "not asked: no time was left"}
 
 
 def test_the_destructor_of_an_object_is_seen_when_it_is_called():
@@ -271,31 +220,54 @@ def test_the_destructor_of_an_object_is_seen_when_it_is_called():
     assert destructor.said(0) == "called"
 
 
-def test_passes_are_told_against_the_one_alone():
-    found = {"rounds_a_second": 200.0, "longest_us": 5.0, "wrong": 0, "launch_us": [1.0, 2.0, 3.0],
-             "end_us": [4.0, 5.0, 6.0], "turns": 0}
-    text = stalls.in_words({"alone": found, "beside": {**found, "rounds_a_second": 150.0}})
-    assert text.endswith("beside (0): reads 0.7500, longest pause 5 us, launch 1/2/3, "
-                         "to its end 4/5/6 us")
+# ---- the climb -----------------------------------------------------------------------------------
+
+class Cuda:
+    """A driver that has room for 100 handles, or whose page tables end with the 70th."""
+    device = made = mapped = 0
+
+    def __init__(self, most_mapped=1000):
+        self.most_mapped = most_mapped
+
+    def properties(self):
+        return driver.Properties()
+
+    def access(self):
+        return driver.Access()
+
+    def reserve(self, _n_bytes):
+        return 1 << 40
+
+    def name_of(self, result):
+        return f"error {result}"
+
+    def timed(self, symbol, *arguments):
+        self.made += symbol == "cuMemCreate"
+        if symbol == "cuMemSetAccess":
+            self.mapped += arguments[1] >> 21
+            return 100 * (arguments[1] >> 21), 2 if self.mapped > self.most_mapped else 0
+        return 1000, 2 if symbol == "cuMemCreate" and self.made > 100 else 0
+
+
+@pytest.mark.parametrize(("most_mapped", "alive", "refused"), [
+    (1000, 100, "cuMemCreate"), (70, 64, "cuMemSetAccess")])
+def test_a_full_device_ends_the_climb_and_says_what_it_refused(most_mapped, alive, refused):
+    found = climb.Climb(Cuda(most_mapped), 1 << 21, 1024)
+    assert found.go(600) == alive and found.refused == (refused, "error 2")
+    assert found.take_back() and len(found.handles) == max(alive - climb.RUN, 0)
+    row = found.samples.table()[0]
+    assert row["create"] == row["map"] == 1.0 and row["access"] == 0.1
+
+
+def test_what_handles_cost_is_told_by_how_many_are_alive():
+    samples = climb.Samples()
+    for alive, ns in ((0, 1000), (1023, 3000), (1024, 5000), (4095, 7000), (4096, 9000)):
+        samples.add("create", alive, [ns])
+    rows = samples.table()
+    assert [row["alive"] for row in rows] == [0, 1024, 2048, 4096]
+    assert [row["create"] for row in rows] == [3.0, 5.0, 7.0, 9.0]
+
+
+def test_pauses_are_told_by_the_clock_of_the_kernel():
     report = stalls.Report(rounds=300, wrong=0, longest=4000, clocks=2000000, ns=1000000)
-    figures = stalls.figures(report, types.SimpleNamespace(launches=[1000], ends=[2000]))
-    assert figures["longest_us"] == 2.0 and figures["rounds_a_second"] == 300 / 1e-3
-
-
-def test_the_whole_answer_is_kept_beside_the_table(tmp_path):
-    read = driver_calls.reader(types.SimpleNamespace(out=tmp_path), "stalls: neighbours")
-    assert read('{"detail": "said", "passes": {"alone": 1}}') == {"detail": "said"}
-    assert json.loads((tmp_path / "driver.json").read_text()) == {
-        "stalls: neighbours": {"detail": "said", "passes": {"alone": 1}}}
-    assert read('{"problem": "no GPU", "cannot_run": true}')["status"] == "skipped"
-
-
-def test_a_storm_takes_a_thousand_granules(tmp_path):
-    if not (BUILD / "libpleat_runtime.so").exists():
-        pytest.skip("the simulated runtime is not built")
-    found = said("takes.py", {**os.environ, "LD_PRELOAD": str(BUILD / "libpleat_runtime.so"),
-                              "PLEAT_SIM": "capacity:8G,compute:9.0",
-                              "PYTHONPATH": str(ROOT / "python"),
-                              "PLEAT_LIBRARY": str(BUILD / "libpleat.so.0")}, "--seconds", 600)
-    assert found["n_taken_granules"] >= 1000 and found["ops_unmap"] > 0
-    assert found["cannot_run"] and "no word was compared" in found["problem"]
+    assert stalls.told_of(report) == {"rounds_a_second": 300000, "longest_us": 2.0, "wrong": 0}

@@ -1,0 +1,45 @@
+"""PyTorch with one of the allocators under it."""
+import os
+import sys
+import time
+
+SETTINGS = {"native": "", "expandable": "expandable_segments:True"}
+NAMES = ("pleat", *SETTINGS)
+
+
+def is_simulated():
+    return "libpleat_runtime.so" in os.environ.get("LD_PRELOAD", "")
+
+
+def begin(allocator="pleat", *options):
+    """torch, before any use of CUDA. A user's own settings of PyTorch's allocator are put aside.
+    pleat is bound as PLEAT_TORCH_BINDING says and by nothing else: no class, no result."""
+    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        os.environ.pop(variable, None)
+    if allocator == "pleat":
+        import pleat.torch
+        pleat.torch.install(",".join(options) or None,
+                            binding=os.environ.get("PLEAT_TORCH_BINDING", "class"))
+    elif SETTINGS[allocator]:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[allocator]
+    import torch
+    if not torch.cuda.is_available():
+        sys.exit("PyTorch sees no GPU")
+    torch.cuda.init()
+    return torch
+
+
+def binding():
+    import pleat.torch
+    return pleat.torch.binding()
+
+
+def timed(call):
+    """{"seconds", "said"}: what a call answered, or the first line of its error."""
+    begun = time.monotonic()
+    try:
+        said = call()
+        said = "ok" if said is None else said
+    except Exception as error:      # whatever it is, it is the answer
+        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:300]
+    return {"seconds": round(time.monotonic() - begun, 4), "said": said}
