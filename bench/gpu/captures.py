@@ -218,8 +218,6 @@ LIVES = {"never launched": never_launched, "idle": idle, "running": running}
 def of_object(cuda, life):
     if not cuda.has("cuUserObjectCreate", "cuGraphRetainUserObject"):
         return "skipped: the driver has no user objects"
-    if life == "running" and cuda.is_simulated:
-        return f"skipped: {driver.NO_KERNELS}"
     stream, destructor = cuda.stream(), Destructor()
     graph, said = captured_with_object(cuda, stream, destructor)
     steps = [f"{when}: {what}" for when, what in LIVES[life](cuda, graph, stream, destructor)]

@@ -12,6 +12,7 @@ import time
 GRACE_S = 1             # after SIGTERM
 END_S = 20              # after SIGKILL: taking back a whole GPU's memory takes time
 PR_SET_PDEATHSIG = 1
+C_LIBRARY = ctypes.CDLL(None)   # opened before any fork
 FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found only by these
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # these would change what is measured
@@ -29,7 +30,7 @@ class Ended:
 
 def begin_child():
     """In the child: if this run is killed, nothing stays behind and holds the GPU."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
 

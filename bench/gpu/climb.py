@@ -195,16 +195,16 @@ def main():
     out, chain = {"handle_mib": options.mib, "free_bytes": free_bytes}, None
     if options.mib == 2:
         chain = Chain(cuda)
-        out["chains"] = {"cuMemAlloc": chain_of_plain(cuda, chain, n_pages)}
+        out["chains"] = {"cuMemAlloc": driver.attempt(chain_of_plain, cuda, chain, n_pages)}
     climb = Climb(cuda, handle_bytes, free_bytes // handle_bytes + RUN)
     out |= {"most_alive": climb.go(UP_SHARE * options.seconds), "refused": climb.refused,
             "left_bytes": cuda.memory()[0]}
     driver.tell(out)
     if chain:
         pages = [climb.address(i) for i in range(len(climb.handles))]
-        out["chains"] |= {"handles": chain.measure(pages[:n_pages]),
-                          "all handles": chain.measure(pages)}
-        out["map_us"] = fresh_addresses(cuda, climb)
+        out["chains"] |= {"handles": driver.attempt(chain.measure, pages[:n_pages]),
+                          "all handles": driver.attempt(chain.measure, pages)}
+        out["map_us"] = driver.attempt(fresh_addresses, cuda, climb)
         driver.tell(out)
     for _ in range(BACK_RUNS):
         if time.monotonic() - begin > options.seconds or \

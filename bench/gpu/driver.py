@@ -127,6 +127,14 @@ class DriverError(RuntimeError):
         self.result = result
 
 
+def attempt(call, *arguments):
+    """What the call returns, or the driver's error as a result: the rest can be asked anyway."""
+    try:
+        return call(*arguments)
+    except DriverError as error:
+        return {"failed": str(error)}
+
+
 def tell(found):
     """Print the result so far. The last line counts, also when the program is killed."""
     print(json.dumps(found), flush=True)

@@ -57,7 +57,7 @@ def of_driver(cuda):
     return {"gpu": name.value.decode(), "cuda": version.value, "free_bytes": free,
             "total_bytes": total,
             "attributes": {key: cuda.attribute(number) for key, number in ATTRIBUTES.items()},
-            "granule": {f"{kind}, {size}": cuda.granule(properties, option)
+            "granule": {f"{kind}, {size}": driver.attempt(cuda.granule, properties, option)
                         for kind, properties in (("plain", plain), ("as pleat", cuda.properties()))
                         for option, size in enumerate(("least", "recommended"))},
             "lacks": [symbol for symbol in driver.PARAMETERS if not cuda.has(symbol)]}

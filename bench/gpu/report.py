@@ -40,10 +40,13 @@ class Results:
         rows = self.rows(step, part)
         if not rows:
             raise Missing("not asked")
-        found = rows[-1]["result"] if "result" in rows[-1] else {}
+        found = rows[-1].get("result", {})
+        if not found:
+            raise Missing(rows[-1].get("problem") or "not answered")
         for key in keys:
-            if isinstance(found, dict) and "skipped" in found:
-                raise Missing(f"skipped: {found['skipped']}")
+            for why in ("skipped", "failed"):
+                if isinstance(found, dict) and why in found:
+                    raise Missing(f"{why}: {found[why]}")
             if not isinstance(found, dict) or key not in found or found[key] is None:
                 raise Missing(rows[-1].get("problem") or "not answered")
             found = found[key]

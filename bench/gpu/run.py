@@ -7,6 +7,8 @@
 Each step is one or more processes with a cap of seconds; DIR/a.json or b.json is written after each
 of them. The first wrong byte ends the call. README.md beside this file says what each step asks."""
 import argparse
+import contextlib
+import ctypes
 import dataclasses
 import functools
 import importlib.util
@@ -175,8 +177,10 @@ def last_object(output):
 
 
 def last_line(ended):
+    """The last one that names an error, or just the last one."""
     lines = [line for line in (ended.errors or ended.output).splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else ""
+    said = [line for line in lines if "Error" in line] or lines
+    return said[-1].strip()[:300] if said else ""
 
 
 def wrong_in(found):
@@ -313,6 +317,13 @@ class Call:
         return EXIT_FAILED if bad else 0
 
 
+def hold_driver():
+    """A driver that nobody uses may be unloaded: it stays while this process has begun with it."""
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL("libcuda.so.1").cuInit(0)
+    return None
+
+
 def build():
     try:
         return " ".join((ROOT / "BUILD").read_text(encoding="utf-8").split())
@@ -349,6 +360,8 @@ def main():
     if setup.only:
         steps = tuple(step for step in steps if step.name in setup.only.split(","))
     try:
+        if not setup.simulate:
+            hold_driver()
         return Call(setup, seconds).run(steps)
     except KeyboardInterrupt:
         print("\ninterrupted: the results so far are kept", flush=True)

@@ -18,6 +18,7 @@ LOG2_PAGES = 6          # read: 128 MiB, more than a GPU's cache
 PAGE_BYTES = 4 << ptx.PAGE_LOG2
 BLOCKS = 16             # of the kernel that reads: it leaves room for others
 PAUSE_S = 200e-6        # between two launches
+START_S = 4             # the driver, and what is made
 LATE_S = 0.2            # a kernel runs longer than the work beside it
 COPY_BYTES, COPIES = 64 * driver.MIB, 4     # copies in flight
 ROUNDS = 200            # of an event's cost
@@ -71,7 +72,7 @@ class Neighbours:
 
 
 class Beside(threading.Thread):
-    """Repeats a function until it is told to stop; end() raises its error."""
+    """Repeats a function until it is told to stop."""
 
     def __init__(self, cuda, once):
         super().__init__(daemon=True)
@@ -90,11 +91,16 @@ class Beside(threading.Thread):
         except driver.DriverError as error:
             self.error = error
 
-    def end(self):
-        self.is_over.set()
-        self.join()
-        if self.error:
-            raise self.error
+
+def end_all(threads):
+    """Raises the error of one of them, once all have ended."""
+    for thread in threads:
+        thread.is_over.set()
+    for thread in threads:
+        thread.join()
+    for thread in threads:
+        if thread.error:
+            raise thread.error
 
 
 class Launcher:
@@ -188,7 +194,7 @@ class Copying:
         self.thread.start()
 
     def end(self):
-        self.thread.end()
+        end_all([self.thread])
         self.cuda.call("cuStreamSynchronize", self.stream)
         seconds = time.monotonic() - self.began
         return {"gb_a_second": round(self.thread.turns * COPY_BYTES / seconds / 1e9, 1)}
@@ -215,7 +221,7 @@ class Queueing:
 
     def end(self):
         queued = self.thread.turns
-        self.thread.end()
+        end_all([self.thread])
         self.cuda.call("cuStreamSynchronize", self.stream)
         return {"launched_behind": queued}
 
@@ -232,10 +238,10 @@ def passed(cuda, background, neighbours, launcher, is_mapping, seconds):
     for thread in threads:
         thread.start()
     time.sleep(seconds)
-    found = background.end() if isinstance(background, Reading) else {}
-    for thread in threads:
-        thread.end()
-    found |= {} if isinstance(background, Reading) else background.end()
+    try:
+        found = background.end()
+    finally:
+        end_all(threads)
     found |= launcher.told()
     return found | ({"turns": threads[1].turns, "us": neighbours.told()} if is_mapping else {})
 
@@ -278,18 +284,17 @@ def main():
     neighbours.fill(kernels("fill"), cuda.stream())
     launcher.once(0)
     launcher.told()
-    out = {"cells": {}, "us": event_costs(cuda)}
+    out = {"cells": {}, "us": driver.attempt(event_costs, cuda)}
     seconds = LATE_S if cuda.is_simulated else \
-        max(options.seconds / (2 * len(BACKGROUNDS)) - 2 * LATE_S, LATE_S)
+        max((options.seconds - START_S) / (2 * len(BACKGROUNDS)) - LATE_S, LATE_S)
     for name, kind in BACKGROUNDS.items():
         background = kind(cuda, kernels, neighbours)
         for is_mapping in (False, True):
-            cell = f"{name}, {'map and unmap' if is_mapping else 'nothing'}"
+            found = driver.attempt(passed, cuda, background, neighbours, launcher, is_mapping,
+                                   seconds)
             if kind.needs_kernels and cuda.is_simulated:
-                out["cells"][cell] = {"skipped": driver.NO_KERNELS}
-                continue
-            out["cells"][cell] = passed(cuda, background, neighbours, launcher, is_mapping,
-                                        seconds)
+                found = {"skipped": driver.NO_KERNELS}
+            out["cells"][f"{name}, {'map and unmap' if is_mapping else 'nothing'}"] = found
             driver.tell(out)
     driver.tell(out)
     return 0

@@ -4,6 +4,7 @@
 step's result is read back. The first wrong byte ends a call. The report has an answer to each
 question."""
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -109,6 +110,7 @@ def read_captures(found):
     assert plain["cuStreamQuery"].startswith("STREAM_CAPTURE_UNSUPPORTED (900)")
     assert relaxed["cuStreamQuery"] == "ok"
     assert "executable destroyed: called" in answers["user object"]["idle"]
+    assert answers["user object"]["running"].endswith("launch over: called")
 
 
 def read_probe(found):
@@ -372,6 +374,26 @@ def test_the_cost_file_grows_as_the_climb_saw(tmp_path):
     found.write_text(json.dumps(measured() | {"is_simulated": True}))
     ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and "no measurement" in ended.stderr
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+def test_a_model_that_knows_nothing_yet_guesses_evenly():
+    torch = pytest.importorskip("torch")
+    from models import TINY_RUN
+
+    def loss(seed):
+        torch.manual_seed(seed)
+        tokens = torch.randint(TINY_RUN.vocabulary, (TINY_RUN.batch, TINY_RUN.longest + 1))
+        return TINY_RUN.build("cpu")(tokens).item()
+    assert loss(1) == loss(1) == pytest.approx(math.log(TINY_RUN.vocabulary), rel=0.05)
+
+
+def test_the_longest_step_is_among_those_of_a_try():
+    pytest.importorskip("torch")
+    from models import RUN, lengths
+    drawn = lengths.drawn(RUN, 4, 20)
+    assert drawn[-1] == max(drawn) == RUN.longest
 
 
 # ---- the search ----------------------------------------------------------------------------------
