@@ -12,7 +12,6 @@ from ctypes import c_ushort, c_void_p
 
 NO_KERNELS = "kernels compute nothing on the simulated device"
 MIB, GIB = 1 << 20, 1 << 30
-OUT_OF_MEMORY = 2
 NOT_READY = 600
 MULTIPROCESSORS, VMM, POSIX_FD, RDMA, FABRIC = 16, 102, 103, 110, 128   # attributes of a device
 HOST_NODE, HOST_NODE_VMM = 134, 141

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Describe this machine: GPU, driver, host, and the driver's own word on what it supports.
 
-With --class: import PyTorch and compile pleat's class for it, without touching the GPU."""
+With --class: import PyTorch and compile pleat's class for it, without touching the GPU. With
+--hold: begin with the driver and stay, as a driver that nobody uses may be unloaded."""
 import ctypes
 import importlib.metadata
 import os
 import pathlib
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -88,5 +90,13 @@ def compiled():
             "class_s": round(time.monotonic() - imported, 1), "binding": pleat.torch.binding()}
 
 
+def hold():
+    """Until run.py ends this process."""
+    ctypes.CDLL("libcuda.so.1").cuInit(0)
+    signal.pause()
+
+
 if __name__ == "__main__":
+    if "--hold" in sys.argv:
+        hold()
     driver.tell(compiled() if "--class" in sys.argv else facts())

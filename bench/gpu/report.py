@@ -12,7 +12,6 @@ import pathlib
 import sys
 
 MARKERS = ("<!-- gpu:begin -->", "<!-- gpu:end -->")
-GIB = 1 << 30
 OURS, THEIRS = "pleat", ("native", "expandable")
 CLOSE = 0.02        # losses that differ by no more are the same up to the order of sums
 
@@ -75,7 +74,7 @@ def dead(r):
     found = {group: said for group, asked in answers.items() for said in asked.values()}
     died = [group for group, said in found.items() if said.startswith("died")]
     return f"{len(died)} of {len(found)} calls end the process: {', '.join(died) or 'none'}", \
-        "stored handles are never asked" if died else "the same rule holds: it is undefined"
+        "stored handles are never asked" + ("" if died else ", since it is undefined")
 
 
 def captures(r):
@@ -85,16 +84,19 @@ def captures(r):
         for call, said in asked.items():
             if "breaks" in said:
                 broken.setdefault(call, []).append(situation)
-    return joined({call: f"breaks {len(where)}" for call, where in broken.items()}) or \
-        "nothing breaks a capture", "what breaks one is called in relaxed mode or not at all"
+    safe = [call for call, where in broken.items()
+            if not any(situation.endswith("/relaxed") for situation in where)]
+    return f"of {len(answers) - 1} situations break: " + joined(
+        {call: len(where) for call, where in broken.items()}), \
+        f"safe for relaxed callers: {', '.join(safe) or 'none of these'}"
 
 
 def create(r):
     levels = [row for row in r.get("climb", "2 MiB", "us") if "create" in row]
     said = joined({f"{row['alive']} alive": f"{row['create']} us" for row in levels})
     slope, _ = growth(levels)
-    return said, f"{slope:.2f} us more a thousand handles alive: chunks as large as growth " \
-                 f"{'makes them' if slope > 1 else 'needs, not larger'}"
+    return said, f"{slope:.2f} us more a thousand handles alive: large chunks " \
+                 f"{'pay' if slope > 1 else 'save no growth of costs'}"
 
 
 def full(r):

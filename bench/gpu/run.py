@@ -7,8 +7,6 @@
 Each step is one or more processes with a cap of seconds; DIR/a.json or b.json is written after each
 of them. The first wrong byte ends the call. README.md beside this file says what each step asks."""
 import argparse
-import contextlib
-import ctypes
 import dataclasses
 import functools
 import importlib.util
@@ -238,10 +236,10 @@ class Call:
             log.write("\n".join([f"==== {name}: status {ended.status}, {ended.seconds:.1f} s",
                                  *(line[:2000] for line in lines), ""]))
 
-    def compile(self):
-        part = Part("class", ("machine.py", "--class"), torch=True, seconds=False)
-        self.compiling = child.Child(command_of(part, 0),
-                                     environment_of(self.setup, part, "class"), self.setup.out)
+    def begin_beside(self, option):
+        part = Part(option, ("machine.py", option), seconds=False)
+        return child.Child(command_of(part, 0), environment_of(self.setup, part, "class"),
+                           self.setup.out)
 
     def wait_for_class(self, limit_s, is_last_chance):
         """Wait until it is compiled. At the last chance it is stopped: steps get hooks then."""
@@ -302,26 +300,19 @@ class Call:
         return True
 
     def run(self, steps):
-        self.compile()
+        self.compiling, holding = (self.begin_beside(what) for what in ("--class", "--hold"))
         try:
             for step in steps:
                 if not self.run_step(step):
                     return EXIT_WRONG
         finally:
-            if self.compiling is not None:
-                self.compiling.stop()
+            for beside in filter(None, (self.compiling, holding)):
+                beside.stop()
             self.write()
         bad = [f"{name}, {part}" for name, parts in self.found["steps"].items()
                for part, row in parts.items() if row["status"] not in ("ok", "skipped")]
         print(f"{self.found['seconds']} s; not ok: {'; '.join(bad) or 'nothing'}")
         return EXIT_FAILED if bad else 0
-
-
-def hold_driver():
-    """A driver that nobody uses may be unloaded: it stays while this process has begun with it."""
-    with contextlib.suppress(OSError):
-        return ctypes.CDLL("libcuda.so.1").cuInit(0)
-    return None
 
 
 def build():
@@ -360,8 +351,6 @@ def main():
     if setup.only:
         steps = tuple(step for step in steps if step.name in setup.only.split(","))
     try:
-        if not setup.simulate:
-            hold_driver()
         return Call(setup, seconds).run(steps)
     except KeyboardInterrupt:
         print("\ninterrupted: the results so far are kept", flush=True)
