@@ -180,7 +180,8 @@ def captured_with_object(cuda, stream, destructor):
     cuda.launch(wait, stream, 1, c_uint64(WAIT_NS), threads=1)
     ended = c_void_p()
     cuda.call("cuStreamEndCapture", stream, byref(ended))
-    return ended.value, "the graph asked for" if ended.value == graph else "another graph than was asked for"
+    same = "the graph" if ended.value == graph else "another graph than the one"
+    return ended.value, f"{same} asked for"
 
 
 def never_launched(cuda, graph, _stream, destructor):

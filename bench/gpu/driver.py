@@ -7,8 +7,7 @@ import ctypes
 import json
 import sys
 import time
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_ubyte
-from ctypes import c_ushort, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
 
 NO_KERNELS = "kernels compute nothing on the simulated device"
 MIB, GIB = 1 << 20, 1 << 30
@@ -45,79 +44,31 @@ class Access(ctypes.Structure):
 
 
 DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
-ADDRESS = c_uint64
-HANDLE = c_uint64
-OUT = c_void_p              # the address of any result
-STREAM = EVENT = CONTEXT = GRAPH = c_void_p
 
-# ctypes takes a Python integer for an int unless it is told otherwise: addresses would be cut in
-# half.
-PARAMETERS = {
-    "cuInit": (c_uint,),
-    "cuDriverGetVersion": (OUT,),
-    "cuDeviceGet": (OUT, c_int),
-    "cuDeviceGetAttribute": (OUT, c_int, c_int),
-    "cuDeviceGetName": (c_char_p, c_int, c_int),
-    "cuDevicePrimaryCtxRetain": (OUT, c_int),
-    "cuCtxPushCurrent_v2": (CONTEXT,),
-    "cuCtxPopCurrent_v2": (OUT,),
-    "cuCtxSynchronize": (),
-    "cuCtxRecordEvent": (CONTEXT, EVENT),
-    "cuMemGetInfo_v2": (OUT, OUT),
-    "cuMemAlloc_v2": (OUT, c_size_t),
-    "cuMemFree_v2": (ADDRESS,),
-    "cuMemHostAlloc": (OUT, c_size_t, c_uint),
-    "cuMemGetAllocationGranularity": (OUT, POINTER(Properties), c_int),
-    "cuMemAddressReserve": (OUT, c_size_t, c_size_t, ADDRESS, c_uint64),
-    "cuMemAddressFree": (ADDRESS, c_size_t),
-    "cuMemCreate": (OUT, c_size_t, POINTER(Properties), c_uint64),
-    "cuMemRelease": (HANDLE,),
-    "cuMemMap": (ADDRESS, c_size_t, c_size_t, HANDLE, c_uint64),
-    "cuMemSetAccess": (ADDRESS, c_size_t, POINTER(Access), c_size_t),
-    "cuMemUnmap": (ADDRESS, c_size_t),
-    "cuMemGetAccess": (OUT, POINTER(Location), ADDRESS),
-    "cuMemRetainAllocationHandle": (OUT, c_void_p),
-    "cuMemExportToShareableHandle": (OUT, HANDLE, c_int, c_uint64),
-    "cuMemImportFromShareableHandle": (OUT, c_void_p, c_int),
-    "cuMemsetD8Async": (ADDRESS, c_ubyte, c_size_t, STREAM),
-    "cuMemcpyHtoDAsync_v2": (ADDRESS, c_void_p, c_size_t, STREAM),
-    "cuMemcpyDtoHAsync_v2": (c_void_p, ADDRESS, c_size_t, STREAM),
-    "cuMemcpyDtoDAsync_v2": (ADDRESS, ADDRESS, c_size_t, STREAM),
-    "cuStreamCreate": (OUT, c_uint),
-    "cuStreamDestroy_v2": (STREAM,),
-    "cuStreamQuery": (STREAM,),
-    "cuStreamGetCtx": (STREAM, OUT),
-    "cuStreamGetId": (STREAM, OUT),
-    "cuStreamIsCapturing": (STREAM, OUT),
-    "cuStreamSynchronize": (STREAM,),
-    "cuStreamWaitEvent": (STREAM, EVENT, c_uint),
-    "cuStreamBeginCapture_v2": (STREAM, c_int),
-    "cuStreamEndCapture": (STREAM, OUT),
-    "cuStreamGetCaptureInfo_v2": (STREAM, OUT, OUT, OUT, OUT, OUT),
-    "cuStreamGetCaptureInfo_v3": (STREAM, OUT, OUT, OUT, OUT, OUT, OUT),
-    "cuThreadExchangeStreamCaptureMode": (OUT,),
-    "cuEventCreate": (OUT, c_uint),
-    "cuEventRecord": (EVENT, STREAM),
-    "cuEventQuery": (EVENT,),
-    "cuEventSynchronize": (EVENT,),
-    "cuEventDestroy_v2": (EVENT,),
-    "cuGraphInstantiateWithFlags": (OUT, GRAPH, c_uint64),
-    "cuGraphLaunch": (c_void_p, STREAM),
-    "cuGraphDestroy": (GRAPH,),
-    "cuGraphExecDestroy": (c_void_p,),
-    "cuUserObjectCreate": (OUT, c_void_p, DESTRUCTOR, c_uint, c_uint),
-    "cuGraphRetainUserObject": (GRAPH, c_void_p, c_uint, c_uint),
-    "cuModuleLoadData": (OUT, c_char_p),
-    "cuModuleGetFunction": (OUT, c_void_p, c_char_p),
-    "cuLaunchKernel": (c_void_p, *(c_uint,) * 7, STREAM, POINTER(c_void_p), c_void_p),
-    "cuDeviceGetDevResource": (c_int, OUT, c_int),
-    "cuDevSmResourceSplitByCount": (OUT, OUT, OUT, OUT, c_uint, c_uint),
-    "cuDevResourceGenerateDesc": (OUT, OUT, c_uint),
-    "cuGreenCtxCreate": (OUT, c_void_p, c_int, c_uint),
-    "cuGreenCtxStreamCreate": (OUT, c_void_p, c_uint, c_int),
-    "cuCtxFromGreenCtx": (OUT, c_void_p),
-    "cuGetErrorName": (c_int, OUT),
-}
+# Every call with its parameters, as ctypes would cut an address in half: p a pointer or a handle of
+# one, a 64 bits, i int, u unsigned, c a byte.
+KINDS = {"p": c_void_p, "a": c_uint64, "i": c_int, "u": c_uint, "c": c_ubyte}
+CALLS = """
+    cuInit u; cuDriverGetVersion p; cuDeviceGet pi; cuDeviceGetAttribute pii; cuDeviceGetName pii;
+    cuDevicePrimaryCtxRetain pi; cuCtxPushCurrent_v2 p; cuCtxPopCurrent_v2 p; cuCtxSynchronize -;
+    cuCtxRecordEvent pp; cuMemGetInfo_v2 pp; cuMemAlloc_v2 pa; cuMemFree_v2 a; cuMemHostAlloc pau;
+    cuMemGetAllocationGranularity ppi; cuMemAddressReserve paaaa; cuMemAddressFree aa;
+    cuMemCreate papa; cuMemRelease a; cuMemMap aaaaa; cuMemSetAccess aapa; cuMemUnmap aa;
+    cuMemGetAccess ppa; cuMemRetainAllocationHandle pp; cuMemExportToShareableHandle paia;
+    cuMemImportFromShareableHandle ppi; cuMemsetD8Async acap; cuMemcpyHtoDAsync_v2 apap;
+    cuMemcpyDtoHAsync_v2 paap; cuMemcpyDtoDAsync_v2 aaap; cuStreamCreate pu; cuStreamDestroy_v2 p;
+    cuStreamQuery p; cuStreamGetCtx pp; cuStreamGetId pp; cuStreamIsCapturing pp;
+    cuStreamSynchronize p; cuStreamWaitEvent ppu; cuStreamBeginCapture_v2 pi;
+    cuStreamEndCapture pp; cuStreamGetCaptureInfo_v2 pppppp; cuStreamGetCaptureInfo_v3 ppppppp;
+    cuThreadExchangeStreamCaptureMode p; cuEventCreate pu; cuEventRecord pp; cuEventQuery p;
+    cuEventSynchronize p; cuEventDestroy_v2 p; cuGraphInstantiateWithFlags ppa; cuGraphLaunch pp;
+    cuGraphDestroy p; cuGraphExecDestroy p; cuUserObjectCreate pppuu; cuGraphRetainUserObject ppuu;
+    cuModuleLoadData pp; cuModuleGetFunction ppp; cuLaunchKernel puuuuuuuppp;
+    cuDeviceGetDevResource ipi; cuDevSmResourceSplitByCount ppppuu; cuDevResourceGenerateDesc ppu;
+    cuGreenCtxCreate ppiu; cuGreenCtxStreamCreate ppui; cuCtxFromGreenCtx pp; cuGetErrorName ip
+"""
+PARAMETERS = {symbol: tuple(KINDS[kind] for kind in kinds.strip("-"))
+              for symbol, kinds in (call.split() for call in CALLS.split(";"))}
 
 
 class DriverError(RuntimeError):
