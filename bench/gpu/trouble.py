@@ -296,13 +296,13 @@ def sticky(options):
     begin = time.monotonic()
     try:
         ended = subprocess.run([sys.executable, "-B", __file__, "sticky inside"], check=False,
-                               capture_output=True, text=True, timeout=options.seconds)
-        said, status = ended.stdout, ended.returncode
-    except subprocess.TimeoutExpired as error:
-        said, status = (error.stdout or b"").decode(), "it did not end"
-    lines = [line for line in said.splitlines() if line.startswith("{")]
+                               capture_output=True, timeout=options.seconds)
+        said, errors, status = ended.stdout, ended.stderr, ended.returncode
+    except subprocess.TimeoutExpired as late:
+        said, errors, status = late.stdout or b"", late.stderr or b"", "it did not end"
+    lines = [line for line in said.decode().splitlines() if line.startswith("{")]
     if not lines:
-        raise RuntimeError(f"nothing came of it: status {status}, {ended.stderr[-300:]}")
+        raise RuntimeError(f"nothing came of it: {status}, {errors.decode()[-300:]}")
     found = json.loads(lines[-1])
     end_s = found.pop("ended_at", None)
     return found | {"exit": status, "seconds": round(time.monotonic() - begin, 2),
