@@ -273,7 +273,7 @@ class Call:
         self.log(f"{step.name}: {part.name}", ended)
         row = result_of(ended, limit_s)
         if "oom_count" in row["result"]:    # what did not fit is a result, not a failure
-            row["status"] = "ok"
+            row |= {"status": "ok", "problem": ""}
         if part.is_tool and "rows" not in row["result"] and row["result"]:
             row["result"] = {key: row["result"][key] for key in TRACE_KEYS if key in row["result"]}
         return row

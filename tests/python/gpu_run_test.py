@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import types
@@ -137,7 +138,8 @@ def read_stalls(found):
 
 def read_takes(found):
     (part,) = found.values()
-    assert part["taken_granules"] >= 1000 and "not_compared" in part
+    assert part["taken_granules"] >= 1000 and part["compared"] >= part["tensors"] > 500
+    assert part["wrong"] == 0, "bytes changed, or the simulator saw a hazard"
 
 
 def read_contents(found):
@@ -197,6 +199,21 @@ def test_each_result_of_the_first_call_is_read_back(a, step):
 @pytest.mark.parametrize("step", [*STEPS["b"], "stalls"])
 def test_each_result_of_the_second_call_is_read_back(b, step):
     globals()[f"read_{step}"](results(b, step))
+
+
+def test_a_tensor_that_is_freed_too_early_ends_the_call(pack, tmp_path):
+    """The storm without the one line that keeps memory until the other stream has read it."""
+    shutil.copytree(pack, tmp_path / "pack")
+    program = tmp_path / "pack/bench/gpu/takes.py"
+    text = program.read_text()
+    assert text.count("        tensor.record_stream(other)\n") == 1
+    program.write_text(text.replace("        tensor.record_stream(other)\n", ""))
+    ended = subprocess.run(
+        [sys.executable, "-B", tmp_path / "pack/bench/gpu/run.py", "a", "--out", tmp_path / "out",
+         "--simulate", "--only", "takes,sleep"], capture_output=True, text=True, check=False)
+    assert ended.returncode == command.EXIT_WRONG, ended.stdout + ended.stderr
+    found = json.loads((tmp_path / "out/a.json").read_text())
+    assert found["wrong_at"] == "takes: takes" and list(found["steps"]) == ["takes"]
 
 
 GREEN = """
