@@ -200,7 +200,7 @@ def main():
     out |= {"most_alive": climb.go(UP_SHARE * options.seconds), "refused": climb.refused,
             "left_bytes": cuda.memory()[0]}
     driver.tell(out)
-    if chain:
+    if chain and climb.handles:
         pages = [climb.address(i) for i in range(len(climb.handles))]
         out["chains"] |= {"handles": driver.attempt(chain.measure, pages[:n_pages]),
                           "all handles": driver.attempt(chain.measure, pages)}
