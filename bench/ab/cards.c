@@ -14,7 +14,11 @@
 #define OTHERS 512 /* MiB */
 
 const bench_card bench_cards[BENCH_N_CARDS] = {
+    { "8 GB", (7936 - OTHERS) * MIB },     /* RTX 4060: 7.75 GiB; RTX 3070: 7.78 */
+    { "12 GB", (11980 - OTHERS) * MIB },   /* RTX 4070 Ti: 11.70 GiB; RTX 3060: 11.75 */
+    { "16 GB", (14909 - OTHERS) * MIB },   /* T4: 14.56 GiB; RTX A4000: 15.61 */
     { "24 GB", (22528 - OTHERS) * MIB },   /* A10G, L4: 22.0 GiB; RTX 4090: 23.6 */
+    { "32 GB", (32112 - OTHERS) * MIB },   /* RTX 5090: 31.36 GiB; V100: 31.74 */
     { "40 GB", (40320 - OTHERS) * MIB },   /* A100: 39.4 */
     { "48 GB", (45440 - OTHERS) * MIB },   /* L40S: 44.4; RTX A6000: 47.5 */
     { "80 GB", (80896 - OTHERS) * MIB },   /* H100, A100: 79.0 to 79.3 */

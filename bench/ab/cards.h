@@ -4,7 +4,7 @@
 
 #include "bench/base/size.h"
 
-enum { BENCH_N_CARDS = 7 };
+enum { BENCH_N_CARDS = 11 };
 
 typedef struct bench_card {
     const char *label;

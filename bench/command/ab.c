@@ -186,7 +186,7 @@ static const struct argp_option options_list[] = {
     { .name = "memory", .key = KEY_MEMORY, .arg = "LIST",
       .doc = "Sizes of the device (simulator) or limits of the allocator (CUDA), such as "
              "1.02x,8GiB,unlimited; a ratio is a multiple of the work's peak live bytes "
-             "(default: " STANDARD_MEMORIES ", and cards of 24 to 192 GB for the verdict)" },
+              "(default: " STANDARD_MEMORIES ", and cards of 8 to 192 GB for the verdict)" },
     { .name = "card", .key = KEY_CARD, .arg = "LIST",
       .doc = "The same by the names of cards, such as 24GB,80GB: what such a card leaves for an "
              "allocator" },
