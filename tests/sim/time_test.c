@@ -108,6 +108,56 @@ START_TEST(queries_and_events_do_not_advance_time)
 }
 END_TEST
 
+START_TEST(a_use_lasts_until_it_is_ended_and_comes_after_the_other_stream)
+{
+    cu_stream own = world_stream();
+    cu_stream side = world_stream();
+    uint64_t first = 0;
+    uint64_t second = 0;
+    world_write(own, at, 512);
+    ck_ok(pleat_sim_use(side, own, at, 512, &first));
+    ck_ok(pleat_sim_use(side, own, at + 512, 512, &second));
+    ck_ok(pleat_sim_work(side, NULL, 0));
+    pleat_sim_advance(0, 1000);
+    ck_ok(cuStreamQuery(own));
+    ck_assert_uint_eq(world_unfinished(), 3);
+    ck_ok(pleat_sim_use_end(side, first));
+    ck_assert_uint_eq(world_unfinished(), 2);
+    ck_ok(pleat_sim_use_end(side, first));
+    ck_ok(pleat_sim_use_end(side, second));
+    ck_assert_uint_eq(world_unfinished(), 0);
+    ck_assert_uint_eq(pleat_sim_hazards(NULL, 0), 0);
+    ck_assert_int_eq(pleat_sim_use_end(side, second + 1), CU_SUCCESS); /* the work behind it */
+    ck_assert_int_eq(pleat_sim_use_end(side, second + 2), CU_INVALID_VALUE);
+    ck_assert_int_eq(pleat_sim_use_end(side, 0), CU_INVALID_VALUE);
+    ck_assert_int_eq(pleat_sim_use(side, own, at, 512, NULL), CU_INVALID_VALUE);
+    ck_ok(cuStreamDestroy_v2(own));
+    ck_ok(cuStreamDestroy_v2(side));
+}
+END_TEST
+
+START_TEST(who_waits_for_a_use_ends_it)
+{
+    cu_stream own = world_stream();
+    cu_stream side = world_stream();
+    cu_event event = world_event();
+    uint64_t use = 0;
+    ck_ok(pleat_sim_use(side, own, at, 512, &use));
+    ck_ok(cuEventRecord(event, side));
+    ck_ok(cuStreamWaitEvent(own, event, 0));
+    world_write(own, at, 512);
+    pleat_sim_advance(0, 1000);
+    ck_assert_int_eq(cuEventQuery(event), CU_NOT_READY);
+    ck_assert_int_eq(cuStreamQuery(own), CU_NOT_READY);
+    ck_ok(cuEventSynchronize(event));
+    ck_ok(cuEventQuery(event));
+    ck_ok(cuStreamQuery(own));
+    ck_ok(cuEventDestroy_v2(event));
+    ck_ok(cuStreamDestroy_v2(own));
+    ck_ok(cuStreamDestroy_v2(side));
+}
+END_TEST
+
 START_TEST(a_stream_write_is_over_with_the_work_before_it)
 {
     cu_stream stream = world_stream();
@@ -372,6 +422,8 @@ SUITE(sim_time)
     tcase_add_test(depth, depth_zero_finishes_at_once);
     tcase_add_test(depth, devices_have_depths_of_their_own);
     tcase_add_test(depth, queries_and_events_do_not_advance_time);
+    tcase_add_test(depth, a_use_lasts_until_it_is_ended_and_comes_after_the_other_stream);
+    tcase_add_test(depth, who_waits_for_a_use_ends_it);
     tcase_add_test(depth, a_stream_write_is_over_with_the_work_before_it);
     tcase_add_test(depth, work_waits_for_another_device_however_much_follows);
     suite_add_tcase(suite, depth);

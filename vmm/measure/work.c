@@ -9,10 +9,13 @@
 static bool find_simulator(pl_work *work)
 {
     *(void **)&work->sim_work = pl_driver_symbol(work->drv, "pleat_sim_work");
+    *(void **)&work->sim_use = pl_driver_symbol(work->drv, "pleat_sim_use");
+    *(void **)&work->sim_use_end = pl_driver_symbol(work->drv, "pleat_sim_use_end");
     *(void **)&work->sim_finish = pl_driver_symbol(work->drv, "pleat_sim_finish");
     *(void **)&work->sim_count = pl_driver_symbol(work->drv, "pleat_sim_count");
     *(void **)&work->sim_cost_us = pl_driver_symbol(work->drv, "pleat_sim_cost_us");
-    return work->sim_work && work->sim_finish && work->sim_count && work->sim_cost_us;
+    return work->sim_work && work->sim_use && work->sim_use_end && work->sim_finish &&
+           work->sim_count && work->sim_cost_us;
 }
 
 pleat_status pl_work_open(pl_work *work, pl_driver_kind kind, int ordinal)
@@ -80,6 +83,39 @@ pleat_status pl_work_touch(pl_work *work, void *stream, pleat_devptr ptr, uint64
         result = pl_cu_memset_async(work->drv, ptr + bytes - edge, 0xa5, edge, stream);
     }
     return pl_driver_status(result);
+}
+
+/* Let `stream` come after what was submitted to `after`. */
+static cu_result order(pl_work *work, void *stream, void *after)
+{
+    cu_event event;
+    cu_result result = pl_cu_event_create(work->drv, &event, CU_EVENT_DISABLE_TIMING_FLAG);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    result = pl_cu_event_record(work->drv, event, after);
+    if (result == CU_SUCCESS) {
+        result = pl_cu_stream_wait_event(work->drv, stream, event, 0);
+    }
+    cu_result destroyed = pl_cu_event_destroy(work->drv, event);
+    return result == CU_SUCCESS ? destroyed : result;
+}
+
+pleat_status pl_work_use(pl_work *work, void *stream, void *after, pleat_devptr ptr, uint64_t bytes,
+                         uint64_t *use)
+{
+    *use = 0;
+    if (work->is_simulated) {
+        return pl_driver_status(work->sim_use(stream, after, ptr, bytes, use));
+    }
+    cu_result result = order(work, stream, after);
+    return result == CU_SUCCESS ? pl_work_touch(work, stream, ptr, bytes)
+                                : pl_driver_status(result);
+}
+
+pleat_status pl_work_use_end(pl_work *work, void *stream, uint64_t use)
+{
+    return work->is_simulated ? pl_driver_status(work->sim_use_end(stream, use)) : PLEAT_OK;
 }
 
 pleat_status pl_work_finish(pl_work *work, void *stream)

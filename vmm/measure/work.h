@@ -17,6 +17,8 @@ typedef struct pl_work {
     pl_device *dev;
     bool is_simulated;
     int (*sim_work)(void *stream, const struct pleat_sim_access *accesses, size_t n);
+    int (*sim_use)(void *stream, void *after, uint64_t ptr, uint64_t bytes, uint64_t *use);
+    int (*sim_use_end)(void *stream, uint64_t use);
     void (*sim_finish)(void);
     int (*sim_count)(int device, struct pleat_sim_counts *out);
     double (*sim_cost_us)(void);
@@ -36,6 +38,12 @@ pleat_status pl_work_stream_destroy(pl_work *work, void *handle);
 /* Submit work that writes the block; a real GPU sets its first and last 4 KiB. Does not wait.
  * PLEAT_OK or EDRIVER. */
 pleat_status pl_work_touch(pl_work *work, void *stream, pleat_devptr ptr, uint64_t bytes);
+/* Submit work that writes the block on `stream`, after all that was submitted to `after`. On the
+ * simulator it lasts until pl_work_use_end or until somebody waits for it; on a real GPU it sets
+ * the block's edges and ends by itself. PLEAT_OK or EDRIVER. */
+pleat_status pl_work_use(pl_work *work, void *stream, void *after, pleat_devptr ptr, uint64_t bytes,
+                         uint64_t *use);
+pleat_status pl_work_use_end(pl_work *work, void *stream, uint64_t use);
 /* Wait for the work of that stream; on the simulator, of all streams. */
 pleat_status pl_work_finish(pl_work *work, void *stream);
 

@@ -96,6 +96,57 @@ int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed)
     return sim_call_end(&call);
 }
 
+static cu_result submit_use(void *stream, void *after, const pleat_sim_access *access,
+                            uint64_t *use)
+{
+    sim_stream *it;
+    sim_stream *before;
+    cu_result result = sim_stream_find(stream, &it);
+    result = result == CU_SUCCESS ? sim_stream_find(after, &before) : result;
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    if (it->capture != NULL || before->capture != NULL) {
+        return CU_NOT_SUPPORTED;
+    }
+    sim_stream_gather(before, &it->deps);
+    sim_task task = { .kind = SIM_TASK_WORK, .n = 1, .accesses = access, .lasts = true };
+    result = sim_submit_to(it, &task, false);
+    if (result == CU_SUCCESS) {
+        *use = it->submitted;
+    }
+    return result;
+}
+
+int pleat_sim_use(void *stream, void *after, uint64_t ptr, uint64_t bytes, uint64_t *use)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_OWN_USE, sim_arg(stream), ptr, bytes, sim_arg(after));
+    if (call.result == CU_SUCCESS && use == NULL) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        pleat_sim_access access = { ptr, bytes, true };
+        call.result = submit_use(stream, after, &access, use);
+    }
+    return sim_call_end(&call);
+}
+
+int pleat_sim_use_end(void *stream, uint64_t use)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_OWN_USE_END, sim_arg(stream), use, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS && (use == 0 || use > it->submitted)) {
+        call.result = CU_INVALID_VALUE;
+    } else if (call.result == CU_SUCCESS) {
+        sim_work_end(it, use);
+    }
+    return sim_call_end(&call);
+}
+
 void pleat_sim_finish(void)
 {
     sim_call call;

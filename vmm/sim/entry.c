@@ -132,6 +132,8 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_OWN_VERIFY] = { 0, "stream ptr bytes seed" },
     [SIM_OWN_ADVANCE] = { 0, "operations" },
     [SIM_OWN_FINISH] = { 0, "" },
+    [SIM_OWN_USE] = { 0, "stream ptr bytes after" },
+    [SIM_OWN_USE_END] = { 0, "stream use" },
 };
 
 /* Symbols as exported; the version suffix is not part of an entry point's name. */
@@ -144,6 +146,8 @@ static const char *const symbols[SIM_N_ENTRIES] = {
     [SIM_OWN_VERIFY] = "pleat_sim_verify",
     [SIM_OWN_ADVANCE] = "pleat_sim_advance",
     [SIM_OWN_FINISH] = "pleat_sim_finish",
+    [SIM_OWN_USE] = "pleat_sim_use",
+    [SIM_OWN_USE_END] = "pleat_sim_use_end",
 };
 
 /* Length of a symbol without _v2, _v3. */

@@ -18,6 +18,8 @@ typedef enum sim_entry {
     SIM_OWN_VERIFY,
     SIM_OWN_ADVANCE,
     SIM_OWN_FINISH,
+    SIM_OWN_USE,
+    SIM_OWN_USE_END,
     SIM_N_ENTRIES
 } sim_entry;
 

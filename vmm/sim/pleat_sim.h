@@ -7,7 +7,8 @@
  * Time. Work is declared: the program says which bytes it reads and writes, and on which stream.
  * Work finishes when `depth` later pieces of work have been submitted to the device, counting all
  * streams, and when everything it depends on (its stream's earlier work, events waited for, the
- * legacy default stream) has finished. Recording, waiting and stream writes do not count as work.
+ * legacy default stream) has finished. Recording, waiting and stream writes do not count as work,
+ * and what pleat_sim_use submits lasts until it is ended or waited for.
  * Queries do not advance time; a synchronisation finishes what it waits for.
  *
  * Hazards are things that a correct program never does; the simulator records them and goes on.
@@ -188,6 +189,22 @@ PLEAT_SIM_API int pleat_sim_fill(void *stream, uint64_t ptr, uint64_t bytes, uin
  *  Units    as pleat_sim_work with one read. ptr and seed as in the fill; bytes at most as many.
  *  Returns  as pleat_sim_work. A difference is a hazard of kind PLEAT_SIM_CONTENTS. */
 PLEAT_SIM_API int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+
+/** Submit work that lasts: it writes [ptr, ptr + bytes) on `stream`, after all that was submitted
+ *  to `after`. Neither `depth` nor pleat_sim_advance ends it, only pleat_sim_use_end or a
+ *  synchronisation that waits for it. Later work of the stream comes after it.
+ *
+ *  Params   use [out]: what pleat_sim_use_end takes. Both streams are created ones.
+ *  Returns  as pleat_sim_work; INVALID_VALUE also where `use` is NULL, NOT_SUPPORTED where one of
+ *           the streams is captured. */
+PLEAT_SIM_API int pleat_sim_use(void *stream, void *after, uint64_t ptr, uint64_t bytes,
+                                uint64_t *use);
+
+/** End a use of that stream, with all that it comes after. One that is over already is no error.
+ *
+ *  Returns  a CUresult: CUDA_SUCCESS; INVALID_HANDLE; INVALID_VALUE (no such use);
+ *           NOT_INITIALIZED. */
+PLEAT_SIM_API int pleat_sim_use_end(void *stream, uint64_t use);
 
 /** Finish everything that was submitted, on all devices. */
 PLEAT_SIM_API void pleat_sim_finish(void);

@@ -39,6 +39,7 @@ typedef struct sim_task {
     struct sim_holds *holds; /* of SIM_TASK_LAUNCH_END */
     void *host;
     bool is_peer_s; /* each access is checked with the device that owns its memory */
+    bool lasts;     /* until somebody ends it or waits for it; not counted */
     size_t n;
     const pleat_sim_access *accesses;
 } sim_task;
@@ -54,6 +55,7 @@ typedef struct sim_op {
     bool is_counted;  /* takes part in depth */
     bool is_reported; /* a hazard was recorded for its addresses: not checked at its end */
     bool is_driver_s; /* no access of the program: not checked at its end */
+    bool lasts;       /* it ends where somebody ends it or waits for it, never by itself */
 } sim_op;
 
 struct sim_stream {
@@ -126,6 +128,8 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
 bool sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
 void sim_work_finish_all(void);
 bool sim_work_finish_clock(const sim_clock *clock);
+/* Finish the stream up to that position, whatever waits:refuse says. */
+void sim_work_end(sim_stream *stream, uint64_t position);
 /* As if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);
 void sim_work_init(sim_device *device);

@@ -121,7 +121,7 @@ static void finish_ready(sim_stream *stream)
     while (!sim_stream_is_idle(stream)) {
         uint64_t position = stream->finished + 1;
         sim_op *op = sim_stream_op(stream, position);
-        if (op->is_counted && position > stream->due) {
+        if (op->lasts || (op->is_counted && position > stream->due)) {
             set_blocked(stream, false);
             break;
         }
@@ -227,6 +227,7 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
         .call = sim.call_number,
         .access_epoch = sim.access_epoch,
         .is_counted = is_counted,
+        .lasts = task->lasts,
     };
     sim_stream_join_default(stream);
     (void)sim_stream_passed(&stream->deps);
@@ -341,6 +342,13 @@ bool sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_cloc
 bool sim_work_finish_clock(const sim_clock *clock)
 {
     return !need_clock(clock) || wait_for_needed();
+}
+
+void sim_work_end(sim_stream *stream, uint64_t position)
+{
+    if (need(stream->slot, position)) {
+        finish_needed();
+    }
 }
 
 void sim_work_finish_all(void)
