@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "bench/base/conf.h"
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
 #include "bench/run/verify.h"
@@ -82,31 +83,6 @@ static const struct argp verify_argp = {
            "input or usage, or where no such call was recorded.",
 };
 
-/* Copies those of PyTorch's settings that change which calls are made, from
- * `key:value,key:[...]`. */
-static void take_settings(const char *conf, char *out, size_t n)
-{
-    static const char *const keys[] = { "large_segment_size_mb", "max_split_size_mb",
-                                        "max_non_split_rounding_mb", "roundup_power2_divisions" };
-    size_t used = 0;
-    out[0] = '\0';
-    while (*conf) {
-        const char *begin = conf + strspn(conf, ", ");
-        const char *end = begin;
-        for (int nesting = 0; *end && !(*end == ',' && nesting == 0); end++) {
-            nesting += (*end == '[') - (*end == ']');
-        }
-        size_t n_key = strcspn(begin, ":, ");
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-            if (strlen(keys[i]) == n_key && memcmp(keys[i], begin, n_key) == 0) {
-                used += (size_t)snprintf(out + used, n - used, "%s%.*s", used ? "," : "",
-                                         (int)(end - begin), begin);
-            }
-        }
-        conf = end;
-    }
-}
-
 static bool open_subject(verify_command *c, const char *spec, subject *s)
 {
     char found[4096];
@@ -129,6 +105,7 @@ static bool open_subject(verify_command *c, const char *spec, subject *s)
     s->work.n_events = tape->n_events;
     s->work.n_slots = tape->n_slots;
     s->work.n_streams = tape->n_streams;
+    s->work.n_uses = tape->n_uses;
     s->work.peak_live_bytes = tape->peak_live_bytes;
     return true;
 }
@@ -144,7 +121,7 @@ static bool set_up(verify_command *c, subject *s)
 {
     char conf[CONF_BYTES];
     char sim[PL_SIM_CONF_BYTES];
-    take_settings(s->snapshot.conf, conf, sizeof conf);
+    bench_conf_modelled(s->snapshot.conf, conf, sizeof conf);
     snprintf(sim, sizeof sim, "%s%slog:full", c->options.target.sim,
              c->options.target.sim[0] ? "," : "");
     bench_options options = c->options;

@@ -1,5 +1,5 @@
-/* recording.c - turns a snapshot into a run that can be replayed. Two passes: which blocks were
- * live before, then the events. */
+/* recording.c - turns a snapshot into a run that can be replayed. First it finds the blocks that
+ * were there before, then the end of each free; then it writes the events. */
 #include "bench/import/recording.h"
 
 #include <stdlib.h>
@@ -7,16 +7,30 @@
 #include "bench/work/ids.h"
 #include "bench/work/streams.h"
 
+enum { MOST_SIDES = 32 };
+
+#define NEVER UINT32_MAX
+
+/* A stream of our own, for uses whose stream nobody recorded. Its uses end in the order in which
+ * they begin, as a stream's work does. */
+typedef struct side {
+    uint32_t last_end; /* of its uses: the number of an entry */
+} side;
+
 typedef struct writer {
     const char *path;
     const bench_snapshot *snapshot;
     bool tries_failures;
     bench_tape *tape;
     bench_failure *failure;
-    bench_ids ids; /* addresses */
+    bench_ids ids; /* addresses; marked: freed, and a use goes on, whose number is the slot */
     bench_streams streams;
-    const bench_snapshot_entry **before; /* blocks that were live before the recording */
+    const bench_snapshot_entry **before; /* blocks that were there before the recording */
     size_t n_before;
+    const bench_snapshot_entry *cut; /* whose free_requested a full ring has lost; NULL = none */
+    uint32_t *end_of; /* by entry, of a free_requested: its free_completed. 0 = comes at once */
+    side sides[MOST_SIDES];
+    unsigned n_sides;
     bench_recording recording;
 } writer;
 
@@ -31,6 +45,25 @@ static bool complain_of_address(const writer *w, const bench_snapshot_entry *ent
     return bench_fail(w->failure, "%s: byte %lu: the block at 0x%llx %s", w->path,
                       (unsigned long)entry->at, (unsigned long long)entry->address, text);
 }
+
+static bool is_of_block(const writer *w, const bench_snapshot_entry *entry)
+{
+    return entry->action <= BENCH_SNAPSHOT_FREE_COMPLETED && entry != w->cut;
+}
+
+/* A ring that ran over may begin between the two entries of a free: the block is gone by then. */
+static void find_cut(writer *w)
+{
+    const bench_snapshot *s = w->snapshot;
+    size_t i = 0;
+    while (i < s->n_entries && !is_of_block(w, &s->entries[i])) {
+        i++;
+    }
+    bool is_cut = i < s->n_entries && s->entries[i].action == BENCH_SNAPSHOT_FREE_COMPLETED;
+    w->cut = is_cut ? &s->entries[i] : NULL;
+}
+
+/* ---- what was there before, and when frees are complete -------------------------------------- */
 
 /* The first entry about an address; if it is no allocation, there was an older block. */
 static bool look_at(writer *w, const bench_snapshot_entry *entry, bool is_allocation)
@@ -50,8 +83,7 @@ static bool find_before(writer *w)
     const bench_snapshot *s = w->snapshot;
     for (size_t i = 0; i < s->n_entries; i++) {
         const bench_snapshot_entry *entry = &s->entries[i];
-        if (entry->action <= BENCH_SNAPSHOT_FREE_COMPLETED &&
-            !look_at(w, entry, entry->action == BENCH_SNAPSHOT_ALLOC)) {
+        if (is_of_block(w, entry) && !look_at(w, entry, entry->action == BENCH_SNAPSHOT_ALLOC)) {
             return false;
         }
     }
@@ -63,6 +95,64 @@ static bool find_before(writer *w)
     return true;
 }
 
+/* Do the events end with the blocks that the snapshot shows? Those that no entry mentions may. */
+static bool leads_to_state(writer *w)
+{
+    const bench_snapshot *s = w->snapshot;
+    size_t n_live = 0;
+    for (size_t i = 0; i < s->n_entries; i++) {
+        if (is_of_block(w, &s->entries[i])) {
+            bench_id *id = bench_ids_get(&w->ids, s->entries[i].address); /* known, as all below */
+            bool is_live = s->entries[i].action == BENCH_SNAPSHOT_ALLOC;
+            n_live += (size_t)is_live - (size_t)id->is_live;
+            id->is_live = is_live;
+            id->is_marked = true;
+        }
+    }
+    bool is_so = true;
+    for (size_t i = 0; i < s->n_live; i++) {
+        const bench_id *id = bench_ids_get(&w->ids, s->live[i].address);
+        bool is_live = s->live[i].action == BENCH_SNAPSHOT_ALLOC;
+        is_so = is_so && (!id->is_marked || id->is_live == is_live);
+        n_live -= is_live && id->is_live;
+    }
+    return is_so && n_live == 0;
+}
+
+/* The table as find_before left it. */
+static void forget_state(writer *w)
+{
+    for (size_t i = 0; i < w->snapshot->n_entries; i++) {
+        const bench_snapshot_entry *entry = &w->snapshot->entries[i];
+        if (is_of_block(w, entry)) {
+            bench_id *id = bench_ids_get(&w->ids, entry->address);
+            id->is_live = id->is_marked = false;
+        }
+    }
+}
+
+/* From the last entry to the first: the free_completed of each address that comes next. */
+static void find_ends(writer *w)
+{
+    const bench_snapshot *s = w->snapshot;
+    uint32_t next = NEVER; /* entry about a block */
+    for (uint32_t i = (uint32_t)s->n_entries; i-- > 0;) {
+        const bench_snapshot_entry *entry = &s->entries[i];
+        if (!is_of_block(w, entry)) {
+            continue;
+        }
+        bench_id *id = bench_ids_get(&w->ids, entry->address);
+        if (entry->action == BENCH_SNAPSHOT_FREE_REQUESTED) {
+            uint32_t end = id->is_marked ? id->slot : NEVER;
+            w->end_of[i] = end == next && end != NEVER ? 0 : end;
+        }
+        id->is_marked = entry->action == BENCH_SNAPSHOT_FREE_COMPLETED;
+        id->slot = i;
+        next = i;
+    }
+    forget_state(w); /* marks mean something else from now on */
+}
+
 static int by_address(const void *a, const void *b)
 {
     const bench_snapshot_entry *x = *(const bench_snapshot_entry *const *)a;
@@ -70,10 +160,11 @@ static int by_address(const void *a, const void *b)
     return (x->address > y->address) - (x->address < y->address);
 }
 
-static bool find_stream(writer *w, const bench_snapshot_entry *entry, uint32_t *out)
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static bool find_stream(writer *w, const bench_snapshot_entry *entry, uint64_t id, uint32_t *out)
 {
-    return bench_streams_find(&w->streams, entry->stream, out) ||
-           complain(w, entry, "more than 1024 streams");
+    return bench_streams_find(&w->streams, id, out) || complain(w, entry, "more than 1024 streams");
 }
 
 /* The next event of the tape is an allocation of this entry. There is room for all. */
@@ -81,6 +172,12 @@ static void note_stack(writer *w, const bench_snapshot_entry *entry)
 {
     w->recording.stack_of[w->tape->n_events] = entry->stack;
     w->recording.n_events = (size_t)w->tape->n_events + 1;
+}
+
+static bool end_use(writer *w, const bench_snapshot_entry *entry, bench_id *id)
+{
+    id->is_marked = false;
+    return bench_tape_use_end(w->tape, id->slot) || complain(w, entry, w->tape->problem);
 }
 
 static bool write_alloc(writer *w, const bench_snapshot_entry *entry)
@@ -93,12 +190,60 @@ static bool write_alloc(writer *w, const bench_snapshot_entry *entry)
     if (id->is_live) {
         return complain_of_address(w, entry, "is allocated twice");
     }
-    if (!find_stream(w, entry, &stream)) {
+    if ((id->is_marked && !end_use(w, entry, id)) ||
+        !find_stream(w, entry, entry->stream, &stream)) {
         return false;
     }
     note_stack(w, entry);
-    id->is_live = bench_tape_alloc(w->tape, entry->bytes, stream, &id->slot);
-    return id->is_live || complain(w, entry, w->tape->problem);
+    if (!bench_tape_alloc(w->tape, entry->bytes, stream, &id->slot)) {
+        return complain(w, entry, w->tape->problem);
+    }
+    bench_ids_begin(&w->ids, id);
+    return true;
+}
+
+/* Where uses that end at `end` and later may stand: the side whose last one ends latest before. */
+static uint64_t find_side(writer *w, uint32_t end)
+{
+    unsigned found = w->n_sides;
+    for (unsigned i = 0; i < w->n_sides; i++) {
+        bool is_better = found == w->n_sides || w->sides[i].last_end > w->sides[found].last_end;
+        found = w->sides[i].last_end <= end && is_better ? i : found;
+    }
+    found = found < MOST_SIDES ? found : MOST_SIDES - 1; /* then some end early */
+    w->n_sides = found < w->n_sides ? w->n_sides : found + 1;
+    w->sides[found].last_end = end;
+    return UINT64_MAX - found; /* no handle of a recording is so large */
+}
+
+/* Its program has given the block up; other streams use it until entry number `end`. */
+static bool write_pending(writer *w, const bench_snapshot_entry *entry, bench_id *id, uint32_t end)
+{
+    uint32_t stream = 0;
+    uint32_t use = 0;
+    if (!find_stream(w, entry, find_side(w, end), &stream)) {
+        return false;
+    }
+    bench_ids_end(&w->ids, id);
+    if (!bench_tape_use(w->tape, id->slot, stream, &use) || !bench_tape_free(w->tape, id->slot)) {
+        return complain(w, entry, w->tape->problem);
+    }
+    id->slot = use;
+    id->is_marked = true;
+    return true;
+}
+
+static bool write_request(writer *w, const bench_snapshot_entry *entry)
+{
+    uint32_t end = w->end_of[entry - w->snapshot->entries];
+    bench_id *id = bench_ids_get(&w->ids, entry->address);
+    if (!id) {
+        return complain(w, entry, "out of host memory");
+    }
+    if (!id->is_live) {
+        return complain_of_address(w, entry, "is freed twice");
+    }
+    return end == 0 || write_pending(w, entry, id, end);
 }
 
 static bool write_free(writer *w, const bench_snapshot_entry *entry)
@@ -107,10 +252,13 @@ static bool write_free(writer *w, const bench_snapshot_entry *entry)
     if (!id) {
         return complain(w, entry, "out of host memory");
     }
+    if (id->is_marked) {
+        return end_use(w, entry, id);
+    }
     if (!id->is_live) {
         return complain_of_address(w, entry, "is freed twice");
     }
-    id->is_live = false;
+    bench_ids_end(&w->ids, id);
     return bench_tape_free(w->tape, id->slot) || complain(w, entry, w->tape->problem);
 }
 
@@ -122,7 +270,7 @@ static bool write_failure(writer *w, const bench_snapshot_entry *entry)
     if (!w->tries_failures || entry->bytes == 0 || entry->bytes > BENCH_LARGEST_BLOCK) {
         return true;
     }
-    if (!find_stream(w, entry, &stream)) {
+    if (!find_stream(w, entry, entry->stream, &stream)) {
         return false;
     }
     note_stack(w, entry);
@@ -143,6 +291,8 @@ static bool write_entry(writer *w, const bench_snapshot_entry *entry)
     switch ((bench_snapshot_action)entry->action) {
     case BENCH_SNAPSHOT_ALLOC:
         return write_alloc(w, entry);
+    case BENCH_SNAPSHOT_FREE_REQUESTED:
+        return write_request(w, entry);
     case BENCH_SNAPSHOT_FREE_COMPLETED:
         return write_free(w, entry);
     case BENCH_SNAPSHOT_OOM:
@@ -153,42 +303,82 @@ static bool write_entry(writer *w, const bench_snapshot_entry *entry)
     case BENCH_SNAPSHOT_SEGMENT_UNMAP:
         note_call(w, entry);
         return true;
-    case BENCH_SNAPSHOT_FREE_REQUESTED:
     case BENCH_SNAPSHOT_OTHER:
         break;
     }
     return true;
 }
 
-static bool write_all(writer *w)
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static bool make_room(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
     w->before = calloc(s->n_entries + s->n_live + 1, sizeof(const bench_snapshot_entry *));
+    w->end_of = calloc(s->n_entries + 1, sizeof *w->end_of);
     w->recording.calls = calloc(s->n_entries + 1, sizeof *w->recording.calls);
-    if (!w->before || !w->recording.calls || !bench_ids_init(&w->ids, &w->tape->host, false)) {
+    /* An entry makes two events at most, and so does a block from before. */
+    size_t n_events = 2 * (2 * s->n_entries + s->n_live) + 1;
+    w->recording.stack_of = calloc(n_events, sizeof *w->recording.stack_of);
+    return w->before && w->end_of && w->recording.calls && w->recording.stack_of &&
+           bench_ids_init(&w->ids, &w->tape->host, false);
+}
+
+/* Blocks that were freed already come first, and go at once: they wait for other streams. Where the
+ * events do not lead to the state, what no entry mentions may have come after them: it is left
+ * out. */
+static bool write_before(writer *w)
+{
+    const bench_snapshot *s = w->snapshot;
+    qsort(w->before, w->n_before, sizeof *w->before, by_address);
+    for (int of_live = 0; of_live < 2; of_live++) {
+        for (size_t i = 0; i < w->n_before; i++) {
+            const bench_snapshot_entry *entry = w->before[i];
+            bool is_pending = entry->action == BENCH_SNAPSHOT_FREE_COMPLETED;
+            bool ends = entry >= s->entries && entry < s->entries + s->n_entries;
+            uint32_t end = ends ? (uint32_t)(entry - s->entries) : NEVER;
+            if (is_pending == of_live || !(ends || w->recording.leads_to_state)) {
+                continue;
+            }
+            if (!write_alloc(w, entry) ||
+                (is_pending &&
+                 !write_pending(w, entry, bench_ids_get(&w->ids, entry->address), end))) {
+                return false;
+            }
+            w->recording.n_before++;
+        }
+    }
+    w->recording.n_before_events = w->tape->n_events;
+    w->recording.before_bytes = w->tape->live_bytes;
+    return true;
+}
+
+static bool write_all(writer *w)
+{
+    const bench_snapshot *s = w->snapshot;
+    if (!make_room(w)) {
         return bench_fail(w->failure, "%s: out of host memory", w->path);
     }
+    find_cut(w);
     if (!find_before(w)) {
         return false;
     }
-    /* An entry makes two events at most, and a block from before one. */
-    w->recording.stack_of = calloc(w->n_before + 2 * s->n_entries + 1,
-                                   sizeof *w->recording.stack_of);
-    if (!w->recording.stack_of) {
-        return bench_fail(w->failure, "%s: out of host memory", w->path);
+    w->recording.leads_to_state = leads_to_state(w);
+    forget_state(w);
+    find_ends(w);
+    if (!write_before(w)) {
+        return false;
     }
-    qsort(w->before, w->n_before, sizeof *w->before, by_address);
-    for (size_t i = 0; i < w->n_before; i++) {
-        if (!write_alloc(w, w->before[i])) {
-            return false;
-        }
-    }
-    w->recording.n_before = w->n_before;
+    uint64_t low = UINT64_MAX;
     for (size_t i = 0; i < s->n_entries; i++) {
-        if (!write_entry(w, &s->entries[i])) {
+        if (&s->entries[i] != w->cut && !write_entry(w, &s->entries[i])) {
             return false;
         }
+        bool is_late = i >= s->n_entries / 2 && w->tape->live_bytes < low;
+        low = is_late ? w->tape->live_bytes : low;
     }
+    w->recording.low_bytes = low < w->tape->live_bytes ? low : w->tape->live_bytes;
+    w->recording.end_bytes = w->tape->live_bytes;
     return w->tape->n_slots > 0 ||
            bench_fail(w->failure, "%s: the recording holds no allocation", w->path);
 }
@@ -206,6 +396,7 @@ bool bench_recording_write(const char *path, const bench_snapshot *snapshot, boo
     bool ok = write_all(&w);
     bench_ids_fini(&w.ids);
     free(w.before);
+    free(w.end_of);
     if (ok && out) {
         *out = w.recording;
     } else {

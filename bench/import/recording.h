@@ -2,12 +2,14 @@
  *
  * First come the blocks that were live before the recording began, in the order of addresses: those
  * freed in it, or live at its end, that are not allocated in it. (A ring buffer that ran over looks
- * the same.) Then come the events. A block counts as freed at free_completed: until then other
- * streams might use it, and a run has no such uses. A block without a free_completed stays live. */
+ * the same.) Then come the events. A block is freed at free_requested. If its free_completed does
+ * not follow at once, other streams still use it: a use begins before the free and ends there, or
+ * never. Nobody recorded the stream of a use, so it gets one of our own. */
 #ifndef PLEAT_BENCH_RECORDING_H
 #define PLEAT_BENCH_RECORDING_H
 
 #include "bench/import/snapshot.h"
+#include "bench/work/origin.h"
 #include "bench/work/tape.h"
 
 /* One segment_alloc, segment_free, segment_map or segment_unmap. */
@@ -18,7 +20,12 @@ typedef struct bench_recorded_call {
 } bench_recorded_call;
 
 typedef struct bench_recording {
-    uint64_t n_before; /* blocks that were live before the recording */
+    uint64_t n_before;        /* blocks that were there before the recording */
+    uint64_t n_before_events; /* events that put them there */
+    uint64_t before_bytes;    /* live then, each block rounded up to 512; */
+    uint64_t low_bytes;       /* the least that is live after an entry of the second half; */
+    uint64_t end_bytes;       /* and at the end */
+    bool leads_to_state;      /* the events end with the blocks that the snapshot shows */
     bench_recorded_call *calls;
     size_t n_calls;
     uint32_t *stack_of; /* by the number of an event: 1 + the stack of its allocation; 0 = none */
@@ -31,5 +38,9 @@ typedef struct bench_recording {
 bool bench_recording_write(const char *path, const bench_snapshot *snapshot, bool tries_failures,
                            bench_tape *tape, bench_recording *out, bench_failure *failure);
 void bench_recording_free(bench_recording *recording);
+
+/* What the snapshot tells beyond the events that were written from it. Stacks change hands. */
+void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording,
+                            const bench_tape *tape, bench_origin *out);
 
 #endif

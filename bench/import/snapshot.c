@@ -30,6 +30,8 @@ static const char *const wanted[] = { "segments",
                                       "requested_size",
                                       "total_size",
                                       "pleat_allocator",
+                                      "trace_alloc_max_entries",
+                                      "trace_alloc_overflowed",
                                       "frames",
                                       "filename",
                                       "line",
@@ -45,6 +47,7 @@ typedef struct reader {
     bench_stacks stacks;
     size_t n_seen; /* blocks and segments */
     size_t capacity;
+    bool is_chosen; /* the device is named */
 } reader;
 
 static __attribute__((format(printf, 3, 4))) bool complain(const reader *r, const value *at,
@@ -197,33 +200,38 @@ static const char *list_devices(const node *traces, char *out, size_t n)
     return out;
 }
 
-/* The events of `device`; for BENCH_ANY_DEVICE of the first that has any. NULL and a message when
- * there are none. */
-static const value *choose_trace(const reader *r, const node *traces, int *device)
+/* Without events and without blocks. */
+static bool refuse_empty(const reader *r, const node *traces)
+{
+    char devices[96];
+    if (r->is_chosen) {
+        return bench_fail(r->failure, "%s: no events of device %d; devices with events: %s",
+                          r->path, r->out->device, list_devices(traces, devices, sizeof devices));
+    }
+    return bench_fail(r->failure,
+                      "%s: no events were recorded, and no block is live; call "
+                      "torch.cuda.memory._record_memory_history() before the run",
+                      r->path);
+}
+
+/* The events of `device`; for BENCH_ANY_DEVICE of the first that has any. *out is NULL when there
+ * are none. False and a message if an item is no list. */
+static bool choose_trace(const reader *r, const node *traces, int *device, const value **out)
 {
     for (uint32_t i = 0; i < traces->n; i++) {
         const value *trace = &traces->items[i];
         if (trace->kind != BENCH_PICKLE_LIST) {
-            complain(r, trace, "an item of 'device_traces' is %s, not a list",
-                     bench_pickle_kind_text(trace));
-            return NULL;
+            return complain(r, trace, "an item of 'device_traces' is %s, not a list",
+                            bench_pickle_kind_text(trace));
         }
         if (has_events(trace) && (*device < 0 || i == (uint32_t)*device)) {
             *device = (int)i;
-            return trace;
+            *out = trace;
+            return true;
         }
     }
-    char devices[96];
-    if (*device >= 0) {
-        bench_fail(r->failure, "%s: no events of device %d; devices with events: %s", r->path,
-                   *device, list_devices(traces, devices, sizeof devices));
-    } else {
-        bench_fail(r->failure,
-                   "%s: no events were recorded; call "
-                   "torch.cuda.memory._record_memory_history() before the run",
-                   r->path);
-    }
-    return NULL;
+    *out = NULL;
+    return true;
 }
 
 static bool add_live(reader *r, const bench_snapshot_entry *block)
@@ -249,11 +257,23 @@ static bool count_one(reader *r, const value *from)
 }
 
 /* Live, or freed and waiting for other streams: it still occupies its place. */
-static bool is_live(const value *block)
+static bool occupies(const value *block, uint8_t *action)
 {
+    static const char *const live[] = { "active_allocated", "active" };
+    static const char *const pending[] = { "active_pending_free", "active_awaiting_free" };
     const value *state = bench_pickle_get(block, "state");
-    return state && state->kind == BENCH_PICKLE_TEXT && state->length >= 6 &&
-           memcmp(state->as.text, "active", 6) == 0;
+    bool is_text = state && state->kind == BENCH_PICKLE_TEXT;
+    for (unsigned i = 0; is_text && i < 2; i++) {
+        if (bench_pickle_is_text(state, live[i])) {
+            *action = BENCH_SNAPSHOT_ALLOC;
+            return true;
+        }
+        if (bench_pickle_is_text(state, pending[i])) {
+            *action = BENCH_SNAPSHOT_FREE_COMPLETED;
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *next_address)
@@ -270,11 +290,23 @@ static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *
         return false;
     }
     *next_address = block.address + size;
-    if (!is_live(from)) {
+    if (!occupies(from, &block.action)) {
         return true;
     }
     block.stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
     return add_live(r, &block);
+}
+
+static bool has_live(const node *blocks)
+{
+    uint8_t action = BENCH_SNAPSHOT_OTHER;
+    for (uint32_t i = 0; i < blocks->n; i++) {
+        if (blocks->items[i].kind == BENCH_PICKLE_DICT && occupies(&blocks->items[i], &action) &&
+            action == BENCH_SNAPSHOT_ALLOC) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool read_segment(reader *r, const value *from)
@@ -294,6 +326,9 @@ static bool read_segment(reader *r, const value *from)
         !get_number_or(r, from, what, "total_size", 0, &total) ||
         !get_list(r, from, what, "blocks", &blocks)) {
         return false;
+    }
+    if (r->out->device < 0 && has_live(blocks)) {
+        r->out->device = (int)device; /* no device has events */
     }
     if (device != (uint64_t)r->out->device) {
         return true;
@@ -345,6 +380,12 @@ static bool read_settings(reader *r)
         memcpy(r->out->conf, conf->as.text, conf->length);
         r->out->conf[conf->length] = '\0';
     }
+    const value *overflowed = bench_pickle_get(settings, "trace_alloc_overflowed");
+    const value *most = bench_pickle_get(settings, "trace_alloc_max_entries");
+    r->out->is_full = (overflowed && overflowed->kind == BENCH_PICKLE_BOOL &&
+                       overflowed->as.integer) ||
+                      (most && most->kind == BENCH_PICKLE_INTEGER && most->as.integer > 0 &&
+                       (uint64_t)most->as.integer <= r->out->n_entries);
     const value *expandable = bench_pickle_get(settings, "expandable_segments");
     r->out->is_expandable = expandable && expandable->kind == BENCH_PICKLE_BOOL &&
                             expandable->as.integer;
@@ -362,8 +403,11 @@ static bool read_all(reader *r)
     if (!get_list(r, r->root, "the snapshot", "device_traces", &traces)) {
         return false;
     }
-    const value *trace = choose_trace(r, traces, &r->out->device);
-    return trace && read_entries(r, trace) && read_segments(r) && read_settings(r);
+    const value *trace;
+    bool has_trace = choose_trace(r, traces, &r->out->device, &trace);
+    bool ok = has_trace && (!trace || read_entries(r, trace)) && read_segments(r) &&
+              read_settings(r);
+    return ok && (r->out->n_entries > 0 || r->out->n_live > 0 || refuse_empty(r, traces));
 }
 
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
@@ -379,6 +423,7 @@ bool bench_snapshot_read(const char *path, const bench_limits *limits, int devic
         .failure = failure,
         .root = &pickle.root,
         .out = &snapshot,
+        .is_chosen = device >= 0,
         .n_bytes = pickle.bytes.n,
     };
     bool ok = (bench_stacks_init(&r.stacks) ||
@@ -399,15 +444,17 @@ bool bench_snapshot_read(const char *path, const bench_limits *limits, int devic
     return ok;
 }
 
-uint64_t bench_snapshot_most_held(const bench_snapshot *s)
+bench_snapshot_held bench_snapshot_read_held(const bench_snapshot *s)
 {
     uint64_t held = s->held_bytes;
     uint64_t most = held;
+    bool is_consistent = true;
     for (size_t i = s->n_entries; i-- > 0;) {
         const bench_snapshot_entry *entry = &s->entries[i];
         switch ((bench_snapshot_action)entry->action) {
         case BENCH_SNAPSHOT_SEGMENT_ALLOC:
         case BENCH_SNAPSHOT_SEGMENT_MAP:
+            is_consistent = is_consistent && entry->bytes <= held;
             held -= entry->bytes < held ? entry->bytes : held;
             break;
         case BENCH_SNAPSHOT_SEGMENT_FREE:
@@ -419,7 +466,9 @@ uint64_t bench_snapshot_most_held(const bench_snapshot *s)
         }
         most = held > most ? held : most;
     }
-    return most;
+    return (bench_snapshot_held){ .most_bytes = most,
+                                  .before_bytes = held,
+                                  .is_consistent = is_consistent };
 }
 
 void bench_snapshot_free(bench_snapshot *snapshot)

@@ -143,7 +143,7 @@ static bool copy_events(bench_course *course, const bench_work *work, bench_fail
     size_t n;
     while ((n = bench_cursor_next(&cursor, &entries, failure)) > 0 && n != SIZE_MAX) {
         for (size_t i = 0; i < n; i++) {
-            if (entries[i].slot != BENCH_MARK) {
+            if (bench_event_is_block(&entries[i])) {
                 course->events[course->n_events++] = entries[i];
             }
         }

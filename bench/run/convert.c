@@ -101,10 +101,25 @@ static bool write_mark(writer *w, const bench_event *event)
            gzprintf(w->sink.file, "i %llu\n", (unsigned long long)event->bytes) > 0 || complain(w);
 }
 
+/* A log of RMM knows no uses: there a block is free at its free. */
+static bool write_use(writer *w, const bench_event *event)
+{
+    unsigned long use = bench_event_use(event);
+    if (w->format == BENCH_FORMAT_RMM) {
+        return true;
+    }
+    int n = event->slot == BENCH_USE
+                ? gzprintf(w->sink.file, "u %lu %llu %lu\n", use,
+                           (unsigned long long)w->names[bench_event_used_slot(event)].id,
+                           (unsigned long)event->stream)
+                : gzprintf(w->sink.file, "e %lu\n", use);
+    return n > 0 || complain(w);
+}
+
 static bool write_event(writer *w, const bench_event *event)
 {
-    if (event->slot == BENCH_MARK) {
-        return write_mark(w, event);
+    if (!bench_event_is_block(event)) {
+        return event->slot == BENCH_MARK ? write_mark(w, event) : write_use(w, event);
     }
     if (!(w->format == BENCH_FORMAT_RMM ? write_rmm(w, event) : write_trace(w, event))) {
         return false;

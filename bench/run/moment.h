@@ -61,6 +61,7 @@ typedef struct bench_slot {
     uint64_t bytes;
     uint64_t born; /* number of the event that allocated it, over all loops */
     uint32_t stream;
+    bool is_shared; /* used on another stream, too */
 } bench_slot;
 
 typedef struct bench_moment_view {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "bench/run/lasting.h"
 #include "bench/run/own.h"
 #include "bench/run/request.h"
 #include "vmm/measure/work.h"
@@ -26,7 +27,8 @@ typedef struct replay {
     void **streams;
     uint32_t n_streams; /* created so far */
     slot *slots;
-    slot **order;        /* scratch: live blocks at the end of a loop */
+    slot **order; /* scratch: live blocks at the end of a loop */
+    bench_lasting lasting;
     uint64_t n_seen;     /* events, over all loops; the last one may be under way */
     bench_own own;       /* used when timed */
     uint64_t live_bytes; /* in blocks of 512 */
@@ -119,9 +121,10 @@ static bool do_alloc(replay *r, const bench_event *event)
     return touch(r, s) && (!is_peak || take_dump(r, BENCH_DUMP_PEAK));
 }
 
+/* Work of another stream may still go on; the block's own stream must not meet it. */
 static bool do_free(replay *r, slot *s)
 {
-    if (!touch(r, s)) {
+    if (!s->is_shared && !touch(r, s)) {
         return false;
     }
     uint64_t begin = begin_call(r);
@@ -135,22 +138,12 @@ static bool do_free(replay *r, slot *s)
                       r->options->allocator, bench_request_error());
 }
 
-static int by_birth(const void *a, const void *b)
-{
-    const slot *x = *(slot *const *)a;
-    const slot *y = *(slot *const *)b;
-    return (x->born > y->born) - (x->born < y->born);
-}
-
 static bool free_what_lives(replay *r)
 {
-    size_t n = 0;
-    for (uint32_t i = 0; i < r->source->n_slots; i++) {
-        if (r->slots[i].ptr) {
-            r->order[n++] = &r->slots[i];
-        }
+    if (!bench_lasting_end(&r->lasting)) {
+        return false;
     }
-    qsort(r->order, n, sizeof *r->order, by_birth);
+    size_t n = bench_lasting_order(&r->lasting, r->order);
     for (size_t i = 0; i < n; i++) {
         if (!do_free(r, r->order[i])) {
             return false;
@@ -235,8 +228,9 @@ static bool run_piece(replay *r, const bench_event *entries, size_t n, unsigned 
 {
     for (size_t i = 0; i < n && !r->is_stopped; i++) {
         const bench_event *event = &entries[i];
-        if (event->slot == BENCH_MARK) {
-            if (!begin_iteration(r, event->bytes, *n_done)) {
+        if (!bench_event_is_block(event)) {
+            if (event->slot == BENCH_MARK ? !begin_iteration(r, event->bytes, *n_done)
+                                          : !bench_lasting_event(&r->lasting, event)) {
                 return false;
             }
             continue;
@@ -484,17 +478,22 @@ bool bench_replay(const bench_work *work, const bench_replay_options *options, b
     r.streams = calloc(work->n_streams, sizeof *r.streams);
     r.slots = calloc(work->n_slots, sizeof *r.slots);
     r.order = calloc(work->n_slots, sizeof *r.order);
-    bool ok = r.streams && r.slots && r.order;
+    bench_lasting_use *uses = calloc(work->n_uses + 1, sizeof *uses);
+    bool ok = r.streams && r.slots && r.order && uses;
     if (!ok) {
         bench_fail(failure, "out of host memory");
     } else {
         bench_clock_calibrated();
         ok = bench_setup_create_for(options->setup, options->allocator, work->is_host,
-                                    options->memory_bytes, &r.instance, failure) &&
-             run_with_instance(&r);
+                                    options->memory_bytes, &r.instance, failure);
+        r.lasting = (bench_lasting){
+            work, options->allocator, r.instance, &r.work, r.streams, r.slots, uses, failure
+        };
+        ok = ok && run_with_instance(&r);
     }
     free(r.streams);
     free(r.slots);
     free(r.order);
+    free(uses);
     return ok;
 }

@@ -32,7 +32,7 @@ bool bench_survey_take(const bench_work *work, bench_survey *out, bench_failure 
     size_t n;
     while ((n = bench_cursor_next(&cursor, &entries, failure)) != 0 && n != SIZE_MAX) {
         for (size_t i = 0; i < n; i++) {
-            if (entries[i].slot != BENCH_MARK && entries[i].bytes > 0) {
+            if (bench_event_is_block(&entries[i]) && entries[i].bytes > 0) {
                 count(out, entries[i].bytes);
             }
         }
@@ -67,6 +67,10 @@ void bench_survey_print(const bench_work *work, const bench_survey *survey)
     printf("  %-24s %14u\n", "most live blocks", work->n_slots);
     printf("  %-24s %14s\n", "peak live bytes",
            bench_size_format(work->peak_live_bytes, text, sizeof text));
+    if (work->peak_pending_bytes > 0) {
+        printf("  %-24s %14s\n", "peak pending bytes",
+               bench_size_format(work->peak_pending_bytes, text, sizeof text));
+    }
     printf("  %-24s %14u\n", "streams", work->n_streams);
     printf("  %-24s %14s\n", "memory", work->is_host ? "pinned" : "device");
     printf("  %-24s %14s\n", "largest block",
@@ -88,6 +92,7 @@ json_t *bench_survey_object(const bench_work *work, const bench_survey *survey)
     json_object_set_new(object, "iterations", integer(work->n_marks));
     json_object_set_new(object, "max_live_blocks", integer(work->n_slots));
     json_object_set_new(object, "peak_live_bytes", integer(work->peak_live_bytes));
+    json_object_set_new(object, "peak_pending_bytes", integer(work->peak_pending_bytes));
     json_object_set_new(object, "streams", integer(work->n_streams));
     json_object_set_new(object, "memory_kind", json_string(work->is_host ? "host" : "device"));
     json_object_set_new(object, "largest_block_bytes", integer(survey->largest_bytes));

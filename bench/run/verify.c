@@ -8,13 +8,9 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "bench/run/lasting.h"
 #include "bench/run/verify_log.h"
 #include "vmm/measure/work.h"
-
-typedef struct slot {
-    pleat_devptr ptr;
-    uint32_t stream;
-} slot;
 
 typedef struct calls {
     bench_verify_call *of;
@@ -34,7 +30,8 @@ typedef struct verify {
     pl_work work;
     void **streams;
     uint32_t n_streams;
-    slot *slots;
+    bench_slot *slots;
+    bench_lasting lasting;
     calls recorded;
     calls made; /* of all events, those before the recording included */
     size_t n_early;
@@ -93,7 +90,7 @@ static bool follow_recorded(verify *v, uint64_t event)
             v->out->n_other++;
             continue;
         }
-        bench_verify_call recorded = { .bytes = call->bytes, .event = event - r->n_before };
+        bench_verify_call recorded = { .bytes = call->bytes, .event = event - r->n_before_events };
         if (!add_call(v, &v->recorded, recorded)) {
             return false;
         }
@@ -109,12 +106,12 @@ static uint64_t n_ops(const verify *v)
 
 static bool run_event(verify *v, const bench_event *event)
 {
-    slot *s = &v->slots[event->slot];
+    bench_slot *s = &v->slots[event->slot];
     if (event->bytes == 0) {
         return pleat_block_free(v->instance, 0, s->ptr, v->streams[s->stream]) == PLEAT_OK ||
                complain(v, "a free failed");
     }
-    s->stream = event->stream;
+    *s = (bench_slot){ .bytes = event->bytes, .stream = event->stream };
     return pleat_block_alloc(v->instance, 0, event->bytes, v->streams[s->stream], &s->ptr) ==
                PLEAT_OK ||
            complain(v, "an allocation failed");
@@ -123,8 +120,16 @@ static bool run_event(verify *v, const bench_event *event)
 static bool run_events(verify *v)
 {
     const bench_tape *tape = &v->source->tape;
-    uint64_t n_before = v->recording->n_before;
-    for (size_t i = 0; i < tape->n_entries; i++) {
+    uint64_t n_before = v->recording->n_before_events;
+    uint64_t i = 0; /* the number of the event */
+    for (size_t k = 0; k < tape->n_entries; k++) {
+        const bench_event *event = &tape->entries[k];
+        if (!bench_event_is_block(event)) {
+            if (!bench_lasting_event(&v->lasting, event)) {
+                return false;
+            }
+            continue;
+        }
         if (i == n_before) {
             v->n_early = v->made.n;
         }
@@ -132,18 +137,19 @@ static bool run_events(verify *v)
             return false;
         }
         uint64_t before = n_ops(v);
-        if (!run_event(v, &tape->entries[i])) {
+        if (!run_event(v, event)) {
             return false;
         }
-        for (uint64_t k = n_ops(v); k > before; k--) {
+        for (uint64_t n = n_ops(v); n > before; n--) {
             bench_verify_call made = { .event = i < n_before ? 0 : i - n_before };
             if (!add_call(v, &v->made, made)) {
                 return false;
             }
         }
+        i++;
     }
-    v->n_early = tape->n_entries <= n_before ? v->made.n : v->n_early;
-    return follow_recorded(v, tape->n_entries);
+    v->n_early = i <= n_before ? v->made.n : v->n_early;
+    return follow_recorded(v, i);
 }
 
 static bool read_sizes(verify *v)
@@ -236,7 +242,7 @@ bool bench_verify(const bench_work *work, const bench_snapshot *snapshot,
         .device = snapshot->device,
         .is_mapping = strcmp(allocator, "torch-expandable") == 0,
         .n_before = recording->n_before,
-        .n_events = work->n_events - recording->n_before,
+        .n_events = work->n_events - recording->n_before_events,
     };
     snprintf(out->allocator, sizeof out->allocator, "%s", allocator);
     verify v = {
@@ -248,17 +254,22 @@ bool bench_verify(const bench_work *work, const bench_snapshot *snapshot,
     };
     v.streams = calloc(work->n_streams, sizeof *v.streams);
     v.slots = calloc(work->n_slots, sizeof *v.slots);
-    bool ok = v.streams && v.slots;
+    bench_lasting_use *uses = calloc(work->n_uses + 1, sizeof *uses);
+    bool ok = v.streams && v.slots && uses;
     if (!ok) {
         bench_fail(failure, "out of host memory");
     } else {
-        ok = bench_setup_create(setup, allocator, 0, &v.instance, failure) && run_with_instance(&v);
+        ok = bench_setup_create(setup, allocator, 0, &v.instance, failure);
+        v.lasting = (bench_lasting){ work,      allocator, v.instance, &v.work,
+                                     v.streams, v.slots,   uses,       failure };
+        ok = ok && run_with_instance(&v);
     }
     if (ok) {
         compare(&v);
     }
     free(v.streams);
     free(v.slots);
+    free(uses);
     free(v.recorded.of);
     free(v.made.of);
     return ok;

@@ -247,7 +247,7 @@ const char *bench_script_pattern(unsigned index)
 /* Like a replay: work on the block after its allocation and before its free. */
 static void add_event(bench_script *s, const bench_event *event, uint32_t *streams)
 {
-    if (event->slot == BENCH_MARK) {
+    if (!bench_event_is_block(event)) {
         return;
     }
     if (event->bytes) {

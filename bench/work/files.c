@@ -214,7 +214,7 @@ static bool check_text(const char *path, const char *begin, size_t n, bench_fail
         unsigned char c = (unsigned char)begin[i];
         is_binary = is_binary || (c < ' ' && c != '\n' && c != '\r' && c != '\t');
     }
-    bool is_line = n >= 2 && strchr("#afi", begin[0]) != NULL && !is_binary;
+    bool is_line = n >= 2 && strchr("#afiue", begin[0]) != NULL && !is_binary;
     bool is_named = ends_in(path, ".pickle") || ends_in(path, ".pkl");
     bool is_called_trace = ends_in(path, ".trace"); /* then the reader names the line */
     if ((is_binary && !is_called_trace) || (is_named && !is_line)) {
@@ -282,31 +282,6 @@ static bool check_options(const char *path, file_kind kind, const bench_file_opt
     return true;
 }
 
-/* Stacks change hands. */
-static void take_origin(bench_snapshot *snapshot, bench_recording *recording, bench_origin *out)
-{
-    *out = (bench_origin){
-        .is_pytorch = true,
-        .held_bytes = bench_snapshot_most_held(snapshot),
-        .stacks = snapshot->stacks,
-        .n_stacks = snapshot->n_stacks,
-        .stack_of = recording->stack_of,
-        .n_stack_of = recording->n_events,
-    };
-    snapshot->stacks = NULL;
-    snapshot->n_stacks = 0;
-    recording->stack_of = NULL;
-    bool is_expandable = snapshot->is_expandable || snapshot->has_mappings;
-    snprintf(out->allocator, sizeof out->allocator, "%s",
-             snapshot->allocator[0] ? snapshot->allocator
-             : is_expandable        ? "torch-expandable"
-                                    : "torch-native");
-    snprintf(out->conf, sizeof out->conf, "%s", snapshot->conf);
-    for (size_t i = 0; i < snapshot->n_entries && !out->has_failed; i++) {
-        out->has_failed = snapshot->entries[i].action == BENCH_SNAPSHOT_OOM;
-    }
-}
-
 static bool read_snapshot(const char *path, const bench_file_options *options, bench_tape *tape,
                           bench_origin *origin, bench_failure *failure)
 {
@@ -318,7 +293,7 @@ static bool read_snapshot(const char *path, const bench_file_options *options, b
     bool ok = bench_recording_write(path, &snapshot, !options->drops_failures, tape, &recording,
                                     failure);
     if (ok && origin) {
-        take_origin(&snapshot, &recording, origin);
+        bench_recording_origin(&snapshot, &recording, tape, origin);
     }
     if (ok) {
         bench_recording_free(&recording);

@@ -10,6 +10,7 @@ typedef struct bench_id {
     uint32_t slot;
     bool is_live; /* the caller's: false for a new id */
     bool is_used;
+    bool is_marked; /* the caller's, too */
 } bench_id;
 
 typedef struct bench_ids {

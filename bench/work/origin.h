@@ -9,12 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/work/told.h"
+
 enum { BENCH_CONF_BYTES = 4096 };
 
 typedef struct bench_origin {
     bool is_pytorch;             /* a snapshot of it */
     bool is_rmm;                 /* a log of it */
     bool has_failed;             /* an allocation of that run was refused */
+    bench_told told;             /* how much of that run it tells */
     uint64_t held_bytes;         /* the most that it held from the driver; 0 = not known */
     char allocator[32];          /* its allocator, by our names; "" = not known */
     char conf[BENCH_CONF_BYTES]; /* its PYTORCH_CUDA_ALLOC_CONF, or "" */

@@ -10,7 +10,7 @@
 
 enum { LONGEST_EVENT = 16, BUFFER_BYTES = 1 << 16, PIECE = 4096 };
 
-enum { KIND_FREE, KIND_ALLOC, KIND_ALLOC_ON, KIND_MARK, KIND_BITS = 2 };
+enum { KIND_FREE, KIND_ALLOC, KIND_ALLOC_ON, KIND_OTHER, KIND_BITS = 2 };
 
 struct bench_spill {
     int file;
@@ -105,9 +105,10 @@ static size_t put(unsigned char *out, uint64_t value)
 static size_t encode(bench_spill *spill, const bench_event *event, unsigned char *out)
 {
     uint64_t head = (uint64_t)event->slot << KIND_BITS;
-    if (event->slot == BENCH_MARK) {
-        out[0] = KIND_MARK;
-        return 1 + put(out + 1, event->bytes);
+    if (!bench_event_is_block(event)) {
+        size_t n = put(out, (uint64_t)(BENCH_MARK - event->slot) << KIND_BITS | KIND_OTHER);
+        n += event->slot == BENCH_USE ? put(out + n, event->stream) : 0;
+        return n + put(out + n, event->bytes);
     }
     if (event->bytes == 0) {
         return put(out, head | KIND_FREE);
@@ -199,8 +200,11 @@ static bench_event decode(bench_spill_reader *reader)
     if (kind == KIND_FREE) {
         return (bench_event){ .slot = slot };
     }
-    if (kind == KIND_MARK) {
-        return (bench_event){ .bytes = take(reader), .slot = BENCH_MARK };
+    if (kind == KIND_OTHER) {
+        bench_event event = { .slot = BENCH_MARK - slot };
+        event.stream = event.slot == BENCH_USE ? (uint32_t)take(reader) : 0;
+        event.bytes = take(reader);
+        return event;
     }
     if (kind == KIND_ALLOC_ON) {
         reader->stream = (uint32_t)take(reader);

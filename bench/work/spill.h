@@ -4,7 +4,8 @@
  * it forks. An event takes 1 to 14 bytes, most of them 3 to 5, and no more than its line in a
  * trace:
  *
- *   slot * 4 + kind | stream, if it is not the last allocation's | bytes, or the mark's number
+ *   slot * 4 + kind | stream, of a use or if it is not the last allocation's | bytes, or the mark's
+ *                                                                             number, or the use's
  *
  * each as groups of 7 bits, the lowest first. The file lies in the folder TMPDIR, or else in
  * /var/tmp, which unlike /tmp is not kept in memory. */

@@ -18,6 +18,7 @@ void bench_tape_fini(bench_tape *tape)
     free(tape->entries);
     free(tape->slots);
     free(tape->free_slots);
+    bench_uses_fini(&tape->uses, &tape->host);
     bench_spill_destroy(tape->spill);
     bench_tape_init(tape);
 }
@@ -61,6 +62,7 @@ bool bench_tape_settle(bench_tape *tape)
     bench_host *host = &tape->host;
     bench_host_free(host, tape->slots, tape->slot_capacity * sizeof *tape->slots);
     bench_host_free(host, tape->free_slots, tape->slot_capacity * sizeof *tape->free_slots);
+    bench_uses_fini(&tape->uses, host);
     tape->slots = NULL;
     tape->free_slots = NULL;
     tape->slot_capacity = 0;
@@ -159,7 +161,11 @@ bool bench_tape_free(bench_tape *tape, uint32_t slot)
     if (!make_room(tape)) {
         return false;
     }
+    bench_uses_freed(&tape->uses, slot);
     tape->live_bytes -= tape->slots[slot];
+    if (tape->uses.pending_bytes > tape->peak_pending_bytes) {
+        tape->peak_pending_bytes = tape->uses.pending_bytes;
+    }
     tape->slots[slot] = 0;
     tape->free_slots[tape->n_free_slots++] = slot;
     tape->entries[tape->n_entries++] = (bench_event){ .slot = slot };
@@ -174,5 +180,36 @@ bool bench_tape_mark(bench_tape *tape, uint64_t number)
     }
     tape->entries[tape->n_entries++] = (bench_event){ .bytes = number, .slot = BENCH_MARK };
     tape->n_marks++;
+    return true;
+}
+
+bool bench_tape_use(bench_tape *tape, uint32_t slot, uint32_t stream, uint32_t *use)
+{
+    pl_assert(slot < tape->n_slots && tape->slots[slot] != 0);
+    if (stream >= BENCH_MOST_STREAMS) {
+        return complain(tape, "more than 1024 streams");
+    }
+    if (!make_room(tape)) {
+        return false;
+    }
+    if (!bench_uses_begin(&tape->uses, &tape->host, slot, tape->slots[slot], use)) {
+        return complain(tape, bench_host_problem(&tape->host));
+    }
+    tape->n_streams = stream >= tape->n_streams ? stream + 1 : tape->n_streams;
+    tape->n_uses = *use >= tape->n_uses ? *use + 1 : tape->n_uses;
+    tape->entries[tape->n_entries++] = (bench_event){ .bytes = (uint64_t)*use << 32 | slot,
+                                                      .slot = BENCH_USE,
+                                                      .stream = stream };
+    return true;
+}
+
+bool bench_tape_use_end(bench_tape *tape, uint32_t use)
+{
+    if (!make_room(tape)) {
+        return false;
+    }
+    bench_uses_end(&tape->uses, use);
+    tape->entries[tape->n_entries++] = (bench_event){ .bytes = (uint64_t)use << 32,
+                                                      .slot = BENCH_USE_END };
     return true;
 }

@@ -4,6 +4,8 @@
  * A tape knows which blocks are live. Slots are dense: a slot is a live block's place in an array
  * and is reused after the free, the last freed first.
  *
+ * What is freed while another stream uses it is pending, not live (uses.h).
+ *
  * A tape with `most_held` keeps no more entries than that in memory: when there are more, all of
  * them go to a file, and only the latest are held from then on. */
 #ifndef PLEAT_BENCH_TAPE_H
@@ -16,6 +18,7 @@
 #include "bench/work/event.h"
 #include "bench/work/host.h"
 #include "bench/work/spill.h"
+#include "bench/work/uses.h"
 
 #define BENCH_BLOCK_UNIT 512u                   /* the unit in which live bytes are counted */
 #define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* the whole address space of a driver */
@@ -31,10 +34,13 @@ typedef struct bench_tape {
     uint64_t n_events;  /* allocations and frees since the beginning */
     uint64_t n_marks;
     uint64_t live_bytes;
-    uint64_t peak_live_bytes; /* largest sum of live blocks, each rounded up to 512 bytes */
-    uint64_t peak_event;      /* the first event that reached it */
-    uint64_t *slots;          /* rounded bytes of the slot's block; 0 = free */
-    uint32_t *free_slots;     /* a stack with room for all */
+    uint64_t peak_live_bytes;    /* largest sum of live blocks, each rounded up to 512 bytes */
+    uint64_t peak_event;         /* the first event that reached it */
+    uint64_t peak_pending_bytes; /* largest sum of freed blocks whose uses go on */
+    bench_uses uses;
+    uint32_t n_uses;      /* most at once */
+    uint64_t *slots;      /* rounded bytes of the slot's block; 0 = free */
+    uint32_t *free_slots; /* a stack with room for all */
     uint32_t n_free_slots;
     uint32_t n_slots; /* most live blocks at once */
     uint32_t slot_capacity;
@@ -59,5 +65,9 @@ bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_
 /* `slot` must be live. */
 bool bench_tape_free(bench_tape *tape, uint32_t slot);
 bool bench_tape_mark(bench_tape *tape, uint64_t number);
+/* The block in `slot`, which must be live, is used on `stream` until bench_tape_use_end. */
+bool bench_tape_use(bench_tape *tape, uint32_t slot, uint32_t stream, uint32_t *use);
+/* `use` must go on; its block may be freed. */
+bool bench_tape_use_end(bench_tape *tape, uint32_t use);
 
 #endif

@@ -15,6 +15,7 @@ typedef struct reader {
     bench_lines *lines;
     bench_failure *failure;
     bench_ids ids;
+    bench_ids uses;
     bench_streams streams;
     bench_tape *tape;
     bench_blocks wanted;
@@ -179,6 +180,7 @@ static bool read_alloc(reader *r)
     if (is_wanted(r, is_host) && !write_alloc(r, bytes, stream_id, &entry->slot)) {
         return false;
     }
+    entry->is_marked = is_host;
     bench_ids_begin(&r->ids, entry);
     return true;
 }
@@ -204,6 +206,68 @@ static bool read_free(reader *r)
     }
     bench_ids_end(&r->ids, entry);
     return entry->slot == UNWANTED || bench_tape_free(r->tape, entry->slot) ||
+           complain(r, "%s", r->tape->problem);
+}
+
+static bool write_use(reader *r, uint32_t block, uint64_t stream_id, uint32_t *use)
+{
+    uint32_t stream = 0;
+    if (!bench_streams_find(&r->streams, stream_id, &stream)) {
+        return complain(r, "more than %u streams", BENCH_MOST_STREAMS);
+    }
+    return bench_tape_use(r->tape, block, stream, use) || complain(r, "%s", r->tape->problem);
+}
+
+static bool read_use(reader *r)
+{
+    uint64_t use_id;
+    uint64_t id;
+    uint64_t stream_id;
+    if (!number(r, "the use", UINT64_MAX, &use_id) || !number(r, "the id", UINT64_MAX, &id) ||
+        !number(r, "the stream", UINT64_MAX, &stream_id) || !line_ends(r)) {
+        return false;
+    }
+    const bench_id *block = bench_ids_get(&r->ids, id);
+    if (!block) {
+        return out_of_memory(r);
+    }
+    if (!block->is_live) {
+        return complain(r, "id %llu is used, but not live", (unsigned long long)id);
+    }
+    if (block->is_marked) {
+        return complain(r, "id %llu is of the host: its uses are not told", (unsigned long long)id);
+    }
+    uint32_t slot = block->slot;
+    bench_id *use = bench_ids_get(&r->uses, use_id);
+    if (!use) {
+        return out_of_memory(r);
+    }
+    if (use->is_live) {
+        return complain(r, "use %llu begins twice", (unsigned long long)use_id);
+    }
+    use->slot = UNWANTED;
+    if (slot != UNWANTED && !write_use(r, slot, stream_id, &use->slot)) {
+        return false;
+    }
+    bench_ids_begin(&r->uses, use);
+    return true;
+}
+
+static bool read_use_end(reader *r)
+{
+    uint64_t id;
+    if (!number(r, "the use", UINT64_MAX, &id) || !line_ends(r)) {
+        return false;
+    }
+    bench_id *use = bench_ids_get(&r->uses, id);
+    if (!use) {
+        return out_of_memory(r);
+    }
+    if (!use->is_live) {
+        return complain(r, "use %llu ends, but does not go on", (unsigned long long)id);
+    }
+    bench_ids_end(&r->uses, use);
+    return use->slot == UNWANTED || bench_tape_use_end(r->tape, use->slot) ||
            complain(r, "%s", r->tape->problem);
 }
 
@@ -234,6 +298,12 @@ static bool read_line(reader *r)
     if (is_word && letter == 'i') {
         return read_mark(r);
     }
+    if (is_word && letter == 'u') {
+        return read_use(r);
+    }
+    if (is_word && letter == 'e') {
+        return read_use_end(r);
+    }
     char shown[48];
     return complain(r, "not a line of a trace: %s", show(begin, r->end, shown, sizeof shown));
 }
@@ -262,8 +332,12 @@ bool bench_trace_read(const char *path, const bench_limits *limits, bench_blocks
     if (!r.lines) {
         return false;
     }
-    bool ok = bench_ids_init(&r.ids, &tape->host, true) ? read_all(&r) : out_of_memory(&r);
+    bool ok = bench_ids_init(&r.ids, &tape->host, true) &&
+                      bench_ids_init(&r.uses, &tape->host, true)
+                  ? read_all(&r)
+                  : out_of_memory(&r);
     bench_ids_fini(&r.ids);
+    bench_ids_fini(&r.uses);
     bench_lines_close(r.lines);
     return ok;
 }

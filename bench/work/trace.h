@@ -2,7 +2,10 @@
  *
  * Text, gzip or plain. `# ...` comment; `a ID BYTES STREAM` allocation; `f ID` free; `i N` start of
  * iteration N. An ID is unique among live blocks and may be reused after its free. With the word
- * `host` behind STREAM the block is page-locked memory of the host, which that stream uses. */
+ * `host` behind STREAM the block is page-locked memory of the host, which that stream uses.
+ *
+ * `u USE ID STREAM` the live block ID is used on a further stream; `e USE` that use is over. What
+ * is freed in between waits for it. A USE is unique among those that go on. */
 #ifndef PLEAT_BENCH_TRACE_H
 #define PLEAT_BENCH_TRACE_H
 

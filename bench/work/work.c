@@ -35,6 +35,8 @@ static void take_counts(bench_work *work, const bench_tape *tape)
     work->is_host = tape->is_host;
     work->peak_live_bytes = tape->peak_live_bytes;
     work->peak_event = tape->peak_event;
+    work->n_uses = tape->n_uses;
+    work->peak_pending_bytes = tape->peak_pending_bytes;
 }
 
 static void begin_progress(const bench_work *work, bench_progress *progress)

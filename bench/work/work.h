@@ -21,12 +21,14 @@
 typedef struct bench_work {
     char name[BENCH_NAME_BYTES]; /* a file's bare name, or the spec; clean text */
     uint64_t n_events;           /* allocations and frees of one pass */
+    uint32_t n_uses;             /* most uses of blocks on other streams at once */
     uint64_t n_marks;            /* iterations */
     uint32_t n_slots;            /* most live blocks */
     uint32_t n_streams;
     bool is_host;                     /* its blocks are pinned memory of the host */
     uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
     uint64_t peak_event;              /* the first event that reaches that sum */
+    uint64_t peak_pending_bytes;      /* largest sum of freed blocks that other streams still use */
     bench_tape tape;                  /* a file's events */
     bench_origin origin;              /* what a file tells beyond them */
     const bench_generator *generator; /* NULL = a file */

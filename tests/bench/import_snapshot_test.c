@@ -126,17 +126,28 @@ static void expect_events(const bench_event *wanted, size_t n)
     for (size_t i = 0; i < n; i++) {
         const bench_event *event = &tape.entries[i];
         ck_assert_msg(event->bytes == wanted[i].bytes && event->slot == wanted[i].slot &&
-                          (event->bytes == 0 || event->stream == wanted[i].stream),
+                          event->stream == wanted[i].stream,
                       "event %zu: %llu bytes in slot %u on %u", i, (unsigned long long)event->bytes,
                       event->slot, event->stream);
     }
 }
 
-/* Blocks that were live before come first, by address: 0x7000, 0x8000, 0x8400. The last two events
- * are the request that failed. */
+#define USE(n, slot, stream)                                                                       \
+    {                                                                                              \
+        (uint64_t)(n) << 32 | (slot), BENCH_USE, stream                                            \
+    }
+#define USE_END(n)                                                                                 \
+    {                                                                                              \
+        (uint64_t)(n) << 32, BENCH_USE_END, 0                                                      \
+    }
+
+/* What was there before comes first: 0x8400, which is freed and waits for other streams, then by
+ * address 0x7000 and 0x8000. The block at 0x10000000 is freed before the one at 0x10000400 is
+ * allocated, and waits until then. The last two events are the request that failed. */
 static const bench_event usual_run[] = {
-    { 700, 0, 0 },     { 400, 1, 1 }, { 1000, 2, 1 }, { 1000, 3, 0 },       { 0, 0, 0 },
-    { 5000000, 0, 2 }, { 512, 4, 0 }, { 0, 3, 0 },    { 9000000000, 3, 2 }, { 0, 3, 0 },
+    { 1000, 0, 0 }, USE(0, 0, 1), { 0, 0, 0 },          { 700, 0, 2 }, { 400, 1, 0 },
+    { 1000, 2, 2 }, { 0, 0, 0 },  { 5000000, 0, 3 },    USE(1, 2, 4),  { 0, 2, 0 },
+    { 512, 2, 2 },  USE_END(1),   { 9000000000, 3, 3 }, { 0, 3, 0 },
 };
 enum { N_USUAL = sizeof usual_run / sizeof usual_run[0] };
 
@@ -196,13 +207,86 @@ START_TEST(the_first_device_with_events_is_the_one)
     plan.events[0] = NULL;
     ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
     expect_events(other_run, 1);
-    ck_assert(!read_plan(&plan, ":device=1"));
-    expect(": no events of device 1; devices with events: 2");
     ck_assert(!read_plan(&plan, ":device=9"));
     expect(": no events of device 9; devices with events: 2");
     plan.events[2] = NULL;
+    plan.segments = NULL;
     ck_assert(!read_plan(&plan, ""));
-    expect(": no events were recorded; call torch.cuda.memory._record_memory_history()");
+    expect(": no events were recorded, and no block is live; call "
+           "torch.cuda.memory._record_memory_history()");
+}
+END_TEST
+
+/* Of the first device that has any. */
+START_TEST(without_a_history_the_live_blocks_are_the_run)
+{
+    static const bench_event blocks[] = {
+        { 1000, 0, 0 }, USE(0, 0, 1), { 0, 0, 0 }, { 400, 0, 0 }, { 512, 1, 2 }, { 5000000, 2, 3 },
+    };
+    snap_plan plan = usual_plan();
+    plan.events[0] = plan.events[2] = NULL;
+    ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
+    expect_events(blocks, sizeof blocks / sizeof blocks[0]);
+    ck_assert_msg(read_plan(&plan, ":device=1"), "%s", failure.text);
+    ck_assert_uint_eq(tape.n_entries, 4);
+}
+END_TEST
+
+/* Three blocks of 1 MiB go one after another, each while the next is already there. */
+static const snap_event far_ahead[] = {
+    { "alloc", 0x100000, 1 << 20, 0 },          { "free_requested", 0x100000, 1 << 20, 0 },
+    { "alloc", 0x200000, 1 << 20, 0 },          { "free_requested", 0x200000, 1 << 20, 0 },
+    { "alloc", 0x300000, 1 << 20, 0 },          { "free_completed", 0x100000, 1 << 20, 0 },
+    { "free_completed", 0x200000, 1 << 20, 0 }, { "free_requested", 0x300000, 1 << 20, 0 },
+    { "free_completed", 0x300000, 1 << 20, 0 }, { .action = NULL },
+};
+
+START_TEST(what_waits_for_other_streams_is_pending_and_not_live)
+{
+    static const bench_event wanted[] = {
+        { 1 << 20, 0, 0 }, USE(0, 0, 1),      { 0, 0, 0 }, { 1 << 20, 0, 0 }, USE(1, 0, 1),
+        { 0, 0, 0 },       { 1 << 20, 0, 0 }, USE_END(0),  USE_END(1),        { 0, 0, 0 },
+    };
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { far_ahead } };
+    ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
+    expect_events(wanted, sizeof wanted / sizeof wanted[0]);
+    ck_assert_uint_eq(tape.peak_live_bytes, 1 << 20);
+    ck_assert_uint_eq(tape.peak_pending_bytes, 2 << 20);
+    ck_assert_uint_eq(tape.uses.pending_bytes, 0);
+    ck_assert_uint_eq(tape.n_uses, 2);
+}
+END_TEST
+
+START_TEST(a_free_that_a_ring_has_cut_in_two_is_over)
+{
+    static const snap_event cut[] = {
+        { "segment_alloc", 0x100000, 2 << 20, 0 },
+        { "free_completed", 0x100000, 512, 0 },
+        { "alloc", 0x200000, 1024, 0 },
+        { "free_completed", 0x300000, 2048, 0 },
+        { .action = NULL },
+    };
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { cut } };
+    ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
+    ck_assert_uint_eq(tape.peak_pending_bytes, 2048); /* the other one waited */
+    ck_assert_uint_eq(tape.n_events, 3);
+}
+END_TEST
+
+/* The second one ends first, so it cannot be behind the first on one stream. */
+START_TEST(uses_that_end_in_another_order_are_on_streams_of_their_own)
+{
+    static const snap_event crossed[] = {
+        { "alloc", 0x100000, 512, 0 },          { "alloc", 0x200000, 512, 0 },
+        { "free_requested", 0x100000, 512, 0 }, { "free_requested", 0x200000, 512, 0 },
+        { "alloc", 0x300000, 512, 0 },          { "free_completed", 0x200000, 512, 0 },
+        { "free_completed", 0x100000, 512, 0 }, { .action = NULL },
+    };
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { crossed } };
+    ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
+    ck_assert_uint_eq(tape.n_streams, 3);
+    ck_assert_uint_eq(tape.entries[2].stream, 1);
+    ck_assert_uint_eq(tape.entries[4].stream, 2);
 }
 END_TEST
 
@@ -237,9 +321,11 @@ START_TEST(what_the_device_was_asked_for_stands_beside_the_events)
     ck_assert_uint_eq(recording.n_before, 3);
     ck_assert_uint_eq(recording.n_calls, 2);
     ck_assert_uint_eq(recording.calls[0].bytes, 2097152);
-    ck_assert_uint_eq(recording.calls[0].n_events, 3);
+    ck_assert_uint_eq(recording.n_before_events, 4);
+    ck_assert_uint_eq(recording.before_bytes, 1024 + 512);
+    ck_assert_uint_eq(recording.calls[0].n_events, 4);
     ck_assert_uint_eq(recording.calls[1].bytes, 20971520);
-    ck_assert_uint_eq(recording.calls[1].n_events, 5);
+    ck_assert_uint_eq(recording.calls[1].n_events, 6);
     bench_recording_free(&recording);
     bench_snapshot_free(&snapshot);
 }
@@ -446,6 +532,10 @@ SUITE(bench_import_snapshot)
     tcase_add_test(good, failed_requests_can_be_left_out);
     tcase_add_test(good, a_request_that_no_device_could_serve_is_not_tried);
     tcase_add_test(good, the_first_device_with_events_is_the_one);
+    tcase_add_test(good, without_a_history_the_live_blocks_are_the_run);
+    tcase_add_test(good, what_waits_for_other_streams_is_pending_and_not_live);
+    tcase_add_test(good, uses_that_end_in_another_order_are_on_streams_of_their_own);
+    tcase_add_test(good, a_free_that_a_ring_has_cut_in_two_is_over);
     tcase_add_test(good, what_the_device_was_asked_for_stands_beside_the_events);
     tcase_add_test(good, lists_of_thousands_come_whole);
     suite_add_tcase(suite, good);

@@ -109,6 +109,49 @@ START_TEST(loops_are_alike_and_what_lives_is_freed_between_them)
 }
 END_TEST
 
+/* Layers of 40 MiB that another stream reads are given up one after another; the host is far ahead
+ * of that stream. */
+static void load_far_ahead(void)
+{
+    enum { N = 20 };
+    char text[64 * N];
+    size_t n = 0;
+    for (unsigned i = 0; i < N; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "a %u 41943040 0\nu %u %u 1\nf %u\n", i, i,
+                              i, i);
+    }
+    for (unsigned i = 0; i < N; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "e %u\n", i);
+    }
+    load(text);
+}
+
+START_TEST(uses_are_repeated_and_who_waits_needs_no_room_for_them)
+{
+    static const char *const names[] = { "torch-native", "torch-expandable", "pleat" };
+    load_far_ahead();
+    ck_assert_uint_eq(trace.peak_live_bytes, 40 * MIB);
+    ck_assert_uint_eq(trace.peak_pending_bytes, 800 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        replay(names[i], 0, 2);
+        ck_assert_msg(bench_record_is_clean(&record), "%s", names[i]);
+        ck_assert_uint_ge(record.peak_reserved_bytes, 800 * MIB);
+        replay(names[i], 100 * MIB, 2);
+        ck_assert_msg(bench_record_is_clean(&record), "%s: %s", names[i], record.first_failure);
+    }
+}
+END_TEST
+
+START_TEST(a_use_that_is_over_keeps_nothing)
+{
+    load("a 1 41943040 0\nu 1 1 1\nf 1\ne 1\na 2 41943040 0\n"
+         "u 1 2 1\ne 1\nf 2\na 3 41943040 0\n");
+    replay("torch-native", 0, 1);
+    ck_assert(bench_record_is_clean(&record));
+    ck_assert_uint_eq(record.peak_reserved_bytes, 40 * MIB);
+}
+END_TEST
+
 START_TEST(fit_finds_the_bytes_that_pytorch_needs)
 {
     load(pytorch_text);
@@ -271,6 +314,8 @@ SUITE(bench_replay)
     suite_add_tcase(suite, replays);
     TCase *fits = tcase_create("fit");
     tcase_add_checked_fixture(fits, set_up, tear_down);
+    tcase_add_test(fits, uses_are_repeated_and_who_waits_needs_no_room_for_them);
+    tcase_add_test(fits, a_use_that_is_over_keeps_nothing);
     tcase_add_test(fits, fit_finds_the_bytes_that_pytorch_needs);
     tcase_add_test(fits, pleat_needs_no_more_than_the_granules_that_live);
     tcase_add_test(fits, fit_of_work_larger_than_any_device_finds_nothing);

@@ -68,12 +68,17 @@ static const char *file_of_extremes(void)
         uint64_t value = UINT64_MAX >> (63 - bit);
         uint64_t bytes = value < BENCH_LARGEST_BLOCK ? value : BENCH_LARGEST_BLOCK;
         n += (size_t)snprintf(text + n, sizeof text - n,
-                              "i %llu\na %u %llu %u\na %u 1 %u\nf %u\na %u 2 0\n",
+                              "i %llu\na %u %llu %u\na %u 1 %u\nu %llu %u %u\nf %u\na %u 2 0\n",
                               (unsigned long long)value, bit, (unsigned long long)bytes, bit % 5,
-                              100 + bit, 900 - bit, bit, 200 + bit);
+                              100 + bit, 900 - bit, (unsigned long long)value, bit, 901 - bit, bit,
+                              200 + bit);
     }
     for (unsigned i = 0; i < 1000; i++) {
         n += (size_t)snprintf(text + n, sizeof text - n, "a %u 512 %u\n", 1000 + i, i % 3);
+    }
+    for (unsigned bit = 0; bit < 64; bit++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "e %llu\n",
+                              (unsigned long long)(UINT64_MAX >> bit));
     }
     return bench_child_file(".trace", text, n);
 }

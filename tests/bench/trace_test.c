@@ -68,6 +68,42 @@ START_TEST(events_come_in_order_with_dense_slots)
 }
 END_TEST
 
+START_TEST(a_block_that_is_freed_under_a_use_is_pending_until_its_last_use_ends)
+{
+    static const char text[] = "a 1 1000 0\n"
+                               "u 7 1 5\n"
+                               "u 8 1 6\n"
+                               "a 2 512 0\n"
+                               "u 9 2 5\n"
+                               "e 9\n"
+                               "f 2\n"
+                               "f 1\n"
+                               "a 1 2048 0\n"
+                               "e 7\n"
+                               "u 7 1 5\n"
+                               "e 8\n"
+                               "e 7\n"
+                               "f 1\n";
+    bench_work trace;
+    bench_failure failure;
+    ck_assert_msg(load_text(text, &trace, &failure), "%s", failure.text);
+    ck_assert_uint_eq(trace.n_events, 6);
+    ck_assert_uint_eq(trace.n_uses, 3);
+    ck_assert_uint_eq(trace.n_streams, 3);
+    ck_assert_uint_eq(trace.n_slots, 2);
+    ck_assert_uint_eq(trace.peak_live_bytes, 2048);
+    ck_assert_uint_eq(trace.peak_event, 4);
+    ck_assert_uint_eq(trace.peak_pending_bytes, 1024);
+    const bench_event *first = &trace.tape.entries[1];
+    ck_assert_uint_eq(first->slot, BENCH_USE);
+    ck_assert_uint_eq(first->stream, 1);
+    ck_assert_uint_eq(bench_event_use(first), 0);
+    ck_assert_uint_eq(bench_event_used_slot(first), 0);
+    ck_assert_uint_eq(trace.tape.entries[12].slot, BENCH_USE_END);
+    bench_work_close(&trace);
+}
+END_TEST
+
 START_TEST(many_live_ids_find_their_slots)
 {
     enum { N = 20000 };
@@ -121,6 +157,13 @@ START_TEST(every_fault_of_a_line_is_told_with_its_number)
         { "i one\n", ":1: the iteration is not a number: one" },
         { "a 1 512 0\ni 1\nalloc 2 512 0\n", ":3: not a line of a trace: alloc 2 512 0" },
         { "\x01\x02\xff\n", ":1: not a line of a trace: ???" },
+        { "a 1 512 0\nu 1 2 0\n", ":2: id 2 is used, but not live" },
+        { "a 1 512 0\nf 1\nu 1 1 0\n", ":3: id 1 is used, but not live" },
+        { "a 1 512 0\nu 1 1\n", ":2: the stream is missing" },
+        { "a 1 512 0\nu 1 1 0\nu 1 1 2\n", ":3: use 1 begins twice" },
+        { "a 1 512 0\nu 1 1 0\ne 2\n", ":3: use 2 ends, but does not go on" },
+        { "a 1 512 0\nu 1 1 0\ne 1\ne 1\n", ":4: use 1 ends, but does not go on" },
+        { "a 1 512 0 host\nu 1 1 0\n", ":2: id 1 is of the host: its uses are not told" },
         { "", ":1: the trace holds no allocation" },
         { "# nothing\ni 1\n", ":2: the trace holds no allocation" },
     };
@@ -277,6 +320,7 @@ SUITE(bench_trace)
     TCase *good = tcase_create("good");
     tcase_add_test(good, events_come_in_order_with_dense_slots);
     tcase_add_test(good, many_live_ids_find_their_slots);
+    tcase_add_test(good, a_block_that_is_freed_under_a_use_is_pending_until_its_last_use_ends);
     tcase_add_test(good, no_ids_can_be_chosen_that_meet_in_one_place);
     tcase_add_test(good, a_bundled_trace_has_the_peak_its_header_states);
     suite_add_tcase(suite, good);

@@ -118,6 +118,18 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + BENCH_BLOCK_UNIT - 1) / BENCH_BLOCK_UNIT * BENCH_BLOCK_UNIT;
 }
 
+static void check_use(const bench_tape *tape, const uint64_t *live, const bench_event *event)
+{
+    if (event->slot != BENCH_MARK) {
+        fuzz_check(bench_event_use(event) < tape->n_uses, "use %u", bench_event_use(event));
+    }
+    if (event->slot == BENCH_USE) {
+        uint32_t slot = bench_event_used_slot(event);
+        fuzz_check(slot < tape->n_slots && live[slot] != 0, "a use of slot %u", slot);
+        fuzz_check(event->stream < tape->n_streams, "a use on stream %u", event->stream);
+    }
+}
+
 void fuzz_check_tape(const bench_tape *tape)
 {
     uint64_t *live = calloc((size_t)tape->n_slots + 1, sizeof *live);
@@ -127,7 +139,8 @@ void fuzz_check_tape(const bench_tape *tape)
     fuzz_check(live, "out of host memory");
     for (size_t i = 0; i < tape->n_entries; i++) {
         const bench_event *event = &tape->entries[i];
-        if (event->slot == BENCH_MARK) {
+        if (!bench_event_is_block(event)) {
+            check_use(tape, live, event);
             continue;
         }
         n_events++;

@@ -1,0 +1,134 @@
+/* origin.c - what a snapshot tells beyond its events: the run's settings, what it held, and how
+ * much of the run was recorded (told.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/config/config.h"
+#include "bench/base/conf.h"
+#include "bench/base/text.h"
+#include "bench/import/recording.h"
+
+/* A level is above another one by more than this part of the peak, or they are the same. */
+enum { LEVEL_PARTS = 20 };
+
+/* Nobody limits a history to another number of entries than a round one. */
+enum { ROUND_ENTRIES = 1000 };
+
+/* The allocator by our name. A class of another allocator leaves PyTorch's own settings as they
+ * are, so the other's count first. */
+static void name_allocator(const bench_snapshot *snapshot, char *out, size_t n)
+{
+    bool is_expandable = snapshot->is_expandable || snapshot->has_mappings;
+    const char *at = snapshot->conf;
+    bench_conf_item item;
+    snprintf(out, n, "%s", is_expandable ? "torch-expandable" : "torch-native");
+    while (bench_conf_next(&at, &item)) {
+        if (bench_conf_is(&item, "expandable_segments") && bench_conf_has_value(&item, "True")) {
+            snprintf(out, n, "torch-expandable");
+        } else if (bench_conf_is(&item, "allocator")) {
+            bench_text_clean(item.value, item.n_value, out, n);
+        } else if (bench_conf_is(&item, "backend") &&
+                   bench_conf_has_value(&item, "cudaMallocAsync")) {
+            snprintf(out, n, "cuda-async");
+        }
+    }
+    if (snapshot->allocator[0]) {
+        snprintf(out, n, "%s", snapshot->allocator);
+    }
+}
+
+static bool has_item(const char *conf, const bench_conf_item *wanted)
+{
+    bench_conf_item item;
+    while (bench_conf_next(&conf, &item)) {
+        if (item.n == wanted->n && memcmp(item.text, wanted->text, item.n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A run under an allocator of ours tells all of its options: keep those that somebody has set. */
+static void keep_set_options(char *conf, size_t n)
+{
+    char usual[BENCH_CONF_BYTES];
+    pl_config config = { .driver = PL_DRIVER_CUDA,
+                         .metrics_ms = 1000,
+                         .device = { .chunk_granules = 1, .handle_rdma = PL_DEMAND_IF_ABLE } };
+    config.allocator = pl_allocator_find("pleat");
+    pl_allocator_options_init(&config.options);
+    if (pl_config_write(&config, usual, sizeof usual) > sizeof usual) {
+        return;
+    }
+    char kept[BENCH_CONF_BYTES] = "";
+    const char *at = conf;
+    bench_conf_item item;
+    for (size_t used = 0; bench_conf_next(&at, &item);) {
+        if (!has_item(usual, &item)) {
+            used += (size_t)snprintf(kept + used, sizeof kept - used, "%s%.*s", used ? "," : "",
+                                     (int)item.n, item.text);
+        }
+    }
+    snprintf(conf, n, "%s", kept);
+}
+
+static void find_failures(const bench_snapshot *snapshot, bench_told *out)
+{
+    bool is_refused = false; /* the last request so far */
+    for (size_t i = 0; i < snapshot->n_entries; i++) {
+        uint8_t action = snapshot->entries[i].action;
+        if (action == BENCH_SNAPSHOT_OOM) {
+            is_refused = true;
+        } else if (action == BENCH_SNAPSHOT_ALLOC) {
+            out->has_gone_on = out->has_gone_on || is_refused;
+            is_refused = false;
+        }
+    }
+    out->ends_failed = is_refused;
+}
+
+static bench_told read_told(const bench_snapshot *snapshot, const bench_recording *recording,
+                            const bench_snapshot_held *held, uint64_t peak_bytes)
+{
+    uint64_t n = snapshot->n_entries;
+    bench_told told = {
+        .has_no_history = n == 0,
+        .n_entries = n,
+        .live_before_bytes = recording->before_bytes,
+        .held_before_bytes = held->before_bytes,
+    };
+    if (n == 0) {
+        return told;
+    }
+    told.begins_late = recording->n_before > 0 || held->before_bytes > 0;
+    told.has_run_over = snapshot->is_full || (told.begins_late && n % ROUND_ENTRIES == 0);
+    told.is_apart = !recording->leads_to_state || !held->is_consistent;
+    find_failures(snapshot, &told);
+    told.ends_early = !told.ends_failed &&
+                      recording->end_bytes - recording->low_bytes > peak_bytes / LEVEL_PARTS;
+    return told;
+}
+
+void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording,
+                            const bench_tape *tape, bench_origin *out)
+{
+    bench_snapshot_held held = bench_snapshot_read_held(snapshot);
+    *out = (bench_origin){
+        .is_pytorch = true,
+        .told = read_told(snapshot, recording, &held, tape->peak_live_bytes),
+        .held_bytes = held.most_bytes,
+        .stacks = snapshot->stacks,
+        .n_stacks = snapshot->n_stacks,
+        .stack_of = recording->stack_of,
+        .n_stack_of = recording->n_events,
+    };
+    snapshot->stacks = NULL;
+    snapshot->n_stacks = 0;
+    recording->stack_of = NULL;
+    out->has_failed = out->told.ends_failed || out->told.has_gone_on;
+    name_allocator(snapshot, out->allocator, sizeof out->allocator);
+    snprintf(out->conf, sizeof out->conf, "%s", snapshot->conf);
+    if (strncmp(out->allocator, "torch-", 6) != 0 && strcmp(out->allocator, "cuda-async") != 0) {
+        keep_set_options(out->conf, sizeof out->conf);
+    }
+}

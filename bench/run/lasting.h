@@ -1,0 +1,41 @@
+/* lasting.h - the uses of blocks on other streams that a replay repeats, and the order of births.
+ *
+ * A use begins with work on the other stream, behind the block's own work so far, and with
+ * pleat_block_record_stream. On the simulator that work goes on until the work says that it is
+ * over, or until the allocator waits for it: as on a GPU whose host is far ahead. */
+#ifndef PLEAT_BENCH_LASTING_H
+#define PLEAT_BENCH_LASTING_H
+
+#include "api/pleat.h"
+#include "bench/run/moment.h"
+#include "bench/work/work.h"
+#include "vmm/measure/work.h"
+
+/* Work of another stream on a block. */
+typedef struct bench_lasting_use {
+    uint32_t stream;
+    uint64_t of_gpu; /* what ends it */
+    bool goes_on;
+} bench_lasting_use;
+
+typedef struct bench_lasting {
+    const bench_work *work;
+    const char *allocator; /* its name, for messages */
+    pleat instance;
+    pl_work *gpu;
+    void *const *streams; /* handles, by number */
+    bench_slot *slots;
+    bench_lasting_use *uses; /* by number */
+    bench_failure *failure;
+} bench_lasting;
+
+/* Begin or end the use that the event is about; of a block that could not be had there is none.
+ * False and a message when the driver or the allocator refuses. */
+bool bench_lasting_event(bench_lasting *lasting, const bench_event *event);
+/* End all that go on. */
+bool bench_lasting_end(bench_lasting *lasting);
+
+/* Write the live blocks into `order`, the oldest first; returns how many. */
+size_t bench_lasting_order(const bench_lasting *lasting, bench_slot **order);
+
+#endif

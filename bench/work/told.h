@@ -1,0 +1,72 @@
+/* told.h - how much of a run its recording tells.
+ *
+ *   run         |-------------------------------------------------------|
+ *   recording             |--------------------------|
+ *                 begins late, or its ring is full    ends out of memory, or in a step
+ *
+ * The missing part may need more memory than the recorded one, so a need is a lower bound. What
+ * fails on a part of the run fails on the whole. What completes does so up to where the recording
+ * stops. */
+#ifndef PLEAT_BENCH_TOLD_H
+#define PLEAT_BENCH_TOLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All false: the recording is whole, as far as it shows. */
+typedef struct bench_told {
+    bool has_no_history; /* only what was there when the snapshot was taken */
+    bool begins_late;    /* blocks lived, or memory was held, before the first entry */
+    bool has_run_over;   /* the ring is full: its older entries are gone */
+    bool is_apart;       /* its history does not lead to the blocks that the snapshot has */
+    bool ends_failed;    /* the last allocation was refused */
+    bool has_gone_on;    /* one before the last was */
+    bool ends_early;     /* with more live than it comes down to: in the middle of a step */
+    uint64_t n_entries;
+    uint64_t live_before_bytes; /* before the first entry, each block rounded up to 512; */
+    uint64_t held_before_bytes; /* and from the driver */
+} bench_told;
+
+/* Something is missing at the beginning. */
+static inline bool bench_told_lacks_start(const bench_told *told)
+{
+    return told->has_no_history || told->begins_late || told->has_run_over || told->is_apart;
+}
+
+static inline bool bench_told_lacks_end(const bench_told *told)
+{
+    return told->has_no_history || told->is_apart || told->ends_failed || told->has_gone_on ||
+           told->ends_early;
+}
+
+static inline bool bench_told_is_whole(const bench_told *told)
+{
+    return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
+}
+
+/* Can the missing part need more than `bytes`? PyTorch keeps what it has taken from the driver. So
+ * before the first entry it needed no more than it held there. A full ring belongs to a long run,
+ * whose cache may have been emptied: then that is no bound. */
+static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
+{
+    return bench_told_lacks_end(told) || told->has_run_over || told->held_before_bytes > bytes;
+}
+
+/* A job leaves out what any of its ranks leaves out. */
+static inline void bench_told_unite(bench_told *into, const bench_told *other)
+{
+    into->has_no_history = into->has_no_history || other->has_no_history;
+    into->begins_late = into->begins_late || other->begins_late;
+    into->has_run_over = into->has_run_over || other->has_run_over;
+    into->is_apart = into->is_apart || other->is_apart;
+    into->ends_failed = into->ends_failed || other->ends_failed;
+    into->has_gone_on = into->has_gone_on || other->has_gone_on;
+    into->ends_early = into->ends_early || other->ends_early;
+    if (other->held_before_bytes > into->held_before_bytes) {
+        into->held_before_bytes = other->held_before_bytes;
+        into->live_before_bytes = other->live_before_bytes;
+    }
+    into->n_entries = other->n_entries > into->n_entries ? other->n_entries : into->n_entries;
+}
+
+#endif

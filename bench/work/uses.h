@@ -1,0 +1,45 @@
+/* uses.h - which uses of blocks on other streams go on, and how many freed bytes wait for them.
+ *
+ * A block that is freed while another stream uses it is pending until its last use ends. The
+ * program has given it up, so it is no need. Nobody else can have it yet.
+ *
+ *   first_of[slot] -> use <-> use <-> use     a ring: the uses of one block
+ *
+ * U1  a ring's uses are of one block, and all of them know whether it is freed
+ * U2  pending_bytes is the sum over the rings of freed blocks */
+#ifndef PLEAT_BENCH_USES_H
+#define PLEAT_BENCH_USES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench/work/host.h"
+
+typedef struct bench_use {
+    uint64_t bytes;    /* of its block, rounded; 0 = no such use goes on */
+    uint32_t slot;     /* of its block, while that is live */
+    uint32_t next;     /* in the ring; of a number that is free: the next free one, plus 1 */
+    uint32_t previous; /* in the ring */
+    bool is_freed;     /* its block is */
+} bench_use;
+
+typedef struct bench_uses {
+    bench_use *of; /* by the number of the use */
+    uint32_t n;    /* most at once */
+    uint32_t capacity;
+    uint32_t first_free; /* plus 1; 0 = none */
+    uint32_t *first_of;  /* by slot: a use of the live block, plus 1; 0 = none */
+    uint32_t n_slots;
+    uint64_t pending_bytes;
+} bench_uses;
+
+void bench_uses_fini(bench_uses *uses, bench_host *host);
+/* Begin a use of the live block in `slot`. False when out of host memory. */
+bool bench_uses_begin(bench_uses *uses, bench_host *host, uint32_t slot, uint64_t bytes,
+                      uint32_t *use);
+/* The block in `slot` is freed. */
+void bench_uses_freed(bench_uses *uses, uint32_t slot);
+/* `use` must go on. */
+void bench_uses_end(bench_uses *uses, uint32_t use);
+
+#endif

@@ -1,0 +1,301 @@
+/* recorded_test.c - how much of a run its recording tells, and under which settings it ran. */
+/* labels: unit */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bench/work/files.h"
+#include "tests/support/bench_snapshot.h"
+#include "tests/support/suite.h"
+
+#define MIB INT64_C(1048576)
+
+enum { MOST_BYTES = 1 << 20, SEGMENT = 0x10000000, MOST_EVENTS = 2200 };
+
+static unsigned char bytes[MOST_BYTES];
+static bench_tape tape;
+static bench_origin origin;
+static bench_failure failure;
+static char path[128];
+static int descriptor; /* of the file in memory that `path` names */
+
+static snap_event events[MOST_EVENTS];
+static unsigned n_events;
+static snap_block blocks[16]; /* of the segment at the end */
+static unsigned n_blocks;
+static snap_segment segments[2];
+
+static void set_up(void)
+{
+    bench_tape_init(&tape);
+    descriptor = memfd_create("snapshot", 0);
+    ck_assert_int_ge(descriptor, 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    n_events = n_blocks = 0;
+}
+
+static void tear_down(void)
+{
+    bench_tape_fini(&tape);
+    bench_origin_fini(&origin);
+    close(descriptor);
+}
+
+static void event(const char *action, uint64_t address, int64_t size)
+{
+    ck_assert_uint_lt(n_events, MOST_EVENTS - 1);
+    events[n_events++] = (snap_event){ action, SEGMENT + address, size, 0 };
+}
+
+static void block(bool is_live, int64_t size)
+{
+    blocks[n_blocks++] = (snap_block){ is_live ? "active_allocated" : "inactive", (uint64_t)size,
+                                       is_live ? (uint64_t)size : 0 };
+}
+
+static void freed(uint64_t address, int64_t size)
+{
+    event("free_requested", address, size);
+    event("free_completed", address, size);
+}
+
+/* A step: a block of `size` above what is kept comes and goes. */
+static void step(int64_t size)
+{
+    event("alloc", (uint64_t)(16 * MIB), size);
+    freed((uint64_t)(16 * MIB), size);
+}
+
+static const bench_told *read_it(const char *conf)
+{
+    events[n_events] = (snap_event){ .action = NULL };
+    blocks[n_blocks] = (snap_block){ .state = NULL };
+    segments[0] = (snap_segment){ .blocks = blocks, .address = SEGMENT };
+    segments[1] = (snap_segment){ .blocks = NULL };
+    snap_plan plan = {
+        .protocol = 4, .n_devices = 1, .conf = conf, .events = { events }, .segments = segments
+    };
+    size_t n = snap_write(&plan, bytes, sizeof bytes);
+    ck_assert_int_eq(ftruncate(descriptor, 0), 0);
+    ck_assert_int_eq(pwrite(descriptor, bytes, n, 0), (ssize_t)n);
+    bench_tape_fini(&tape);
+    bench_origin_fini(&origin);
+    ck_assert_msg(bench_file_read(path, NULL, &tape, &origin, &failure), "%s", failure.text);
+    return &origin.told;
+}
+
+/* 16 MiB are kept, 48 MiB come and go in each step. */
+static void begin_whole(void)
+{
+    event("segment_alloc", 0, 64 * MIB);
+    event("alloc", 0, 16 * MIB);
+    for (unsigned i = 0; i < 8; i++) {
+        step(48 * MIB);
+    }
+}
+
+static void end_state(void)
+{
+    block(true, 16 * MIB);
+    block(false, 48 * MIB);
+}
+
+START_TEST(a_whole_recording_is_known_as_one)
+{
+    begin_whole();
+    end_state();
+    const bench_told *told = read_it("");
+    ck_assert(bench_told_is_whole(told));
+    ck_assert_uint_eq(told->n_entries, n_events);
+    ck_assert_uint_eq(told->held_before_bytes, 0);
+    ck_assert_uint_eq(origin.held_bytes, 64 * MIB);
+    ck_assert(!bench_told_hides_need(told, tape.peak_live_bytes));
+}
+END_TEST
+
+START_TEST(blocks_from_before_are_a_late_beginning)
+{
+    begin_whole();
+    memmove(events, events + 2, (n_events -= 2) * sizeof *events);
+    end_state();
+    const bench_told *told = read_it("");
+    ck_assert(told->begins_late && !told->has_run_over && !told->is_apart && !told->ends_early);
+    ck_assert_uint_eq(told->live_before_bytes, 16 * MIB);
+    ck_assert_uint_eq(told->held_before_bytes, 64 * MIB);
+    ck_assert(!bench_told_hides_need(told, 64 * MIB));
+    ck_assert(bench_told_hides_need(told, 64 * MIB - 1));
+}
+END_TEST
+
+/* All blocks from before are gone, but the cache tells of them. */
+START_TEST(memory_that_was_held_before_is_a_late_beginning)
+{
+    step(8 * MIB);
+    block(false, 64 * MIB);
+    const bench_told *told = read_it("");
+    ck_assert(told->begins_late);
+    ck_assert_uint_eq(told->live_before_bytes, 0);
+    ck_assert_uint_eq(told->held_before_bytes, 64 * MIB);
+    ck_assert(bench_told_hides_need(told, tape.peak_live_bytes));
+}
+END_TEST
+
+START_TEST(a_late_beginning_with_a_round_number_of_entries_is_a_full_ring)
+{
+    for (unsigned i = 0; i < 666; i++) {
+        step(8 * MIB);
+    }
+    event("alloc", 0, 16 * MIB);
+    event("snapshot", 0, 0);
+    end_state();
+    ck_assert_uint_eq(n_events, 2000);
+    ck_assert(read_it("")->has_run_over);
+    event("snapshot", 0, 0);
+    ck_assert(!read_it("")->has_run_over);
+}
+END_TEST
+
+START_TEST(a_history_that_does_not_lead_to_the_blocks_is_apart)
+{
+    begin_whole();
+    block(false, 64 * MIB); /* the kept block went after the history was stopped */
+    ck_assert(read_it("")->is_apart);
+    n_blocks = 0;
+    block(true, 16 * MIB);
+    block(false, 16 * MIB);
+    block(true, 32 * MIB); /* another one came after that */
+    event("alloc", (uint64_t)(16 * MIB), 8 * MIB);
+    ck_assert(read_it("")->is_apart);
+    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB); /* the other one may have come later */
+}
+END_TEST
+
+START_TEST(more_taken_from_the_driver_than_is_held_is_apart)
+{
+    event("segment_alloc", 0, 128 * MIB);
+    begin_whole();
+    end_state();
+    ck_assert(read_it("")->is_apart);
+}
+END_TEST
+
+START_TEST(a_run_that_ends_out_of_memory_is_one)
+{
+    begin_whole();
+    event("oom", 0, 80 * MIB);
+    end_state();
+    const bench_told *told = read_it("");
+    ck_assert(told->ends_failed && !told->has_gone_on && !told->begins_late);
+    ck_assert(origin.has_failed);
+    ck_assert_uint_eq(tape.peak_live_bytes, 96 * MIB);
+    step(8 * MIB);
+    told = read_it("");
+    ck_assert(!told->ends_failed && told->has_gone_on && origin.has_failed);
+}
+END_TEST
+
+START_TEST(what_is_freed_after_the_failure_does_not_go_on)
+{
+    begin_whole();
+    event("alloc", (uint64_t)(16 * MIB), 40 * MIB);
+    event("oom", 0, 80 * MIB);
+    freed((uint64_t)(16 * MIB), 40 * MIB);
+    end_state();
+    ck_assert(read_it("")->ends_failed);
+}
+END_TEST
+
+START_TEST(more_live_than_between_the_steps_is_an_early_end)
+{
+    begin_whole();
+    event("alloc", (uint64_t)(16 * MIB), 24 * MIB);
+    block(true, 16 * MIB);
+    block(true, 24 * MIB);
+    block(false, 24 * MIB);
+    ck_assert(read_it("")->ends_early);
+    n_events--;
+    n_blocks = 0;
+    event("alloc", (uint64_t)(16 * MIB), 3 * MIB); /* less than a twentieth of the peak */
+    block(true, 16 * MIB);
+    block(true, 3 * MIB);
+    block(false, 45 * MIB);
+    ck_assert(!read_it("")->ends_early);
+}
+END_TEST
+
+/* What grew before the second half began is what the run keeps. */
+START_TEST(a_run_that_only_grows_ends_early)
+{
+    event("segment_alloc", 0, 64 * MIB);
+    for (unsigned i = 0; i < 8; i++) {
+        event("alloc", (uint64_t)(i * 8 * MIB), 8 * MIB);
+        block(true, 8 * MIB);
+    }
+    ck_assert(read_it("")->ends_early);
+}
+END_TEST
+
+START_TEST(without_entries_there_is_no_history)
+{
+    end_state();
+    const bench_told *told = read_it("");
+    ck_assert(told->has_no_history && !bench_told_is_whole(told));
+    ck_assert_uint_eq(tape.peak_live_bytes, 16 * MIB);
+    ck_assert_uint_eq(told->held_before_bytes, 64 * MIB);
+    ck_assert(bench_told_hides_need(told, 64 * MIB));
+}
+END_TEST
+
+START_TEST(the_settings_of_the_run_are_recognised)
+{
+    static const struct {
+        const char *conf;
+        const char *allocator;
+        const char *set; /* the options that somebody has set; NULL = as they stand */
+    } known[] = {
+        { "", "torch-native", NULL },
+        { "max_split_size_mb:128", "torch-native", NULL },
+        { "expandable_segments:False", "torch-native", NULL },
+        { "max_split_size_mb:128,expandable_segments:True", "torch-expandable", NULL },
+        { "backend:native,garbage_collection_threshold:0.8", "torch-native", NULL },
+        { "backend:cudaMallocAsync", "cuda-async", NULL },
+        { "backend:cudaMallocAsync,pinned_use_cuda_host_register:True", "cuda-async", NULL },
+        { "driver:cuda,allocator:pleat,growth:balanced,metrics_ms:1000", "pleat", "" },
+        { "allocator:pleat,capture:told,growth:frugal", "pleat", "capture:told,growth:frugal" },
+        { "roundup_power2_divisions:[256:1,>:8], allocator:tf-bfc", "tf-bfc",
+          "roundup_power2_divisions:[256:1,>:8],allocator:tf-bfc" },
+    };
+    begin_whole();
+    end_state();
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        read_it(known[i].conf);
+        ck_assert_str_eq(origin.allocator, known[i].allocator);
+        ck_assert_str_eq(origin.conf, known[i].set ? known[i].set : known[i].conf);
+    }
+    event("segment_map", (uint64_t)(64 * MIB), 20 * MIB);
+    block(false, 20 * MIB);
+    read_it("");
+    ck_assert_str_eq(origin.allocator, "torch-expandable");
+    read_it("allocator:pleat"); /* it maps, too */
+    ck_assert_str_eq(origin.allocator, "pleat");
+}
+END_TEST
+
+SUITE(bench_recorded)
+{
+    TCase *all = suite_case(suite, "all", set_up, tear_down);
+    tcase_add_test(all, a_whole_recording_is_known_as_one);
+    tcase_add_test(all, blocks_from_before_are_a_late_beginning);
+    tcase_add_test(all, memory_that_was_held_before_is_a_late_beginning);
+    tcase_add_test(all, a_late_beginning_with_a_round_number_of_entries_is_a_full_ring);
+    tcase_add_test(all, a_history_that_does_not_lead_to_the_blocks_is_apart);
+    tcase_add_test(all, more_taken_from_the_driver_than_is_held_is_apart);
+    tcase_add_test(all, a_run_that_ends_out_of_memory_is_one);
+    tcase_add_test(all, what_is_freed_after_the_failure_does_not_go_on);
+    tcase_add_test(all, more_live_than_between_the_steps_is_an_early_end);
+    tcase_add_test(all, a_run_that_only_grows_ends_early);
+    tcase_add_test(all, without_entries_there_is_no_history);
+    tcase_add_test(all, the_settings_of_the_run_are_recognised);
+}
