@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/base/conf.h"
 #include "bench/run/timed.h"
 #include "vmm/base/clock.h"
 
@@ -91,12 +92,26 @@ static bool run_all(const bench_ab_cell *cell, const bench_replay_options *optio
     return true;
 }
 
+/* PyTorch's models run with what was set in the recorded run, unless the command has a --conf. */
+static const bench_setup *setup_of(const bench_ab_plan *plan, const bench_work *work)
+{
+    static bench_setup setup;
+    char conf[BENCH_CONF_BYTES];
+    bool is_torch = strncmp(work->origin.allocator, "torch-", 6) == 0;
+    bench_conf_modelled(is_torch ? work->origin.conf : "", conf, sizeof conf);
+    if (conf[0] == '\0' || plan->options.common.target.conf[0]) {
+        return &plan->setup;
+    }
+    setup = plan->setup;
+    return bench_setup_take(&setup, conf) ? &setup : &plan->setup;
+}
+
 static bench_replay_options options_of(const bench_ab_plan *plan, const bench_ab_cell *cell,
                                        bench_progress *progress)
 {
     bool is_replay = cell->kind == BENCH_AB_REPLAY;
     return (bench_replay_options){
-        .setup = &plan->setup,
+        .setup = setup_of(plan, cell->work),
         .allocator = cell->allocator,
         .memory_bytes = cell->memory_bytes,
         .loops = plan->options.common.loops,

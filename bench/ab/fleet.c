@@ -240,6 +240,8 @@ void bench_fleet_add(bench_fleet *fleet, const json_t *unit)
     }
     fleet->n_seen++;
     fleet->needs[fleet->n_measured++] = number_of(verdict, "need_bytes");
+    const json_t *recorded = json_object_get(verdict, "recorded");
+    fleet->n_in_part += json_is_false(json_object_get(recorded, "is_whole"));
     const char *advice = text_of(verdict, "verdict");
     json_object_set_new(
         fleet->advice, advice,
@@ -360,6 +362,7 @@ json_t *bench_fleet_object(bench_fleet *fleet, const json_t *head)
     json_t *object = json_object();
     json_object_set_new(object, "fleet", json_integer(fleet->n_works));
     json_object_set_new(object, "measured", json_integer(fleet->n_measured));
+    json_object_set_new(object, "in_part", json_integer(fleet->n_in_part));
     json_object_set(object, "pleat", json_object_get(head, "pleat"));
     json_object_set(object, "driver", json_object_get(settings, "driver"));
     json_object_set(object, "gpu", json_object_get(settings, "gpu"));
@@ -398,6 +401,10 @@ void bench_fleet_print(const json_t *object, FILE *out)
         fprintf(out, "; they need %s to %s, half of them at most %s",
                 size_of(need, "least", texts[0]), size_of(need, "most", texts[1]),
                 size_of(need, "median", texts[2]));
+    }
+    if (number_of(object, "in_part") > 0.0) {
+        fprintf(out, "; %lld were recorded in part, so they need at least that",
+                (long long)number_of(object, "in_part"));
     }
     fprintf(out, "\n\n%-16s %14s %14s %9s %9s %9s %9s\n", "setting", "holds in all", "saves",
             "smaller", "larger", "nowhere", "only this");

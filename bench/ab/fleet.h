@@ -32,6 +32,7 @@ typedef struct bench_fleet {
     unsigned n_works;
     unsigned n_seen;
     unsigned n_measured;
+    unsigned n_in_part; /* of these, jobs of which only a part was recorded */
     double *needs;
     json_t *devices;  /* labels: those of the verdicts, then the multiples of the need */
     unsigned n_sizes; /* of those the first ones, which have an order */

@@ -233,10 +233,14 @@ static void describe_ranks(const json_t *ranks, const json_t *worst, bench_verdi
         sum += (double)count_of(of, "need_bytes");
         out->own_bytes = own_bytes > out->own_bytes ? own_bytes : out->own_bytes;
         out->own_failed = out->own_failed || json_is_true(json_object_get(of, "own_failed"));
+        bench_told recorded;
+        bench_judge_read_told(of, &recorded);
+        bench_told_unite(&out->told, &recorded);
     }
     out->work = text_of(told, "spec");
     out->worst = text_of(verdict, "worst");
     out->need_bytes = count_of(verdict, "need_bytes");
+    out->pending_bytes = count_of(verdict, "pending_bytes");
     out->peak_event = count_of(verdict, "peak_event");
     out->n_events = count_of(told, "n_events");
     out->n_ranks = (unsigned)json_array_size(ranks);

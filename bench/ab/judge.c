@@ -1,6 +1,7 @@
 /* judge.c - the verdicts of a study. */
 #include "bench/ab/judge.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,11 +43,13 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
         out->own_bytes = work->origin.held_bytes > out->own_bytes ? work->origin.held_bytes
                                                                   : out->own_bytes;
         out->own_failed = out->own_failed || work->origin.has_failed;
+        bench_told_unite(&out->told, &work->origin.told);
     }
     const bench_origin *origin = &worst->origin;
     out->work = plan->options.common.works[worst - plan->works];
     out->worst = worst->name;
     out->need_bytes = worst->peak_live_bytes;
+    out->pending_bytes = worst->peak_pending_bytes;
     out->peak_event = worst->peak_event;
     out->n_events = worst->n_events;
     out->n_ranks = plan->options.is_job ? end - first : 0;
@@ -215,6 +218,53 @@ static json_t *settings_array(const bench_verdict_input *in, const bench_verdict
     return array;
 }
 
+/* What a recording leaves out, by the names of told.h. */
+static const struct {
+    const char *key;
+    size_t at;
+} told_flags[] = {
+    { "has_no_history", offsetof(bench_told, has_no_history) },
+    { "begins_late", offsetof(bench_told, begins_late) },
+    { "has_run_over", offsetof(bench_told, has_run_over) },
+    { "is_apart", offsetof(bench_told, is_apart) },
+    { "ends_failed", offsetof(bench_told, ends_failed) },
+    { "has_gone_on", offsetof(bench_told, has_gone_on) },
+    { "ends_early", offsetof(bench_told, ends_early) },
+};
+
+enum { N_TOLD_FLAGS = sizeof told_flags / sizeof told_flags[0] };
+
+static json_t *told_object(const bench_told *told)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "is_whole", json_boolean(bench_told_is_whole(told)));
+    for (unsigned i = 0; i < N_TOLD_FLAGS; i++) {
+        bool is_so = *(const bool *)((const char *)told + told_flags[i].at);
+        json_object_set_new(object, told_flags[i].key, json_boolean(is_so));
+    }
+    json_object_set_new(object, "entries", json_integer((json_int_t)told->n_entries));
+    json_object_set_new(object, "live_before_bytes",
+                        json_integer((json_int_t)told->live_before_bytes));
+    json_object_set_new(object, "held_before_bytes",
+                        json_integer((json_int_t)told->held_before_bytes));
+    return object;
+}
+
+void bench_judge_read_told(const json_t *verdict, bench_told *out)
+{
+    const json_t *object = json_object_get(verdict, "recorded");
+    *out = (bench_told){ .n_entries = 0 };
+    for (unsigned i = 0; i < N_TOLD_FLAGS; i++) {
+        *(bool *)((char *)out +
+                  told_flags[i].at) = json_is_true(json_object_get(object, told_flags[i].key));
+    }
+    out->n_entries = (uint64_t)json_integer_value(json_object_get(object, "entries"));
+    out->live_before_bytes = (uint64_t)json_integer_value(
+        json_object_get(object, "live_before_bytes"));
+    out->held_before_bytes = (uint64_t)json_integer_value(
+        json_object_get(object, "held_before_bytes"));
+}
+
 json_t *bench_judge_describe(const bench_verdict_input *in)
 {
     bench_verdict verdict;
@@ -226,6 +276,7 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     json_object_set_new(object, "worst", json_string(in->worst));
     json_object_set_new(object, "mean_need_bytes", json_real(in->mean_need));
     json_object_set_new(object, "need_bytes", json_integer((json_int_t)in->need_bytes));
+    json_object_set_new(object, "pending_bytes", json_integer((json_int_t)in->pending_bytes));
     json_object_set_new(object, "peak_event", json_integer((json_int_t)in->peak_event));
     json_object_set_new(object, "own", in->own ? json_string(in->own) : json_null());
     json_object_set_new(object, "own_held_bytes", integer_or_null(in->own_bytes));
@@ -241,9 +292,15 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     json_object_set_new(object, "devices", sizes_array(in->devices, in->n_devices));
     json_object_set_new(object, "near", sizes_array(in->near, in->n_near));
     json_object_set_new(object, "settings", settings_array(in, &verdict));
+    json_object_set_new(object, "recorded", told_object(&in->told));
+    json_object_set_new(object, "so_far",
+                        verdict.so_far ? json_string(verdict.so_far) : json_null());
     json_t *lines = json_array();
     for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
-        json_array_append_new(lines, json_pack("[ss]", bench_verdict_titles[k], verdict.lines[k]));
+        if (verdict.lines[k][0]) {
+            json_array_append_new(lines,
+                                  json_pack("[ss]", bench_verdict_titles[k], verdict.lines[k]));
+        }
     }
     json_object_set_new(object, "lines", lines);
     return object;
@@ -301,7 +358,9 @@ void bench_judge_print(const bench_ab_plan *plan)
             printf("\n%s\n", bench_text_cut(in.worst, NAME_COLUMNS, name, sizeof name));
         }
         for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
-            print_line(bench_verdict_titles[k], verdict.lines[k]);
+            if (verdict.lines[k][0]) {
+                print_line(bench_verdict_titles[k], verdict.lines[k]);
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ const char *bench_advice_name(bench_advice advice)
         [BENCH_ADVICE_UNKNOWN] = "unknown",     [BENCH_ADVICE_KEEP] = "keep",
         [BENCH_ADVICE_NEARER] = "nearer",       [BENCH_ADVICE_SWITCH] = "switch",
         [BENCH_ADVICE_TOO_LARGE] = "too large", [BENCH_ADVICE_NOBODY] = "nobody",
+        [BENCH_ADVICE_RECORD] = "record",
     };
     return names[advice];
 }
@@ -132,6 +133,17 @@ static void choose(const bench_verdict_input *in, const candidates *c, bench_ver
     out->setting = in->settings[chosen].allocator;
 }
 
+/* R8 */
+static void doubt(const bench_verdict_input *in, bench_verdict *out)
+{
+    if (out->setting && bench_told_hides_need(&in->told, in->devices[out->device].bytes)) {
+        out->so_far = out->setting;
+        out->advice = BENCH_ADVICE_RECORD;
+        out->setting = NULL;
+        out->device = BENCH_VERDICT_NOWHERE;
+    }
+}
+
 void bench_verdict_reach(const bench_verdict_input *in, bench_verdict *out)
 {
     *out = (bench_verdict){ .device = BENCH_VERDICT_NOWHERE };
@@ -144,6 +156,7 @@ void bench_verdict_reach(const bench_verdict_input *in, bench_verdict *out)
     }
     if (c.n > 0 && is_measured(in)) {
         choose(in, &c, out);
+        doubt(in, out);
     }
     for (unsigned i = 0; i < c.n; i++) {
         out->is_provisional = out->is_provisional || !is_sure[c.of[i]];

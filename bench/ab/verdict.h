@@ -1,5 +1,5 @@
-/* verdict.h - from which setting completes on which device to five lines: what a job needs, what it
- * held, where it runs, what to do, what to type.
+/* verdict.h - from which setting completes on which device to a few lines: what of the job was not
+ * recorded, if anything; what it needs, what it held, where it runs, what to do, what to type.
  *
  * Pure: figures in, texts out. The rules:
  *
@@ -15,17 +15,23 @@
  * R5  Else the simplest of the candidates with the smallest device is advised (SWITCH).
  * R6  If the need exceeds all devices, no setting helps (TOO_LARGE); if it does not, and no
  *     candidate completes anywhere, the devices are too small by what is lost (NOBODY).
- * R7  What was not measured counts as neither; the advice says so where it could change it. */
+ * R7  What was not measured counts as neither; the advice says so where it could change it.
+ * R8  Of a recording that is not whole the need is a least one, and what completes does so as far
+ *     as it was recorded; the lines say so. Where what is missing may need more than the
+ *     device that R4 or R5 choose (told.h), the advice is to record the whole (RECORD). R6 stays:
+ *     what fails on a part fails on the whole. */
 #ifndef PLEAT_BENCH_VERDICT_H
 #define PLEAT_BENCH_VERDICT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bench/work/told.h"
+
 enum {
     BENCH_VERDICT_DEVICES = 24,
     BENCH_VERDICT_SETTINGS = 16,
-    BENCH_VERDICT_LINES = 5,
+    BENCH_VERDICT_LINES = 6,
     BENCH_VERDICT_BYTES = 1024, /* of a line */
     BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
 };
@@ -59,18 +65,20 @@ typedef struct bench_verdict_setting {
 } bench_verdict_setting;
 
 typedef struct bench_verdict_input {
-    const char *work;     /* as it is typed */
-    uint64_t need_bytes;  /* peak of live bytes; of a job, of the rank that needs most */
-    uint64_t peak_event;  /* the number of that event, */
-    uint64_t n_events;    /* of so many */
-    unsigned n_ranks;     /* 0 = no job of ranks */
-    unsigned n_unknown;   /* of these, ranks of which nothing could be measured */
-    const char *worst;    /* the rank that needs most */
-    double mean_need;     /* bytes, over the ranks */
-    const char *own;      /* the recorded run's allocator; NULL = no recording */
-    uint64_t own_bytes;   /* what it held; 0 = not known */
-    bool own_failed;      /* it ran out of memory */
-    const char *own_conf; /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
+    const char *work;       /* as it is typed */
+    uint64_t need_bytes;    /* peak of live bytes; of a job, of the rank that needs most */
+    uint64_t pending_bytes; /* the most that is freed and still used by other streams */
+    bench_told told;        /* of a job, of all its ranks */
+    uint64_t peak_event;    /* the number of that event, */
+    uint64_t n_events;      /* of so many */
+    unsigned n_ranks;       /* 0 = no job of ranks */
+    unsigned n_unknown;     /* of these, ranks of which nothing could be measured */
+    const char *worst;      /* the rank that needs most */
+    double mean_need;       /* bytes, over the ranks */
+    const char *own;        /* the recorded run's allocator; NULL = no recording */
+    uint64_t own_bytes;     /* what it held; 0 = not known */
+    bool own_failed;        /* it ran out of memory */
+    const char *own_conf;   /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
     bool is_rmm;
     unsigned n_devices; /* by size, the smallest first */
     bench_verdict_device devices[BENCH_VERDICT_DEVICES];
@@ -87,6 +95,7 @@ typedef enum bench_advice {
     BENCH_ADVICE_SWITCH,
     BENCH_ADVICE_TOO_LARGE,
     BENCH_ADVICE_NOBODY,
+    BENCH_ADVICE_RECORD, /* R8 */
 } bench_advice;
 
 typedef struct bench_verdict {
@@ -94,12 +103,13 @@ typedef struct bench_verdict {
     const char *setting;                    /* advised or kept; NULL = none */
     const char *in_force;                   /* R2 */
     unsigned device;                        /* of `setting`; BENCH_VERDICT_NOWHERE = none */
+    const char *so_far;                     /* of RECORD: what would be advised or kept */
     unsigned least[BENCH_VERDICT_SETTINGS]; /* R1; BENCH_VERDICT_NOWHERE = none */
     bool is_provisional;                    /* R7 */
-    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES];
+    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES]; /* the first is empty: it is whole */
 } bench_verdict;
 
-extern const char *const bench_verdict_titles[BENCH_VERDICT_LINES]; /* "needs", "held", ... */
+extern const char *const bench_verdict_titles[BENCH_VERDICT_LINES]; /* "recorded", "needs", ... */
 const char *bench_advice_name(bench_advice advice);                 /* "keep", ... */
 
 void bench_verdict_reach(const bench_verdict_input *input, bench_verdict *out);

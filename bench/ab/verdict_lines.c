@@ -1,18 +1,21 @@
-/* verdict_lines.c - the five lines of a verdict. */
+/* verdict_lines.c - the lines of a verdict. */
 #include "bench/ab/verdict_lines.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/base/conf.h"
 #include "bench/base/text.h"
 
 enum { MOST_NAMED = 4 };
 
-const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "needs", "held", "runs on",
-                                                                "advice", "type" };
+const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "recorded", "needs",  "held",
+                                                                "runs on",  "advice", "type" };
 
-enum { NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
+enum { RECORDED, NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
+
+#define RECORD_CALL "torch.cuda.memory._record_memory_history(max_entries=10_000_000)"
 
 /* A text that grows at its end and is cut at its room. */
 typedef struct line {
@@ -55,8 +58,77 @@ static const char *words_of(const char *allocator)
     return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
 }
 
+/* What is missing at the start. */
+static void put_start(const bench_told *told, line *l)
+{
+    if (told->has_no_history) {
+        put(l, "no history, only the blocks that lived at the moment of the snapshot");
+        return;
+    }
+    if (told->has_run_over || told->begins_late) {
+        put(l, "begins in the middle: ");
+    }
+    if (told->has_run_over) {
+        put(l, "its ring of ");
+        put_count(l, told->n_entries);
+        put(l, " entries is full%s", told->begins_late ? "; " : "");
+    }
+    if (told->begins_late) {
+        put_size(l, (double)told->live_before_bytes);
+        put(l, " lived and ");
+        put_size(l, (double)told->held_before_bytes);
+        put(l, " were held before its first entry");
+    }
+    if (told->is_apart) {
+        put(l, "%shas a gap: its entries do not lead to the blocks of the snapshot",
+            l->used > 0 ? "; " : "");
+    }
+}
+
+static void put_end(const bench_told *told, line *l)
+{
+    const char *before = l->used > 0 ? "; " : "";
+    if (told->ends_failed) {
+        put(l, "%sends out of memory", before);
+    } else if (told->has_gone_on) {
+        put(l, "%sgoes on after a refused allocation, which a larger device would have served",
+            before);
+    }
+    if (told->ends_early) {
+        put(l,
+            "%sends in the middle of a step, or still grows: more lives than it came down to "
+            "before",
+            l->used > 0 ? "; " : "");
+    }
+}
+
+static void put_command(const bench_told *told, line *l)
+{
+    bool needs_room = told->ends_failed || told->has_gone_on;
+    put(l, "%s",
+        needs_room ? "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py"
+                   : RECORD_CALL " # before the first tensor");
+}
+
+static void write_recorded(const bench_verdict_input *in, line *l)
+{
+    const bench_told *told = &in->told;
+    if (bench_told_is_whole(told)) {
+        return;
+    }
+    put_start(told, l);
+    put_end(told, l);
+    put(l, ". So the run needs at least what is said here");
+    if (bench_told_lacks_end(told)) {
+        put(l, ", and \"completes\" means up to where the recording stops");
+    }
+    put(l, ". The whole is recorded by ");
+    put_command(told, l);
+}
+
 static void write_needs(const bench_verdict_input *in, line *l)
 {
+    put(l, "%s", bench_told_is_whole(&in->told) ? "" : "at least ");
     put_size(l, (double)in->need_bytes);
     if (in->n_ranks > 0) {
         put(l, " in rank %s, the most of %u ranks", in->worst, in->n_ranks - in->n_unknown);
@@ -72,15 +144,54 @@ static void write_needs(const bench_verdict_input *in, line *l)
     put_count(l, in->peak_event + 1);
     put(l, " of ");
     put_count(l, in->n_events);
+    if (in->told.held_before_bytes > in->need_bytes) {
+        put(l, ", and perhaps as much as the ");
+        put_size(l, (double)in->told.held_before_bytes);
+        put(l, " that were held before it");
+    }
+    if (in->pending_bytes > 0) {
+        put(l, "; up to ");
+        put_size(l, (double)in->pending_bytes);
+        put(l, " more are freed and wait for other streams, which is no need");
+    }
+}
+
+/* "max_split_size_mb:128": what else was set in the recorded run. */
+static void put_options(const bench_verdict_input *in, line *l)
+{
+    static const char *const known[] = { "expandable_segments", "backend", "allocator" };
+    const char *at = in->own_conf ? in->own_conf : "";
+    const char *before = " with ";
+    bench_conf_item item;
+    while (bench_conf_next(&at, &item)) {
+        bool is_told = false;
+        for (unsigned i = 0; i < sizeof known / sizeof known[0]; i++) {
+            is_told = is_told || bench_conf_is(&item, known[i]);
+        }
+        if (!is_told) {
+            put(l, "%s%.*s", before, (int)item.n, item.text);
+            before = ",";
+        }
+    }
+}
+
+/* A need that is not known is no measure. */
+static void put_ratio(const bench_verdict_input *in, line *l)
+{
+    if (!bench_told_hides_need(&in->told, in->need_bytes)) {
+        put(l, ": %.3f times its need%s", (double)in->own_bytes / (double)in->need_bytes,
+            bench_told_is_whole(&in->told) ? "" : " as far as it was recorded");
+    }
 }
 
 static void write_held(const bench_verdict_input *in, line *l)
 {
     if (in->own && in->own_bytes > 0) {
         put_size(l, (double)in->own_bytes);
-        put(l, " in the recorded run, under %s: %.3f times its need%s", words_of(in->own),
-            (double)in->own_bytes / (double)in->need_bytes,
-            in->own_failed ? "; it ran out of memory" : "");
+        put(l, " in the recorded run, under %s", words_of(in->own));
+        put_options(in, l);
+        put_ratio(in, l);
+        put(l, "%s", in->own_failed ? "; it ran out of memory" : "");
     } else {
         put(l, "no recording of your own run tells");
     }
@@ -159,6 +270,11 @@ static void put_devices(const bench_verdict_input *in, unsigned first, unsigned 
 
 static void write_runs_on(const bench_verdict_input *in, line *l)
 {
+    if (!bench_told_is_whole(&in->told)) {
+        put(l, "%s",
+            bench_told_lacks_end(&in->told) ? "(up to where the recording stops) "
+                                            : "(as far as it was recorded) ");
+    }
     for (unsigned first = 0, end; first < in->n_devices; first = end) {
         for (end = first + 1; end < in->n_devices && are_alike(in, first, end); end++) {
         }
@@ -245,6 +361,27 @@ static void write_switch(const bench_verdict_input *in, const bench_verdict *v, 
     }
 }
 
+/* Where a setting completes so far. */
+static void put_so_far(const bench_verdict_input *in, const bench_verdict *v, const char *name,
+                       line *l)
+{
+    unsigned device = least_of(in, v, name);
+    put(l, "%s %s %s", words_of(name), device == BENCH_VERDICT_NOWHERE ? "on" : "from",
+        device == BENCH_VERDICT_NOWHERE ? "none of these" : in->devices[device].label);
+}
+
+static void write_record(const bench_verdict_input *in, const bench_verdict *v, line *l)
+{
+    bool is_other = least_of(in, v, v->so_far) != least_of(in, v, v->in_force);
+    put(l, "Record the whole run before you choose: what is missing may need more. So far ");
+    if (is_other) {
+        put_so_far(in, v, v->so_far, l);
+        put(l, ", ");
+    }
+    put_so_far(in, v, v->in_force, l);
+    put(l, " %s", is_other ? "complete" : "completes");
+}
+
 static void write_advice(const bench_verdict_input *in, const bench_verdict *v, line *l)
 {
     switch (v->advice) {
@@ -267,29 +404,29 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
         put(l, "None of these sizes suffices, though the largest holds what the job needs: search "
                "the least one that does");
         break;
+    case BENCH_ADVICE_RECORD:
+        write_record(in, v, l);
+        break;
     case BENCH_ADVICE_UNKNOWN:
         put(l, "Too little was measured to tell");
         break;
     }
-    put(l, "%s.", v->is_provisional ? " (as far as it was measured)" : "");
+    put(l, "%s%s.", v->is_provisional ? " (as far as it was measured)" : "",
+        v->setting && !bench_told_is_whole(&in->told) ? "; a whole recording may say otherwise"
+                                                      : "");
 }
 
 /* Other settings of the recorded run stay. */
 static void put_conf(const bench_verdict_input *in, const char *value, line *l)
 {
-    const char *conf = in->own_conf ? in->own_conf : "";
+    bool is_pytorch = in->own && strncmp(in->own, "torch-", 6) == 0;
+    const char *at = in->own_conf && is_pytorch ? in->own_conf : "";
+    bench_conf_item item;
     put(l, "export PYTORCH_CUDA_ALLOC_CONF=");
-    for (const char *p = conf; *p;) {
-        size_t n = strcspn(p, ",");
-        /* A comma inside brackets is not the end of an option. */
-        const char *open = memchr(p, '[', n);
-        const char *close = open ? strchr(open, ']') : NULL;
-        n = close ? (size_t)(close - p) + strcspn(close, ",") : n;
-        if (strncmp(p, "expandable_segments:", strlen("expandable_segments:")) != 0) {
-            put(l, "%.*s,", (int)n, p);
+    while (bench_conf_next(&at, &item)) {
+        if (!bench_conf_is(&item, "expandable_segments")) {
+            put(l, "%.*s,", (int)item.n, item.text);
         }
-        p += n;
-        p += *p == ',';
     }
     put(l, "expandable_segments:%s", value);
 }
@@ -299,6 +436,8 @@ static void write_type(const bench_verdict_input *in, const bench_verdict *v, li
     bool is_change = v->advice == BENCH_ADVICE_SWITCH || v->advice == BENCH_ADVICE_NEARER;
     if (v->advice == BENCH_ADVICE_KEEP) {
         put(l, "nothing");
+    } else if (v->advice == BENCH_ADVICE_RECORD) {
+        put_command(&in->told, l);
     } else if (v->advice == BENCH_ADVICE_TOO_LARGE && !in->is_rmm) {
         put(l, "pleat-runtime --memory %lluM python3 YOUR_SCRIPT.py",
             (unsigned long long)(in->devices[in->n_devices - 1].bytes >> 20));
@@ -325,6 +464,7 @@ void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out
         out->lines[i][0] = '\0';
         lines[i] = (line){ .text = out->lines[i] };
     }
+    write_recorded(in, &lines[RECORDED]);
     write_needs(in, &lines[NEEDS]);
     write_held(in, &lines[HELD]);
     write_runs_on(in, &lines[RUNS_ON]);

@@ -1,4 +1,4 @@
-/* verdict_lines.h - the five lines of a verdict. */
+/* verdict_lines.h - the lines of a verdict. */
 #ifndef PLEAT_BENCH_VERDICT_LINES_H
 #define PLEAT_BENCH_VERDICT_LINES_H
 

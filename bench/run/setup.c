@@ -205,6 +205,18 @@ bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_fail
     return merge_sim(setup, target, failure) && look_at_gpu(setup, failure);
 }
 
+bool bench_setup_take(bench_setup *setup, const char *conf)
+{
+    pl_config config;
+    if (pl_config_read(conf, &config) != PLEAT_OK) {
+        return false;
+    }
+    config.driver = setup->config.driver;
+    config.time_calls = true;
+    setup->config = config;
+    return true;
+}
+
 bool bench_setup_is_sim(const bench_setup *setup)
 {
     return setup->config.driver == PL_DRIVER_SIM;

@@ -32,6 +32,10 @@ typedef struct bench_setup {
  * and a message when one of them is bad. */
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure);
 
+/* Take settings of a recorded run on top of PLEAT_CONF. False if one of them is bad; `setup` is as
+ * before, then. */
+bool bench_setup_take(bench_setup *setup, const char *conf);
+
 /* "sim" or "cuda". */
 const char *bench_setup_driver(const bench_setup *setup);
 bool bench_setup_is_sim(const bench_setup *setup);

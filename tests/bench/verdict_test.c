@@ -61,7 +61,7 @@ static void reach(void)
     ck_assert_msg(strstr(verdict.lines[line], words) != NULL, "%s", verdict.lines[line])
 #define IS(line, words) ck_assert_str_eq(verdict.lines[line], words)
 
-enum { NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
+enum { RECORDED, NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
 
 /* ---- by the rules ---- */
 
@@ -150,7 +150,8 @@ static void check_verdict(unsigned in_force, bool is_any_measured)
         ck_assert_uint_eq(verdict.device, best);
         check_choice(chosen, in_force);
     }
-    for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {
+    ck_assert_uint_eq(strlen(verdict.lines[RECORDED]), 0);
+    for (unsigned i = NEEDS; i < BENCH_VERDICT_LINES; i++) {
         ck_assert_uint_gt(strlen(verdict.lines[i]), 0);
     }
 }
@@ -333,10 +334,147 @@ START_TEST(a_job_names_its_worst_rank)
 }
 END_TEST
 
+/* ---- of a part of a run ---- */
+
+static void add_three(void)
+{
+    add_setting("torch-native", "--+", "--");
+    add_setting("torch-expandable", "-++", "++");
+    add_setting("pleat", "-++", "++");
+}
+
+START_TEST(a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_more)
+{
+    add_three();
+    in.own = "torch-native";
+    in.own_bytes = 39 * GIB;
+    in.own_failed = true;
+    in.told = (bench_told){ .ends_failed = true, .n_entries = 5000 };
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
+    ck_assert_ptr_null(verdict.setting);
+    ck_assert_str_eq(verdict.so_far, "torch-expandable");
+    ck_assert_uint_eq(verdict.device, NOWHERE);
+    IS(RECORDED,
+       "ends out of memory. So the run needs at least what is said here, and \"completes\" "
+       "means up to where the recording stops. The whole is recorded by pleat-runtime "
+       "--memory 1000G python3 YOUR_SCRIPT.py");
+    IS(NEEDS, "at least 30.00 GiB of live blocks at the peak, event 42 of 1,234,567");
+    HAS(RUNS_ON, "(up to where the recording stops) 24 GB: none, it needs more; 40 GB: ");
+    IS(ADVICE, "Record the whole run before you choose: what is missing may need more. So far "
+               "expandable_segments:True from 40 GB, PyTorch's default (torch-native) from 48 GB "
+               "complete.");
+    IS(TYPE, "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py");
+}
+END_TEST
+
+START_TEST(a_ring_that_ran_over_hides_what_was_needed_before)
+{
+    add_three();
+    in.own = "torch-native";
+    in.own_bytes = 41 * GIB;
+    in.told = (bench_told){ .begins_late = true,
+                            .has_run_over = true,
+                            .n_entries = 5000,
+                            .live_before_bytes = GIB / 2,
+                            .held_before_bytes = 41 * GIB };
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
+    HAS(RECORDED, "begins in the middle: its ring of 5,000 entries is full; 512.0 MiB lived and "
+                  "41.00 GiB were held before its first entry. So the run needs at least what is "
+                  "said here. The whole is recorded by torch.cuda.memory._record_memory_history(");
+    HAS(NEEDS, "at least 30.00 GiB");
+    HAS(NEEDS, ", and perhaps as much as the 41.00 GiB that were held before it");
+    ck_assert_ptr_null(strstr(verdict.lines[HELD], "times its need"));
+    HAS(RUNS_ON, "(as far as it was recorded) ");
+}
+END_TEST
+
+/* The model was there before the recording began, and no more than what is needed later. */
+START_TEST(a_late_beginning_that_can_hide_no_need_gets_advice_with_its_limits)
+{
+    add_three();
+    in.told = (bench_told){ .begins_late = true,
+                            .live_before_bytes = 8 * GIB,
+                            .held_before_bytes = 9 * GIB };
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
+    HAS(NEEDS, "at least ");
+    HAS(ADVICE, "Turn expandable_segments on: ");
+    HAS(ADVICE, "; a whole recording may say otherwise.");
+    in.told.held_before_bytes = in.devices[1].bytes; /* the advised device has room for it */
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
+    in.told.held_before_bytes++;
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
+}
+END_TEST
+
+/* What fails on a part fails on the whole. */
+START_TEST(a_part_that_is_too_large_is_enough_to_say_so)
+{
+    add_setting("torch-native", "---", "--");
+    in.need_bytes = 50 * GIB;
+    in.told = (bench_told){ .ends_failed = true };
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_TOO_LARGE);
+}
+END_TEST
+
+START_TEST(everything_that_is_missing_is_said)
+{
+    add_three();
+    in.told = (bench_told){ .has_no_history = true };
+    reach();
+    HAS(RECORDED, "no history, only the blocks that lived at the moment of the snapshot. So ");
+    in.told = (bench_told){ .is_apart = true };
+    reach();
+    HAS(RECORDED, "has a gap: its entries do not lead to the blocks of the snapshot. So ");
+    in.told = (bench_told){ .ends_early = true };
+    reach();
+    HAS(RECORDED, "ends in the middle of a step, or still grows: more lives than it came down to "
+                  "before. So ");
+    in.told = (bench_told){ .has_gone_on = true };
+    reach();
+    HAS(RECORDED, "goes on after a refused allocation, which a larger device would have served");
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
+}
+END_TEST
+
+START_TEST(pending_memory_is_told_apart)
+{
+    add_three();
+    in.pending_bytes = 23 * GIB;
+    reach();
+    HAS(NEEDS,
+        "30.00 GiB of live blocks at the peak, event 42 of 1,234,567; up to 23.00 GiB more are "
+        "freed and wait for other streams, which is no need");
+}
+END_TEST
+
+START_TEST(a_run_under_pleat_is_one_and_its_options_are_its_own)
+{
+    add_three();
+    in.own = "pleat";
+    in.own_bytes = 31 * GIB;
+    in.own_conf = "allocator:pleat,growth:frugal";
+    reach();
+    ck_assert_str_eq(verdict.in_force, "pleat");
+    HAS(HELD,
+        "31.00 GiB in the recorded run, under pleat with growth:frugal: 1.033 times its need");
+    IS(ADVICE, "Change nothing: pleat completes on 40 GB, and it needs more than 24 GB.");
+    set_outcomes(in.settings[2].on, "--+"); /* PyTorch does not know pleat's options */
+    reach();
+    IS(TYPE, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+END_TEST
+
 START_TEST(no_text_overflows_its_line)
 {
     static char conf[4096];
     memset(conf, 'c', sizeof conf - 1);
+    in.own = "torch-native";
     in.own_conf = conf;
     add_setting("torch-native", "--+", "--");
     add_setting("torch-expandable", "-++", "++");
@@ -364,4 +502,14 @@ SUITE(bench_verdict)
     tcase_add_test(words, a_job_names_its_worst_rank);
     tcase_add_test(words, no_text_overflows_its_line);
     suite_add_tcase(suite, words);
+    TCase *parts = tcase_create("parts");
+    tcase_add_checked_fixture(parts, set_up, NULL);
+    tcase_add_test(parts, a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_more);
+    tcase_add_test(parts, a_ring_that_ran_over_hides_what_was_needed_before);
+    tcase_add_test(parts, a_late_beginning_that_can_hide_no_need_gets_advice_with_its_limits);
+    tcase_add_test(parts, a_part_that_is_too_large_is_enough_to_say_so);
+    tcase_add_test(parts, everything_that_is_missing_is_said);
+    tcase_add_test(parts, pending_memory_is_told_apart);
+    tcase_add_test(parts, a_run_under_pleat_is_one_and_its_options_are_its_own);
+    suite_add_tcase(suite, parts);
 }

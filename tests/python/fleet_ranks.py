@@ -179,6 +179,7 @@ def check_fleet(out):
     needs = [v["need_bytes"] for v in verdicts]
     assert fleet["fleet"] == fleet["measured"] == len(verdicts) == N_WORKS
     assert dict(fleet["advice"]) == dict(collections.Counter(v["verdict"] for v in verdicts))
+    assert fleet["in_part"] == sum(not v["recorded"]["is_whole"] for v in verdicts)
     check_quantiles(fleet["need"], needs)
     for one in fleet["bins"]:
         assert one["jobs"] == sum(one["above"] < n <= one["to"] for n in needs)
@@ -216,6 +217,7 @@ def check_page(out, fleet):
         value = {"jobs": lambda: fleet["fleet"], "need": lambda: fleet["need"][mark["data-q"]]
                  if "data-q" in mark else next(v["need_bytes"] for v in report_figures.lines(
                      out / "verdicts.jsonl") if v["work"] == mark["data-w"]),
+                 "in_part": lambda: fleet["in_part"],
                  "advice": lambda: fleet["advice"][mark["data-q"]],
                  "least": lambda: by_name[name]["least"][mark["data-q"]],
                  "held": lambda: by_name[name]["held_bytes"],

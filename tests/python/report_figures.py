@@ -182,7 +182,7 @@ BYTES = {
     "site_live": of_site(1),
 }
 BYTES.update({key: (lambda name: lambda r, of: r.moment(of)[name])(key) for key in (
-    "resident_bytes", "live_bytes", "free_bytes", "stranded_bytes", "largest_free_bytes")})
+    "resident_bytes", "live_bytes", "pending_bytes", "free_bytes", "stranded_bytes", "largest_free_bytes")})
 
 NUMBERS = {
     "measured": lambda r, of: len(r.cells),
@@ -260,7 +260,9 @@ def check(text, folder):
     for of, shown in page.outcomes:
         verdict = rows.verdict(of)
         setting = next(s for s in verdict["settings"] if s["allocator"] == of["data-o"])
-        wanted = {True: "✓", False: "✗", None: "?"}[setting["on"][int(of["data-n"])]]
+        is_whole = verdict["recorded"]["is_whole"]
+        wanted = {True: "✓" if is_whole else "(✓)", False: "✗", None: "?"}[
+            setting["on"][int(of["data-n"])]]
         assert shown.strip() == wanted, (of, shown)
     check_charts(text, rows)
     return len(page.figures)

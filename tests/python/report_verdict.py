@@ -66,6 +66,11 @@ def check_advice(verdict, fits):
         assert verdict["verdict"] == wanted, verdict["work"]
         return
     best = next(a for a in order if needed[a] == min(possible))
+    if verdict["verdict"] == "record":
+        assert (verdict["so_far"], verdict["setting"], verdict["device"]) == (
+            verdict["so_far"] if best == verdict["in_force"] else best, None, None), verdict["work"]
+        assert not verdict["recorded"]["is_whole"], verdict["work"]
+        return
     if best == verdict["in_force"]:
         assert verdict["verdict"] in ("keep", "nearer"), verdict["work"]
     else:
@@ -79,7 +84,9 @@ def check_lines(verdict, cells):
     lines = dict(verdict["lines"])
     need = cells[0]["peak_live_bytes"]
     assert verdict["need_bytes"] == need
-    number, unit = re.match(r"([\d.]+) ([GM]iB)", lines["needs"]).groups()
+    is_whole = verdict["recorded"]["is_whole"]
+    assert ("recorded" in lines) == (not is_whole) == lines["needs"].startswith("at least ")
+    number, unit = re.match(r"(?:at least )?([\d.]+) ([GM]iB)", lines["needs"]).groups()
     scale = GIB if unit == "GiB" else 1 << 20
     assert abs(float(number) * scale - need) <= scale * 0.051, lines["needs"]
     for name, size, unit in re.findall(r"([a-z-]+) ([\d.]+) ([GM]iB)",
@@ -88,7 +95,8 @@ def check_lines(verdict, cells):
                     if (c["allocator"], c["memory"]) == (name, "unlimited"))
         scale = GIB if unit == "GiB" else 1 << 20
         assert abs(float(size) * scale - held) <= scale * 0.051, lines["held"]
-    shown = re.sub(r"\([^)]*\)", "", lines["runs on"])
+    assert is_whole == (not lines["runs on"].startswith("("))
+    shown = re.sub(r"\([^)]*\) ?", "", lines["runs on"])
     for part in shown.split("; "):
         labels, who = part.split(": ")
         known = [d["label"] for d in verdict["devices"]]
@@ -101,7 +109,7 @@ def check_lines(verdict, cells):
                 everybody - set(who[8:].split(", ")) if who.startswith("all but ") else \
                 set(who.split(", "))
             assert said == good, f"{verdict['work']}: {part}"
-    if verdict["own_held_bytes"]:
+    if verdict["own_held_bytes"] and "times its need" in lines["held"]:
         ratio = float(re.search(r"([\d.]+) times its need", lines["held"]).group(1))
         assert abs(ratio - verdict["own_held_bytes"] / need) <= 0.00051, lines["held"]
     assert (lines["type"] == "nothing") == (verdict["verdict"] == "keep")

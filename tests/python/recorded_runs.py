@@ -1,0 +1,208 @@
+"""What `pleat ab` says of a part of a run never misleads about the whole of it.
+
+Usage: recorded_runs.py PLEAT
+
+Whole runs are written as PyTorch's snapshots and cut as recordings are cut: a ring that ran over, a
+late start, an early end, out of memory, a stop, a gap, no history. No need is below the whole run's
+without "at least"; nothing completes that the whole run fails, unless the line says how far; no
+setting is advised without a word on what a longer recording may say."""
+import copy
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+
+SETTINGS = "torch-native,torch-expandable,pleat"
+MIB = 1 << 20
+
+
+def run(*command, status=(0,)):
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode in status, f"{' '.join(command)}: {result.returncode}\n{result.stderr}"
+    return result
+
+
+# ---- works ---------------------------------------------------------------------------------------
+
+def early_peak():
+    """The peak is 9 GiB and over early; then small blocks come and go."""
+    lines = [f"a {i} {64 * MIB} 0" for i in range(8)]
+    lines += [f"a {100 + i} {896 * MIB} 0" for i in range(10)]
+    lines += [f"f {100 + i}" for i in range(10)]
+    for i in range(150):
+        sizes = [((i * 7 + j * 13) % 50 + 1) * MIB for j in range(6)]
+        lines += [f"a {1000 + j} {size} 0" for j, size in enumerate(sizes)]
+        lines += [f"f {1000 + j}" for j in range(6)]
+    return lines
+
+
+def far_ahead():
+    """Layers of 400 MiB are given up while another stream still uses them."""
+    lines = [f"a 0 {600 * MIB} 0"]
+    for step in range(3):
+        for i in range(1, 41):
+            lines += [f"a {i} {400 * MIB} 0", f"u {i} {i} 7", f"f {i}"]
+        lines += [f"e {i}" for i in range(1, 41)] + [f"i {step + 1}"]
+    return lines
+
+
+def works(folder):
+    for name, lines in (("early_peak", early_peak()), ("far_ahead", far_ahead())):
+        path = folder / f"{name}.trace"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        yield name, str(path)
+    yield "training", ("decoder:layers=4,hidden=2048,heads=16,ff=8192,vocab=50257,batch=8,"
+                       "length=600,sigma=0.8,most_length=2048,iterations=5")
+    yield "churn", "churn:iterations=30,allocations=60,least=8M,most=400M,streams=2"
+
+
+# ---- snapshots -----------------------------------------------------------------------------------
+
+def record(pleat, work, folder, *options, allocator="torch-native"):
+    """A replay's snapshot as PyTorch would have written it."""
+    path = folder / "recorded.pickle"
+    run(pleat, "replay", work, "--driver", "sim", "--allocator", allocator, "--snapshot", str(path),
+        *options, status=(0, 1))
+    with path.open("rb") as file:
+        snapshot = pickle.load(file)
+    path.unlink()
+    snapshot.pop("pleat_allocator", None)
+    snapshot["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True" if
+                                      allocator == "torch-expandable" else ""}
+    return snapshot
+
+
+def history(snapshot):
+    return snapshot["device_traces"][0]
+
+
+def with_history(snapshot, entries):
+    part = copy.copy(snapshot)
+    part["device_traces"] = [entries]
+    return part
+
+
+def ring(snapshot, fraction, digits=3):
+    """The last entries, a round number of them."""
+    entries = history(snapshot)
+    n = max(int(len(entries) * fraction) // 10 ** digits, 1) * 10 ** digits
+    return with_history(snapshot, entries[-n:]) if n < len(entries) else None
+
+
+def late(snapshot, fraction):
+    entries = history(snapshot)
+    n = int(len(entries) * fraction)
+    return with_history(snapshot, entries[-(n + (n % 1000 == 0)):])
+
+
+def parts(pleat, work, folder):
+    """(name, snapshot, the run's allocator, may it be refused)"""
+    whole = record(pleat, work, folder, "--snapshot-at", "end")
+    expandable = record(pleat, work, folder, "--snapshot-at", "end", allocator="torch-expandable")
+    entries = history(whole)
+    old = {key: whole[key] for key in ("segments", "device_traces")}
+    under_pleat = record(pleat, work, folder, "--snapshot-at", "end", allocator="pleat")
+    under_pleat["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "allocator:pleat"}
+    native = "torch-native"
+    yield "whole", whole, native, False
+    yield "whole, old form", old, native, False
+    yield "whole, expandable", expandable, "torch-expandable", False
+    yield "whole, under pleat", under_pleat, "pleat", False
+    yield "ring of a quarter", ring(whole, 0.25, 2), native, False
+    yield "ring of thousands", ring(whole, 0.6), native, False
+    yield "ring, expandable", ring(expandable, 0.3, 2), "torch-expandable", False
+    yield "ring, under pleat", ring(under_pleat, 0.3, 2), "pleat", False
+    yield "late by little", late(whole, 0.95), native, False
+    yield "late by much", late(whole, 0.05), native, False
+    yield "at the peak", record(pleat, work, folder, "--snapshot-at", "peak"), native, False
+    yield "out of memory", record(pleat, work, folder, "--memory", "0.8x", "--snapshot-at",
+                                  "failure"), native, False
+    yield "out of memory, late", ring(record(pleat, work, folder, "--memory", "0.8x",
+                                             "--snapshot-at", "failure"), 0.5, 1), native, False
+    yield "out of memory, and on", record(pleat, work, folder, "--memory", "0.8x", "--snapshot-at",
+                                          "end"), native, False
+    yield "no history", with_history(whole, []), native, True
+    yield "stopped early", with_history(whole, entries[:len(entries) // 2]), native, True
+    yield "a gap", with_history(whole, entries[:len(entries) // 3] +
+                                entries[2 * len(entries) // 3:]), native, True
+
+
+# ---- verdicts ------------------------------------------------------------------------------------
+
+def judge(pleat, work, folder, status=(0,)):
+    """The verdict, or None where the file is refused."""
+    out = folder / "out"
+    result = run(pleat, "ab", work, "--driver", "sim", "--no-report", "--allocator", SETTINGS,
+                 "--out", str(out), status=status)
+    if result.returncode == 2:
+        assert "pleat: " in result.stderr, result.stderr
+        return None
+    verdict = json.loads((out / "verdicts.jsonl").read_text(encoding="utf-8"))
+    verdict["text"] = dict(verdict["lines"])
+    return verdict
+
+
+def completing(verdict):
+    return {(s["allocator"], d["label"]) for s in verdict["settings"]
+            for d, outcome in zip(verdict["devices"], s["on"]) if outcome}
+
+
+def check(name, whole, part, allocator):
+    said = part["text"]
+    is_whole = part["recorded"]["is_whole"]
+    assert (part["lines"][0][0] == "recorded") == (not is_whole), f"{name}: {part['lines'][0]}"
+    assert said["needs"].startswith("at least ") == (not is_whole), f"{name}: {said['needs']}"
+    assert not is_whole or part["need_bytes"] >= whole["need_bytes"], f"{name}: {said['needs']}"
+    assert is_whole == (not said["runs on"].startswith("(")), f"{name}: {said['runs on']}"
+    wrong = completing(part) - completing(whole)
+    assert not is_whole or not wrong, f"{name}: {sorted(wrong)}"
+    if part["setting"]:
+        is_careful = "a whole recording may say otherwise" in said["advice"]
+        assert is_careful == (not is_whole), f"{name}: {said['advice']}"
+        assert is_careful or (part["setting"], part["device"]) in completing(whole), name
+    assert part["own"] == allocator, f"{name}: under {part['own']}"
+    if not is_whole:
+        assert "_record_memory_history" in said["recorded"] or "pleat-runtime" in said["recorded"]
+
+
+def check_small_job(pleat, folder):
+    """Cards begin small enough that a small job's waste shows."""
+    verdict = judge(pleat, "decoder:layers=4,hidden=1024,heads=16,ff=4096,vocab=50257,batch=4,"
+                    "length=600,sigma=0.8,most_length=1900,iterations=8", folder)
+    native = verdict["settings"][0]
+    assert verdict["devices"][0]["label"] == "8 GB"
+    assert verdict["need_bytes"] < verdict["devices"][0]["bytes"] < native["held_bytes"]
+    assert (verdict["verdict"], verdict["device"]) == ("switch", "8 GB"), verdict["lines"]
+
+
+def main():
+    pleat = sys.argv[1]
+    n_parts = n_refused = n_careful = 0
+    with tempfile.TemporaryDirectory(prefix="pleat-recorded-") as name:
+        folder = pathlib.Path(name)
+        check_small_job(pleat, folder)
+        for work, spec in works(folder):
+            whole = judge(pleat, spec, folder)
+            for cut, snapshot, allocator, may_be_refused in parts(pleat, spec, folder):
+                if snapshot is None:
+                    continue
+                path = folder / "part.pickle"
+                path.write_bytes(pickle.dumps(snapshot, protocol=4))
+                part = judge(pleat, str(path), folder, (0, 2) if may_be_refused else (0,))
+                if part is None:
+                    n_refused += 1
+                    continue
+                check(f"{work}, {cut}", whole, part, allocator)
+                assert part["recorded"]["is_whole"] <= (cut.startswith("whole") or
+                                                        part["need_bytes"] == whole["need_bytes"])
+                n_parts += 1
+                n_careful += not part["recorded"]["is_whole"]
+                print(f"{work}, {cut}: {part['verdict']}; {part['text']['needs']}")
+    print(f"{n_parts} recordings, {n_careful} of them of a part; {n_refused} refused")
+    assert n_parts > 40 and n_careful > 25
+
+
+if __name__ == "__main__":
+    main()
