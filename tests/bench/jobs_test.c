@@ -10,6 +10,7 @@
 #include "bench/ab/jobs.h"
 #include "tests/support/bench_child.h"
 #include "tests/support/bench_sim.h"
+#include "tests/support/bench_snapshot.h"
 #include "tests/support/suite.h"
 
 static const char *const measured[] = {
@@ -124,6 +125,56 @@ START_TEST(a_merge_judges_a_job_as_all_its_ranks_together)
 }
 END_TEST
 
+/* A rank that was recorded from start to end, and one that ran out of memory. */
+static void write_snapshots(void)
+{
+    static const snap_event events[][4] = {
+        { { "alloc", 0x100000, 64 << 20, 0 },
+          { "free_requested", 0x100000, 64 << 20, 0 },
+          { "free_completed", 0x100000, 64 << 20, 0 },
+          { .action = NULL } },
+        { { "alloc", 0x100000, 32 << 20, 0 },
+          { "oom", 0, 16 << 20, 0 },
+          { "free_completed", 0x100000, 32 << 20, 0 },
+          { .action = NULL } },
+    };
+    char path[128];
+    snprintf(path, sizeof path, "%s/c", folder);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned char bytes[4096];
+        snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { events[i] } };
+        size_t n = snap_write(&plan, bytes, sizeof bytes);
+        snprintf(path, sizeof path, "%s/c/rank%u.pickle", folder, i);
+        FILE *file = fopen(path, "wb");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
+        ck_assert_int_eq(fclose(file), 0);
+    }
+}
+
+START_TEST(a_job_is_no_more_whole_than_its_ranks)
+{
+    static const char how[] = "--driver sim --loops 1 --allocator torch-native --no-report";
+    write_snapshots();
+    ab("'@/c/*.pickle' --job --shard 0/1 --out @/out", how, 0);
+    ab("--merge @/out", "--no-report", 0);
+    ab("'@/c/*.pickle' --job --out @/of-c", how, 0);
+    json_t *merged = line_of("out/verdicts.jsonl", 0);
+    json_t *whole = line_of("of-c/verdicts.jsonl", 0);
+    ck_assert_str_eq(json_string_value(json_object_get(merged, "verdict")), "record");
+    ck_assert_str_eq(json_string_value(json_object_get(merged, "worst")), "rank0");
+    ck_assert(json_is_true(json_object_get(json_object_get(merged, "recorded"), "ends_failed")));
+    ck_assert(json_equal(json_object_get(merged, "recorded"), json_object_get(whole, "recorded")));
+    ck_assert(json_equal(json_object_get(merged, "lines"), json_object_get(whole, "lines")));
+    json_decref(merged);
+    json_decref(whole);
+    json_t *fleet = line_of("out/fleet.json", 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(fleet, "in_part")), 1);
+    json_decref(fleet);
+}
+END_TEST
+
 START_TEST(the_files_are_the_same_whatever_the_number_of_shards)
 {
     static const char *const files[] = { "results.csv", "results.jsonl", "verdicts.jsonl",
@@ -195,6 +246,7 @@ SUITE(bench_jobs)
 {
     TCase *jobs = suite_case(suite, "jobs", set_up, tear_down);
     tcase_add_loop_test(jobs, a_merge_judges_a_job_as_all_its_ranks_together, 0, 2);
+    tcase_add_test(jobs, a_job_is_no_more_whole_than_its_ranks);
     tcase_add_test(jobs, the_files_are_the_same_whatever_the_number_of_shards);
     tcase_add_test(jobs, a_job_with_a_damaged_rank_is_not_known);
     tcase_add_test(jobs, shards_of_jobs_and_of_works_are_different_studies);
