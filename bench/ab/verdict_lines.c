@@ -80,7 +80,7 @@ static void put_start(const bench_told *told, line *l)
         put(l, " were held before its first entry");
     }
     if (told->is_apart) {
-        put(l, "%shas a gap: its entries do not lead to the blocks of the snapshot",
+        put(l, "%sits entries and the blocks of the snapshot disagree, as after a gap",
             l->used > 0 ? "; " : "");
     }
 }

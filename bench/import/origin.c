@@ -48,14 +48,27 @@ static bool has_item(const char *conf, const bench_conf_item *wanted)
     return false;
 }
 
-/* A run under an allocator of ours tells all of its options: keep those that somebody has set. */
+/* PLEAT_CONF, which says what runs, in the place of PyTorch's setting. */
+static bool is_ours(const char *conf)
+{
+    bench_conf_item item;
+    while (bench_conf_next(&conf, &item)) {
+        if (bench_conf_is(&item, "allocator")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It tells all options of the instance: keep those of the allocator that somebody has set. */
 static void keep_set_options(char *conf, size_t n)
 {
+    static const char *const others[] = { "allocator",      "driver",  "sim",       "history",
+                                          "history_frames", "metrics", "time_calls" };
     char usual[BENCH_CONF_BYTES];
-    pl_config config = { .driver = PL_DRIVER_CUDA,
+    pl_config config = { .allocator = pl_allocator_find("pleat"),
                          .metrics_ms = 1000,
                          .device = { .chunk_granules = 1, .handle_rdma = PL_DEMAND_IF_ABLE } };
-    config.allocator = pl_allocator_find("pleat");
     pl_allocator_options_init(&config.options);
     if (pl_config_write(&config, usual, sizeof usual) > sizeof usual) {
         return;
@@ -64,7 +77,11 @@ static void keep_set_options(char *conf, size_t n)
     const char *at = conf;
     bench_conf_item item;
     for (size_t used = 0; bench_conf_next(&at, &item);) {
-        if (!has_item(usual, &item)) {
+        bool is_other = has_item(usual, &item);
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+            is_other = is_other || bench_conf_is(&item, others[i]);
+        }
+        if (!is_other) {
             used += (size_t)snprintf(kept + used, sizeof kept - used, "%s%.*s", used ? "," : "",
                                      (int)item.n, item.text);
         }
@@ -87,8 +104,19 @@ static void find_failures(const bench_snapshot *snapshot, bench_told *out)
     out->ends_failed = is_refused;
 }
 
+/* Blocks lie in memory that was taken from the driver. A refused request counts in the peak and got
+ * none. */
+static bool holds_too_little(const bench_told *told, const bench_snapshot_held *held,
+                             const bench_tape *tape)
+{
+    uint64_t rounding = (uint64_t)BENCH_BLOCK_UNIT * tape->n_slots;
+    bool is_refused = told->ends_failed || told->has_gone_on;
+    return !is_refused && held->most_bytes > 0 &&
+           tape->peak_live_bytes > held->most_bytes + rounding;
+}
+
 static bench_told read_told(const bench_snapshot *snapshot, const bench_recording *recording,
-                            const bench_snapshot_held *held, uint64_t peak_bytes)
+                            const bench_snapshot_held *held, const bench_tape *tape)
 {
     uint64_t n = snapshot->n_entries;
     bench_told told = {
@@ -102,10 +130,11 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     }
     told.begins_late = recording->n_before > 0 || held->before_bytes > 0;
     told.has_run_over = snapshot->is_full || (told.begins_late && n % ROUND_ENTRIES == 0);
-    told.is_apart = !recording->leads_to_state || !held->is_consistent;
     find_failures(snapshot, &told);
-    told.ends_early = !told.ends_failed &&
-                      recording->end_bytes - recording->low_bytes > peak_bytes / LEVEL_PARTS;
+    told.is_apart = !recording->leads_to_state || !held->is_consistent ||
+                    holds_too_little(&told, held, tape);
+    uint64_t above_bytes = recording->end_bytes - recording->low_bytes;
+    told.ends_early = !told.ends_failed && above_bytes > tape->peak_live_bytes / LEVEL_PARTS;
     return told;
 }
 
@@ -115,7 +144,7 @@ void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording
     bench_snapshot_held held = bench_snapshot_read_held(snapshot);
     *out = (bench_origin){
         .is_pytorch = true,
-        .told = read_told(snapshot, recording, &held, tape->peak_live_bytes),
+        .told = read_told(snapshot, recording, &held, tape),
         .held_bytes = held.most_bytes,
         .stacks = snapshot->stacks,
         .n_stacks = snapshot->n_stacks,
@@ -128,7 +157,7 @@ void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording
     out->has_failed = out->told.ends_failed || out->told.has_gone_on;
     name_allocator(snapshot, out->allocator, sizeof out->allocator);
     snprintf(out->conf, sizeof out->conf, "%s", snapshot->conf);
-    if (strncmp(out->allocator, "torch-", 6) != 0 && strcmp(out->allocator, "cuda-async") != 0) {
+    if (is_ours(out->conf)) {
         keep_set_options(out->conf, sizeof out->conf);
     }
 }

@@ -181,6 +181,18 @@ START_TEST(more_taken_from_the_driver_than_is_held_is_apart)
 }
 END_TEST
 
+START_TEST(more_live_than_was_held_is_apart)
+{
+    event("segment_alloc", 0, 64 * MIB);
+    event("alloc", 0, 16 * MIB);
+    for (unsigned i = 0; i < 8; i++) {
+        step(49 * MIB);
+    }
+    end_state();
+    ck_assert(read_it("")->is_apart);
+}
+END_TEST
+
 START_TEST(a_run_that_ends_out_of_memory_is_one)
 {
     begin_whole();
@@ -263,9 +275,11 @@ START_TEST(the_settings_of_the_run_are_recognised)
         { "backend:cudaMallocAsync", "cuda-async", NULL },
         { "backend:cudaMallocAsync,pinned_use_cuda_host_register:True", "cuda-async", NULL },
         { "driver:cuda,allocator:pleat,growth:balanced,metrics_ms:1000", "pleat", "" },
+        { "driver:sim,sim:[capacity:1G,depth:3],allocator:torch-native,max_split_size_mb:64",
+          "torch-native", "max_split_size_mb:64" },
         { "allocator:pleat,capture:told,growth:frugal", "pleat", "capture:told,growth:frugal" },
         { "roundup_power2_divisions:[256:1,>:8], allocator:tf-bfc", "tf-bfc",
-          "roundup_power2_divisions:[256:1,>:8],allocator:tf-bfc" },
+          "roundup_power2_divisions:[256:1,>:8]" },
     };
     begin_whole();
     end_state();
@@ -292,6 +306,7 @@ SUITE(bench_recorded)
     tcase_add_test(all, a_late_beginning_with_a_round_number_of_entries_is_a_full_ring);
     tcase_add_test(all, a_history_that_does_not_lead_to_the_blocks_is_apart);
     tcase_add_test(all, more_taken_from_the_driver_than_is_held_is_apart);
+    tcase_add_test(all, more_live_than_was_held_is_apart);
     tcase_add_test(all, a_run_that_ends_out_of_memory_is_one);
     tcase_add_test(all, what_is_freed_after_the_failure_does_not_go_on);
     tcase_add_test(all, more_live_than_between_the_steps_is_an_early_end);

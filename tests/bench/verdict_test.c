@@ -430,7 +430,7 @@ START_TEST(everything_that_is_missing_is_said)
     HAS(RECORDED, "no history, only the blocks that lived at the moment of the snapshot. So ");
     in.told = (bench_told){ .is_apart = true };
     reach();
-    HAS(RECORDED, "has a gap: its entries do not lead to the blocks of the snapshot. So ");
+    HAS(RECORDED, "its entries and the blocks of the snapshot disagree, as after a gap. So ");
     in.told = (bench_told){ .ends_early = true };
     reach();
     HAS(RECORDED, "ends in the middle of a step, or still grows: more lives than it came down to "
