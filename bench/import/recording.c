@@ -28,6 +28,7 @@ typedef struct writer {
     const bench_snapshot_entry **before; /* blocks that were there before the recording */
     size_t n_before;
     const bench_snapshot_entry *cut; /* whose free_requested a full ring has lost; NULL = none */
+    bool has_ends;    /* some entry is a free_completed: a recording may leave them out */
     uint32_t *end_of; /* by entry, of a free_requested: its free_completed. 0 = comes at once */
     side sides[MOST_SIDES];
     unsigned n_sides;
@@ -147,6 +148,7 @@ static void find_ends(writer *w)
             w->end_of[i] = end == next && end != NEVER ? 0 : end;
         }
         id->is_marked = entry->action == BENCH_SNAPSHOT_FREE_COMPLETED;
+        w->has_ends = w->has_ends || id->is_marked;
         id->slot = i;
         next = i;
     }
@@ -233,19 +235,6 @@ static bool write_pending(writer *w, const bench_snapshot_entry *entry, bench_id
     return true;
 }
 
-static bool write_request(writer *w, const bench_snapshot_entry *entry)
-{
-    uint32_t end = w->end_of[entry - w->snapshot->entries];
-    bench_id *id = bench_ids_get(&w->ids, entry->address);
-    if (!id) {
-        return complain(w, entry, "out of host memory");
-    }
-    if (!id->is_live) {
-        return complain_of_address(w, entry, "is freed twice");
-    }
-    return end == 0 || write_pending(w, entry, id, end);
-}
-
 static bool write_free(writer *w, const bench_snapshot_entry *entry)
 {
     bench_id *id = bench_ids_get(&w->ids, entry->address);
@@ -260,6 +249,19 @@ static bool write_free(writer *w, const bench_snapshot_entry *entry)
     }
     bench_ids_end(&w->ids, id);
     return bench_tape_free(w->tape, id->slot) || complain(w, entry, w->tape->problem);
+}
+
+static bool write_request(writer *w, const bench_snapshot_entry *entry)
+{
+    uint32_t end = w->end_of[entry - w->snapshot->entries];
+    bench_id *id = bench_ids_get(&w->ids, entry->address);
+    if (!id) {
+        return complain(w, entry, "out of host memory");
+    }
+    if (!id->is_live) {
+        return complain_of_address(w, entry, "is freed twice");
+    }
+    return !w->has_ends ? write_free(w, entry) : end == 0 || write_pending(w, entry, id, end);
 }
 
 /* A size that no device could have given is left out. */

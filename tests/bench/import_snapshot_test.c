@@ -257,6 +257,25 @@ START_TEST(what_waits_for_other_streams_is_pending_and_not_live)
 }
 END_TEST
 
+/* skip_actions of _record_memory_history. */
+START_TEST(a_recording_may_leave_out_one_of_the_two_entries_of_a_free)
+{
+    static const char *const kept[] = { "free_requested", "free_completed" };
+    for (unsigned i = 0; i < 2; i++) {
+        snap_event events[] = {
+            { "alloc", 0x100000, 1 << 20, 0 }, { kept[i], 0x100000, 1 << 20, 0 },
+            { "alloc", 0x100000, 1 << 19, 0 }, { "alloc", 0x200000, 1 << 19, 0 },
+            { kept[i], 0x200000, 1 << 19, 0 }, { .action = NULL },
+        };
+        snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { events } };
+        ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
+        ck_assert_uint_eq(tape.n_entries, 5);
+        ck_assert_uint_eq(tape.peak_live_bytes, 1 << 20);
+        ck_assert_uint_eq(tape.peak_pending_bytes, 0);
+    }
+}
+END_TEST
+
 START_TEST(a_free_that_a_ring_has_cut_in_two_is_over)
 {
     static const snap_event cut[] = {
@@ -536,6 +555,7 @@ SUITE(bench_import_snapshot)
     tcase_add_test(good, what_waits_for_other_streams_is_pending_and_not_live);
     tcase_add_test(good, uses_that_end_in_another_order_are_on_streams_of_their_own);
     tcase_add_test(good, a_free_that_a_ring_has_cut_in_two_is_over);
+    tcase_add_test(good, a_recording_may_leave_out_one_of_the_two_entries_of_a_free);
     tcase_add_test(good, what_the_device_was_asked_for_stands_beside_the_events);
     tcase_add_test(good, lists_of_thousands_come_whole);
     suite_add_tcase(suite, good);
