@@ -17,8 +17,7 @@ typedef struct bench_conf_item {
 bool bench_conf_next(const char **at, bench_conf_item *out);
 bool bench_conf_is(const bench_conf_item *item, const char *key);
 bool bench_conf_has_value(const bench_conf_item *item, const char *value);
-/* Copy the settings of PyTorch's that its models have, too: those that change what is asked of the
- * driver. */
+/* Copy those settings of PyTorch that its models have, too, and that change its driver calls. */
 void bench_conf_modelled(const char *conf, char *out, size_t n);
 
 #endif
