@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "api/adapters/complain.h"
 #include "api/adapters/find.h"
 #include "api/adapters/pleat_torch.h"
 #include "api/block.h"
