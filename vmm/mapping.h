@@ -56,7 +56,7 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
  *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
 
-/** Unmap what is mapped in a run of which that is not known, after EPOISONED.
+/** Unmap what EPOISONED has left mapped in a run.
  *
  *  Units    [at, at + bytes): whole granules; a mapping that begins in it ends in it.
  *  Returns  PLEAT_OK: nothing is mapped there any more; EPOISONED: that is not known.

@@ -46,9 +46,9 @@ PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *strea
  *  Threads  any; the block of another thread's allocation, too. */
 PLEAT_API void pleat_torch_delete(void *ptr);
 
-/** Hear that the stream is not PyTorch's own: others may destroy it, and its handle may then be
- *  that of another one. Where pleat trusts handles (`stream_identity:handle`), it asks the driver
- *  about this one in each call that names it, and uses it in no other call.
+/** Hear that the stream is not PyTorch's own. Others may destroy it, and another stream may get its
+ *  handle. With `stream_identity:handle` pleat then asks the driver about this stream in each call
+ *  that names it, and uses the handle in no other call.
  *
  *  Params   stream  as in the request that follows, which tells what is wrong with it.
  *  Blocks   a few calls of the driver; makes the default instance and opens the device. */

@@ -15,9 +15,9 @@ static inline bool pl_due_is_legacy(const pl_lane *lane)
     return lane->stream != NULL && pl_stream_is_legacy(lane->stream);
 }
 
-/* A lane whose stream's handle may go to the driver in any call: the legacy stream is never
- * destroyed, and one that the program promised to keep not before it is retired, which waits for a
- * tick under way (lanes.c). */
+/* May the handle of the lane's stream go to the driver in any call? The legacy stream is never
+ * destroyed. A stream that the program promised to keep lives until it is retired, and that waits
+ * for a tick under way (lanes.c). */
 static inline bool pl_due_stays(const pl_lane *lane)
 {
     return lane->stream != NULL && !lane->is_gone &&

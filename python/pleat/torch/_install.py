@@ -63,8 +63,9 @@ def install(
     Params   conf     `key:value,...`, laid over PLEAT_CONF key by key. The driver is cuda unless
                       one of them says driver:sim. torch tells pleat of its streams and captures,
                       so stream_identity is handle and capture is told unless they are written
-                      down: `stream_identity:id` for streams of other libraries (ExternalStream)
-                      that are destroyed and made anew. With the class, shareable is auto unless
+                      down. The class knows streams of other libraries (ExternalStream), which may
+                      be destroyed and made anew; with hooks they need `stream_identity:id`. With
+                      the class, shareable is auto unless
                       written down, so that torch.multiprocessing can send CUDA tensors.
              patch    with hooks, let torch.cuda.memory_stats and everything made of it
                       (memory_allocated, memory_summary, memory._snapshot, ...) tell pleat's
@@ -82,7 +83,9 @@ def install(
              ValueError, PleatError (PLEAT_ECONF): the configuration. FileNotFoundError: the
              library. After any of them torch is as before.
     Owner    children that multiprocessing spawns or forks inherit it; PLEAT_TORCH_SPAWN=0 in the
-             environment leaves spawned ones alone.
+             environment leaves spawned ones alone. NCCL_GRAPH_REGISTER is set to 0 in the
+             environment unless it has a value: NCCL registers the buffers of a captured graph by
+             the first handle under an address, and pleat's blocks may have several.
     Threads  any; call it once, before the first use of CUDA. Again with the same configuration it
              does nothing. There is no way back: torch offers none.
     Blocks   while the class is compiled, some 10 s, once for each version of torch and pleat.
@@ -109,6 +112,7 @@ def install(
             )
         with undone_on_failure():
             _binding, _installed = put_under_torch(text, wanted)
+        os.environ.setdefault("NCCL_GRAPH_REGISTER", "0")
         if patch and _binding == "hooks":
             _patch.patch()
         _spawn.inherit(_binding, patch)
