@@ -41,6 +41,30 @@ def run_class(run_cuda: Run) -> Run:
     return run_code  # type: ignore[return-value]
 
 
+def test_an_external_stream_may_end_before_its_tensors(run_class: Run) -> None:
+    """A call with the handle of a destroyed stream would kill the process."""
+    run_class(
+        """
+        import ctypes
+        runtime = ctypes.CDLL(None)
+        for _ in range(40):
+            handle = ctypes.c_void_p()
+            assert runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), 1) == 0
+            with torch.cuda.stream(torch.cuda.ExternalStream(handle.value)):
+                a, b = empty(30 * MIB), empty(1000)
+                c = a + 1
+            own = empty(40 * MIB)
+            own.record_stream(torch.cuda.ExternalStream(handle.value))
+            assert runtime.cudaStreamDestroy(handle) == 0
+            del a, b, own
+            d = empty(90 * MIB)
+            del c, d
+        torch.cuda.empty_cache()
+        """,
+        PLEAT_SIM="capacity:192M,dead_handles:crash,backing:memory",
+    )
+
+
 def test_torch_asks_the_class_without_patches(run_class: Run) -> None:
     run_class(
         """

@@ -24,6 +24,18 @@ def test_the_driver_is_forced_to_cuda(run_torch: Run) -> None:
     assert done.stdout.strip() == f"{told},growth:ample,driver:cuda,limit:2G True"
 
 
+def test_nccl_registers_no_graphs_unless_it_is_told_to(run_torch: Run) -> None:
+    code = """
+        import os
+        import pleat.torch
+        pleat.torch.install()
+        print(os.environ["NCCL_GRAPH_REGISTER"])
+        """
+    hooks = {"PLEAT_TORCH_BINDING": "hooks", "PLEAT_CONF": "driver:sim"}
+    assert run_torch(code, **hooks).stdout.strip() == "0"
+    assert run_torch(code, NCCL_GRAPH_REGISTER="1", **hooks).stdout.strip() == "1"
+
+
 def test_the_simulator_is_taken_only_if_it_is_written_down(run_torch: Run) -> None:
     done = run_torch(
         """
