@@ -86,6 +86,16 @@ START_TEST(a_doubted_streams_handle_is_not_used_after_its_end)
     pleat_torch_delete(pleat_torch_malloc(MIB, 0, other));
     void *stream = api_stream(instance, 0);
     pleat_torch_doubt_stream(0, stream);
+    void *many[200];
+    for (int i = 0; i < 200; i++) {
+        many[i] = pleat_torch_malloc(5000, 0, stream);
+    }
+    api_stream_end(instance, 0, stream);
+    for (int i = 0; i < 200; i++) { /* first every second one, which lies among live ones */
+        pleat_torch_delete(many[i < 100 ? 2 * i : 2 * i - 199]);
+    }
+    stream = api_stream(instance, 0);
+    pleat_torch_doubt_stream(0, stream);
     void *ptr = pleat_torch_malloc(40 * MIB, 0, stream);
     pleat_torch_doubt_stream(0, stream);
     pleat_torch_delete(pleat_torch_malloc(MIB, 0, stream));
