@@ -87,9 +87,14 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, pleat_de
     }
     pleat_status st = free_somewhere(use, ptr);
     pl_use_leave(use);
-    return __builtin_expect(st == PLEAT_OK, 1)
-               ? st
-               : pleat_block_free(handle, pl_caller_self.record->last_device, ptr, NULL);
+    if (__builtin_expect(st == PLEAT_OK, 1)) {
+        return st;
+    }
+    if (st == PLEAT_EFOREIGN || st == PLEAT_EDOUBLEFREE) {
+        return pleat_block_free(handle, pl_caller_self.record->last_device, ptr, NULL);
+    }
+    return pl_error_set(st, 0, "the block at 0x%llx could not be freed: %s",
+                        (unsigned long long)ptr, pleat_status_text(st));
 }
 
 pleat_status pl_block_free_own(pleat handle, pleat_devptr ptr)

@@ -200,3 +200,35 @@ pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
     pl_count_add(&dev->n.ops_unmap, st == PLEAT_OK ? 1 : 0);
     return st;
 }
+
+/* Map again what is unmapped. EPOISONED: that failed. A driver that does not even tell what is
+ * mapped has most likely unmapped nothing. */
+static pleat_status mend(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
+                         const uint8_t *log2s, size_t n)
+{
+    pleat_status st = PLEAT_OK;
+    for (size_t i = 0; i < n && st == PLEAT_OK; i += (size_t)1 << log2s[i]) {
+        pleat_devptr place = at + i * dev->chunk_bytes;
+        int mode = pl_scope_relax(dev);
+        whereabouts where = ask_where(dev, place);
+        pl_scope_restore_mode(dev, mode);
+        if (where == GONE) {
+            st = pl_mapping_map_mixed(dev, place, chunks + i, log2s + i, (size_t)1 << log2s[i]);
+        }
+    }
+    return st == PLEAT_OK ? st : PLEAT_EPOISONED;
+}
+
+pleat_status pl_mapping_unmap_or_mend(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
+                                      const uint8_t *log2s, size_t n)
+{
+    size_t bytes = n * dev->chunk_bytes;
+    pleat_status st = pl_mapping_unmap(dev, at, bytes);
+    if (st == PLEAT_EPOISONED) {
+        st = pl_mapping_clear(dev, at, bytes);
+    }
+    if (st == PLEAT_EPOISONED && mend(dev, at, chunks, log2s, n) == PLEAT_OK) {
+        st = PLEAT_EDRIVER;
+    }
+    return st;
+}

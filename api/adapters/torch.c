@@ -89,7 +89,11 @@ void pleat_torch_doubt_stream(int device, void *stream)
         const pl_gpu *gpu = pl_use_gpu(use.instance, device);
         pl_stream *known;
         if (gpu && pl_stream_get(gpu->dev, stream, &known) == PLEAT_OK) {
-            pl_stream_doubt(known);
+            if (gpu->ops->doubt_stream && pl_stream_is_told(known)) {
+                gpu->ops->doubt_stream(gpu->allocator, known);
+            } else {
+                pl_stream_doubt(known);
+            }
             pl_stream_put(known);
         }
         pl_use_leave(use);

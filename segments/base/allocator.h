@@ -176,6 +176,9 @@ typedef struct pl_allocator_ops {
     /* The stream is about to be destroyed, or has been: what was freed on it so far is fenced now,
      * while it can be; and it is let go of (pl_stream_put). NULL where streams are kept. */
     void (*retire_stream)(pl_allocator *a, pl_stream *stream);
+    /* Trust the stream's handle no more (pl_stream_doubt), in no thread's front either. NULL where
+     * there are no fronts. */
+    void (*doubt_stream)(pl_allocator *a, pl_stream *stream);
     /* Private pools; all five are NULL where the allocator has none. What is allocated from one is
      * reused only within it, also by a stream that is being captured (in its own stream's order),
      * and none of its memory is taken, unmapped or given back before it is released. Its blocks are

@@ -194,11 +194,23 @@ pleat_status pl_pleat_free_asked(pl_allocator *a, pleat_devptr ptr, pl_stream *s
 
 /* May the block's stream be being captured, and may the driver be asked? It may not where the
  * stream may be gone: then what the last call that named the stream saw counts. */
-static pl_lane *lane_to_ask(const pl_space *space, const pl_block *b)
+static bool may_ask(const pl_space *space, const pl_lane *plain)
 {
-    pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
+    return pl_due_stays(plain) && !pl_capture_is_told(space, plain->stream) && !plain->is_recording;
+}
 
-    return pl_due_stays(plain) && !pl_capture_is_told(space, plain->stream) ? plain : NULL;
+/* Ask like a tick, which a retirement of the stream waits for. Drops the lock. */
+static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
+{
+    plain->is_recording = true;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_stream_capture(plain->stream, info);
+    pl_lock_acquire(&space->lock);
+    plain->is_recording = false;
+    if (space->n_waiting > 0) {
+        pl_cond_broadcast(&space->landed);
+    }
+    return st;
 }
 
 /* The general way of a free that names no stream. Under the lock, which it may drop. */
@@ -212,18 +224,16 @@ static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
     if (b->kept_in != NULL) {
         return PLEAT_EDOUBLEFREE;
     }
-    pl_lane *plain = lane_to_ask(space, b);
-    if (plain == NULL) {
-        plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
-        bool is_capturing = plain->capture != NULL && !plain->capture->has_ended;
+    pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
+    if (!may_ask(space, plain)) {
+        bool is_capturing = plain->capture != NULL && !plain->capture->has_ended &&
+                            !pl_capture_is_told(space, plain->stream);
         see_use(plain, b, is_capturing);
         return free_found(space, b, plain, is_capturing, pl_due_stays(plain));
     }
     pl_capture_info info;
     plain->n_refs++;
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_stream_capture(plain->stream, &info);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = ask(space, plain, &info);
     st = st == PLEAT_OK ? free_generally(space, ptr, plain->stream, &info) : st;
     plain->n_refs--;
     return st;

@@ -205,7 +205,7 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     }
     size_t bytes = (size_t)(pl_block_end(b) - first->base);
     if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK &&
-        pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK) {
+        pl_mapping_clear(space->dev, first->base, bytes) != PLEAT_OK) {
         *n_leaked += bytes >> space->granule_log2;
     }
     return b->next;

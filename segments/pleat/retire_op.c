@@ -61,3 +61,13 @@ void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_lanes_look_for_gone(space, 1);
     pl_lock_release(&space->lock);
 }
+
+void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_stream_doubt(stream);
+    pl_fronts_unbind(space, pl_lane_number(stream, false));
+    pl_lock_release(&space->lock);
+}

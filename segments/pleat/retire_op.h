@@ -5,5 +5,6 @@
 #include "segments/base/allocator.h"
 
 void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream);
+void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream);
 
 #endif

@@ -56,8 +56,7 @@ static bool has_uncovered(pl_space *space)
     return any || has_uncovered_stale(space);
 }
 
-/* Wait for the newest tick of each lane: `least_ms` for each even when the rest of wait_ms is used
- * up. */
+/* Wait for the newest tick of each lane, `least_ms` for each even when wait_ms is used up. */
 static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t least_ms)
 {
     pleat_status st = PLEAT_OK;
@@ -94,8 +93,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* A shared block goes from one stream's queue to the next one's: so a wait may show what else to
- * wait for. */
+/* A shared block goes from stream to stream: a wait may show what else to wait for. */
 enum { MOST_WAITS = 4 };
 
 pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
@@ -241,21 +239,23 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
     return NULL;
 }
 
-/* Unmap granules [g, g + n) of b, whole chunks; these are the caller's. */
+/* Unmap granules [g, g + n) of b, whole chunks, for the caller. In part, they stay in flight. */
 static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pile *p)
 {
     pl_segment *seg = b->segment;
-
     b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
     pl_carve_settle(b); /* next_quiet has found it over */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         put_on(p, seg->chunks[i], seg->orders[i]);
     }
     pl_lock_release(&space->lock);
-    pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
+    pleat_status st = pl_mapping_unmap_or_mend(space->dev, b->base, &seg->chunks[g],
+                                               &seg->orders[g], n);
     pl_lock_acquire(&space->lock);
+    if (st == PLEAT_EDRIVER) { /* it is still mapped */
+        pl_carve_restore(space, b);
+    }
     if (st != PLEAT_OK) {
-        pl_carve_restore(space, b); /* it is still mapped */
         return st;
     }
     pl_segment_clear_chunks(seg, g, g + n);

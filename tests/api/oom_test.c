@@ -284,6 +284,28 @@ START_TEST(out_of_memory_while_mapping_is_out_of_memory)
 }
 END_TEST
 
+/* An unmap that stops in the middle is finished, or undone: nobody gets memory with a hole. */
+START_TEST(a_trim_that_stops_in_the_middle_leaves_no_hole)
+{
+    pleat instance = api_make(API_PLEAT,
+                              _i % 2 == 0 ? "capacity:64M" : "capacity:64M,unkind:[partial_unmap]",
+                              "chunk_granules:1,chunks:granule");
+    pleat_devptr ptr = api_alloc(instance, 0, 16 * MIB, NULL);
+    api_free(instance, 0, ptr, NULL);
+    for (int k = 0; k < 2 + _i / 2; k++) {
+        sim.fail_at("cuMemUnmap", (uint64_t)k, 999);
+    }
+    pleat_status st = pleat_device_trim(instance, 0, 0, true, NULL);
+    ck_assert(st == PLEAT_OK || st == PLEAT_EDRIVER);
+    sim.fail_never();
+    ptr = api_alloc(instance, 0, 16 * MIB, NULL);
+    pleat_sim_access access = { .ptr = ptr, .bytes = 16 * MIB, .is_write = true };
+    ck_assert_int_eq(sim.work(NULL, &access, 1), 0);
+    api_free(instance, 0, ptr, NULL);
+    api_unmake(instance);
+}
+END_TEST
+
 static uint64_t now_ms(void)
 {
     struct timespec now;
@@ -678,6 +700,7 @@ SUITE(api_oom)
                         N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, out_of_memory_while_mapping_is_out_of_memory, 0, 2);
     tcase_add_loop_test(scenes, a_broken_context_is_told_at_once, 0, 2);
+    tcase_add_loop_test(scenes, a_trim_that_stops_in_the_middle_leaves_no_hole, 0, 24);
     tcase_add_loop_test(scenes, the_driver_s_own_words_are_told, 0, N_API_ALLOCATORS);
     tcase_add_test(scenes, fragmented_when_a_classic_cache_has_the_bytes_in_pieces);
     tcase_add_test(scenes, pleat_serves_what_fragments_the_classic_cache);
