@@ -33,6 +33,8 @@ typedef enum whereabouts {
     UNKNOWN /* it does not answer it */
 } whereabouts;
 
+enum { RELEASE_TRIES = 8 }; /* a reference that stays keeps the memory for ever */
+
 static whereabouts ask_where(pl_device *dev, pleat_devptr at)
 {
     cu_mem_handle handle = 0;
@@ -43,8 +45,11 @@ static whereabouts ask_where(pl_device *dev, pleat_devptr at)
     if (result != CU_SUCCESS) {
         return result == CU_INVALID_VALUE ? GONE : UNKNOWN;
     }
-    if (pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS &&
-        pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
+    unsigned tries = RELEASE_TRIES;
+    while (tries > 0 && pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
+        tries--;
+    }
+    if (tries == 0) {
         pl_device_lose(dev);
     }
     return MAPPED;
