@@ -1,8 +1,9 @@
 /* own.c - frees a block whose stream and device the caller does not name.
  *
  * The thread's fronts are tried first, which is what a block just allocated is freed to; then the
- * devices, the one that was right last first. The block's stream may have been destroyed, so its
- * handle is not given to the driver. Holds no lock. */
+ * devices, the one that was right last first. The block's stream may have been destroyed, so
+ * pleat's allocator gives its handle to the driver only if the program promised to keep the stream;
+ * the models of other caches ask about it, as their originals do. Holds no lock. */
 #include "api/block.h"
 
 #include "api/front.h"

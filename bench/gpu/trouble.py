@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ask what goes wrong beside pleat; each WHAT is a process of its own.
+"""Try what other programs do beside pleat; each of these words is a process of its own.
 
   green stream   which events cover the streams of a green context, without PyTorch
   green torch    tensors under PyTorch's green contexts

@@ -44,9 +44,9 @@ static inline bool bench_told_is_whole(const bench_told *told)
     return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
 }
 
-/* Can the missing part need more than `bytes`? PyTorch keeps what it has taken from the driver. So
- * before the first entry it needed no more than it held there. A full ring belongs to a long run,
- * whose cache may have been emptied: then that is no bound. */
+/* Can the missing part need more than `bytes`? PyTorch keeps what it has taken from the driver.
+ * So before its first entry the run needed no more than it held at that entry. A full ring
+ * belongs to a long run, whose cache may have been emptied: then that is no bound. */
 static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
 {
     return bench_told_lacks_end(told) || told->has_run_over || told->held_before_bytes > bytes;

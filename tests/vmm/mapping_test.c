@@ -16,11 +16,16 @@ static vmm_sim sim;
 static pl_device *dev;
 static pl_range range;
 
-static void open_all(void)
+static void open_on(const char *conf)
 {
-    vmm_sim_open(&sim, "capacity:64M");
+    vmm_sim_open(&sim, conf);
     dev = vmm_sim_device(&sim, NULL);
     ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+}
+
+static void open_all(void)
+{
+    open_on("capacity:64M");
 }
 
 static void close_all(void)
@@ -186,16 +191,12 @@ END_TEST
 
 static void open_untold(void)
 {
-    vmm_sim_open(&sim, "capacity:64M,without:[cuMemRetainAllocationHandle]");
-    dev = vmm_sim_device(&sim, NULL);
-    ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+    open_on("capacity:64M,without:[cuMemRetainAllocationHandle]");
 }
 
 static void open_partial(void)
 {
-    vmm_sim_open(&sim, "capacity:64M,unkind:[partial_unmap]");
-    dev = vmm_sim_device(&sim, NULL);
-    ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+    open_on("capacity:64M,unkind:[partial_unmap]");
 }
 
 START_TEST(what_a_refused_unmap_has_left_is_unmapped_one_by_one)
@@ -248,9 +249,7 @@ END_TEST
 
 static void open_unsafe(void)
 {
-    vmm_sim_open(&sim, "capacity:64M,unkind:[unsafe_vmm]");
-    dev = vmm_sim_device(&sim, NULL);
-    ck_assert_int_eq(pl_range_reserve(dev, 32 * MIB, 32 * MIB, &range), PLEAT_OK);
+    open_on("capacity:64M,unkind:[unsafe_vmm]");
 }
 
 START_TEST(no_call_breaks_a_capture_of_its_own_thread)
