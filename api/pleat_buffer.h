@@ -1,33 +1,35 @@
-/* pleat_buffer.h - buffers that grow and shrink in place: what lies in them stays where it is.
+/* pleat_buffer.h - buffers that grow and shrink in place: their contents never move.
  *
- * Part of pleat.h, which includes it and says what every call may return.
+ * Part of pleat.h: see there for results that any call may return.
  *
  *   base                          base + bytes                        base + most_bytes
  *   |## page ##|## page ##|.......|## page ##|. . . . . . . . . . . . . . . . . .|
- *    committed  committed  decommitted         addresses for what may come: no memory
+ *    committed  committed  decommitted         addresses for later pages: no memory
  *
  *   pleat_buffer_create(..., most_bytes, ...)       addresses only
  *   pleat_buffer_resize(..., bytes, stream)         pages come or go at the end
  *   pleat_buffer_commit / _decommit(..., offset, bytes, stream)           in the middle
  *   pleat_buffer_destroy(..., stream)
  *
- * Nothing is ever copied, and no address changes. Memory comes from the chunks that the instance
- * has for blocks, and goes back to them: what a buffer gives up serves blocks and other buffers,
- * and the other way round. Limits, pressure callbacks and the text of a refusal are those of
- * blocks; statistics count each run of committed pages as a live block.
+ * No call copies contents or moves addresses. Buffers and blocks share the instance's chunks:
+ * memory that a buffer gives up serves blocks and other buffers, and the other way round. Limits,
+ * pressure callbacks and the text of a refusal are as for blocks. Statistics count each run of
+ * committed pages as a live block.
  *
- * Streams, as with blocks. A committed page may be used by work on the call's stream at once, on
- * other streams when they are ordered after it and pleat_buffer_record_stream has named them.
- * Pages that are decommitted, or given up by a resize or with the buffer, keep their memory until
- * the work submitted so far on the stream that committed them, on those recorded and on the call's
- * stream is over; no call waits for that. Work that is submitted later must not touch them. What a
- * page holds after it was decommitted and committed again is undefined.
+ * Streams, as with blocks: work on the call's stream may use a committed page at once. Work on
+ * another stream may use the page if the program orders the stream after the call, and names the
+ * stream in pleat_buffer_record_stream. Decommitted pages keep their memory until all work
+ * submitted so far is over: on the stream that committed the pages, on recorded streams and on the
+ * call's stream. Pages given up by a resize or a destroy do the same. No call waits for the work.
+ * Later work must not touch the pages. After decommit and commit the contents of a page are
+ * undefined.
  *
- * A buffer that is made in a scope of a tag (pleat_tag.h) carries it for its life, whatever scopes
- * later calls are in: its pages are counted and limited as blocks of the tag, and sleep and wake
- * with it. While the tag sleeps pages may go, and the buffer too; none come (PLEAT_EASLEEP).
+ * A buffer made in a scope of a tag (pleat_tag.h) carries the tag for its life, whatever scopes
+ * later calls are in. Its pages count as blocks of the tag, for statistics and limit, and sleep and
+ * wake with the tag. While the tag sleeps, pages and the buffer may go, but no page comes
+ * (PLEAT_EASLEEP).
  *
- * A buffer is not a block: its address cannot be freed, queried or recorded as one. */
+ * A buffer is not a block: calls for blocks refuse its address. */
 #ifndef PLEAT_BUFFER_H
 #define PLEAT_BUFFER_H
 
@@ -37,32 +39,32 @@
 extern "C" {
 #endif
 
-/** Make a buffer: reserve addresses for the most that may come. It has no memory yet.
+/** Make a buffer: reserve addresses for its largest size. The new buffer has no memory.
  *
  *  Units    bytes, in [1, 2^60].
- *  Params   most_bytes  rounded up to pages.
- *           page_bytes  the unit in which pages are decommitted in the middle, rounded up to
- *                       granules: such a page goes by itself, as all its memory is in chunks of one
- *                       granule. 0: the buffer changes at its end mostly; it has the fewest chunks
- *                       that serve, and a page that shares its chunk with others is free for what
- *                       fits there, but goes elsewhere only with them.
+ *  Params   most_bytes  the largest size; rounded up to pages.
+ *           page_bytes  the unit for decommitting in the middle, rounded up to granules. All memory
+ *                       of such a page is in chunks of one granule, so that a page can go alone.
+ *                       0: a buffer that mostly changes at its end gets as few chunks as possible.
+ *                       A page that shares its chunk with others then goes elsewhere only with
+ *                       them; requests that fit may use its memory.
  *           out [out]   where the buffer begins: its name in the other calls.
- *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ENOTSUP (allocator:pleat has
- *           buffers); PLEAT_EASLEEP (the scope's tag sleeps); PLEAT_ENOSPACE_VA;
+ *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ENOTSUP (only allocator:pleat
+ *           has buffers); PLEAT_EASLEEP (the scope's tag sleeps); PLEAT_ENOSPACE_VA;
  *           PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
  *  Failure  as before.
  *  Owner    the caller, until pleat_buffer_destroy. An instance with buffers is destroyed by force
  *           only.
  *  Threads  any.
- *  Blocks   on reserve, unless a buffer of that size in powers of two was destroyed before. */
+ *  Blocks   on reserve, unless an earlier buffer of this size, in powers of two, was destroyed. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_create(pleat instance, int device,
                                                           uint64_t most_bytes, uint64_t page_bytes,
                                                           pleat_devptr *out);
 
-/** Let the buffer end at `bytes`. Pages at its end come or go; those in the middle that were
- *  decommitted stay so.
+/** Set the size of the buffer: it then ends at `bytes`. Pages come or go at the end; decommitted
+ *  pages in the middle stay decommitted.
  *
- *  Params   buffer  what pleat_buffer_create gave.
+ *  Params   buffer  the address from pleat_buffer_create.
  *           stream  NULL = the legacy default stream.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (more than most_bytes); PLEAT_EFOREIGN; PLEAT_ENOMEM_DEVICE;
  *           PLEAT_EPENDING (as pleat_block_alloc; or work, or a graph, may still use the addresses
@@ -76,8 +78,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_resize(pleat instance, int de
                                                           pleat_devptr buffer, uint64_t bytes,
                                                           void *stream);
 
-/** Have memory for all pages that [offset, offset + bytes) touches. Those that have some keep it.
- *  If the buffer ended before, it ends at offset + bytes now.
+/** Commit all pages that [offset, offset + bytes) touches; committed pages keep their memory. A
+ *  buffer that ended before offset + bytes now ends there.
  *
  *  Returns  as pleat_buffer_resize.
  *  Failure  size, pages and contents are as before.
@@ -87,8 +89,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_commit(pleat instance, int de
                                                           pleat_devptr buffer, uint64_t offset,
                                                           uint64_t bytes, void *stream);
 
-/** Give up the memory of all pages that lie in [offset, offset + bytes), what is beyond the
- *  buffer's end included. The buffer's size stays.
+/** Give up the memory of all pages inside [offset, offset + bytes). The range may reach beyond the
+ *  buffer's end; the buffer's size stays.
  *
  *  Returns  as pleat_buffer_resize, but no shortage of memory, nor PLEAT_EASLEEP.
  *  Failure  pages and contents are as before.
@@ -98,8 +100,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_decommit(pleat instance, int 
                                                             pleat_devptr buffer, uint64_t offset,
                                                             uint64_t bytes, void *stream);
 
-/** Note that `stream`, too, uses the pages that are committed now: once they are decommitted, their
- *  memory waits for it. On a stream that is being captured: for the graph's end.
+/** Note that `stream`, too, uses the pages committed now: once decommitted, their memory waits for
+ *  the stream's work. If the stream is being captured, the memory waits for the end of the graph.
  *
  *  Returns  PLEAT_OK; PLEAT_EFOREIGN; PLEAT_EDEVICE; PLEAT_ESTREAM; PLEAT_ENOMEM_HOST;
  *           PLEAT_EDRIVER.
@@ -109,7 +111,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_decommit(pleat instance, int 
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_record_stream(pleat instance, int device,
                                                                  pleat_devptr buffer, void *stream);
 
-/** Decommit all pages and give up the addresses, which the next buffer may get.
+/** Decommit all pages and give up the addresses: the next buffer may get them.
  *
  *  Returns  as pleat_buffer_decommit.
  *  Failure  the buffer is as before.
@@ -118,8 +120,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_record_stream(pleat instance,
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_destroy(pleat instance, int device,
                                                            pleat_devptr buffer, void *stream);
 
-/** Tell of the buffer that has the address, with memory there or without. `out_bytes`: the size of
- *  the struct that `out` points to; pleat_buffer_query passes it on.
+/** Describe the buffer that contains an address, committed or not. `out_bytes` is the size of the
+ *  struct behind `out`: pleat_buffer_query passes this size on.
  *
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EFOREIGN; PLEAT_EDEVICE.
  *  Threads  any.

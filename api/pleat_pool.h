@@ -1,6 +1,6 @@
 /* pleat_pool.h - private pools: memory that CUDA graphs may keep using.
  *
- * Part of pleat.h, which includes it and says what every call may return. */
+ * Part of pleat.h: see there for results that any call may return. */
 #ifndef PLEAT_POOL_H
 #define PLEAT_POOL_H
 
@@ -16,27 +16,26 @@ typedef struct pleat_pool_id {
     uint64_t second;
 } pleat_pool_id;
 
-/** Does a request on `stream` go to the pool? Called on the thread that asks for memory, from any
- *  number at once; must not call pleat, nor wait for what a caller of pleat_pool_end holds. */
+/** Says whether a request on `stream` goes to the pool. Called on the requesting thread, by several
+ *  threads at once. Must not call pleat, and must not wait for a caller of pleat_pool_end. */
 typedef bool (*pleat_route_fn)(void *stream, void *context);
-/** `context` is not used any more. */
+/** Called when `context` is not used any more. */
 typedef void (*pleat_forget_fn)(void *context);
 
-/** Route requests to a private pool from now on, until pleat_pool_end. The pool is made if new; it
- *  stays until it has been released as often as it was begun.
+/** Route requests to a private pool from now on, until pleat_pool_end. A new pool is made if
+ *  needed; a pool stays until it has been released as often as it was begun.
  *
- *  What is allocated meanwhile is reused only within the pool, and its memory is never taken,
- *  unmapped or given back before the pool is released: so the addresses that a captured graph has
- *  baked in stay its own. On a stream that is being captured, memory freed there is used again by
- *  the same stream.
+ *  Memory allocated meanwhile is reused only within the pool. The memory is never taken, unmapped
+ *  or given back before the pool is released: so addresses baked into a captured graph belong to
+ *  the graph. On a stream that is being captured, freed memory is used again by the same stream.
  *
- *  Params   route   asked for every request on the device; NULL = all go to the pool. Of several
- *           routes the one begun last is asked first.
+ *  Params   route   asked for every request on the device; NULL = all go to the pool. If there are
+ *                   several routes, the last begun is asked first.
  *           forget  called once when `route` will not be called any more, also if this call fails;
  *                   NULL = nobody needs to know.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (`id` is {0, 0}); PLEAT_ENOTSUP (the allocator has no private
  *           pools); PLEAT_ENOMEM_HOST (also where the device has 65,535 pools: the text says so);
- *           what opening the device returns.
+ *           all results of opening the device.
  *  Failure  nothing is routed.
  *  Owner    `context` stays the caller's, until `forget`.
  *  Threads  any.
@@ -45,31 +44,31 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_begin(pleat instance, int devic
                                                        pleat_route_fn route, pleat_forget_fn forget,
                                                        void *context);
 
-/** Route requests to the pool no more: undoes the last pleat_pool_begin of that pool by the calling
- *  thread; if it made none, the last one of any thread.
+/** Stop routing requests to the pool: undo the calling thread's last pleat_pool_begin of the pool;
+ *  if the thread made none, undo the last one of any thread.
  *
- *  On return its `route` runs in no thread and `forget` has been called, so what they use may go.
- *  Only within a `route`, where nobody can wait, both may come later.
+ *  On return `route` runs in no thread and `forget` has been called, so the program may free the
+ *  context. A call from within a `route` cannot wait: then both may come later.
  *
- *  The last one of a pool tells that the captures in which it was used have ended. One that goes on
- *  may be broken by a later call that is short of memory.
+ *  The last end of a pool means that all captures in the pool have ended. If a capture goes on, a
+ *  later call that is short of memory may break the capture.
  *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL (nothing is routed to a pool of that name).
  *  Threads  any; requests that other threads are in the middle of may still go there.
  *  Blocks   while its `route` runs in other threads; never on the GPU. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device, pleat_pool_id id);
 
-/** Say that one user of the pool is gone. With the last one its free memory is everybody's, and
- *  that of its live blocks when they are freed; but no launch of a graph that used the pool can see
- *  that, on whichever stream it was made, known to this instance or not. After this call such a
- *  graph is not launched any more.
+/** Say that one user of the pool is gone. With the last user the pool's free memory becomes
+ *  everybody's, and live blocks become everybody's once freed. From this call on the program must
+ *  not launch a graph that used the pool. Launches already made are safe on any stream, known to
+ *  this instance or not.
  *
- *  For its launches are waited for, not here but before the memory goes on: until the driver says
- *  that the pool's graphs are gone, their executables and their launches with them (since CUDA
- *  11.3), or until a point behind all work of the device, recorded after this call, has passed.
- *  That point would break a capture, so it is recorded when none is known of. Until then
- *  pleat_pool_stats says that the pool is gone and its memory counts as the default pool's, but
- *  serves nobody.
+ *  They are safe because the memory serves nobody until the launches are over. Since CUDA 11.3 the
+ *  driver tells when the pool's graphs, their executables and their launches are gone. Failing
+ *  that, pleat records a point behind all work of the device after this call, and waits until
+ *  that point has passed. Recording would break a capture, so pleat records the point when no
+ *  capture is known. This call does not wait. Meanwhile pleat_pool_stats says that the pool is
+ *  gone, and counts its memory for the default pool.
  *
  *  A capture that failed has no graph: end its route and release the pool as after any other.
  *
@@ -81,11 +80,11 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_release(pleat instance, int device,
                                                          pleat_pool_id id);
 
-/** Tell of the private pools that the device has or had, one by one. Of those that are gone the
- *  last 256 are known; one that went earlier leaves its place, and those behind it move up.
+/** Tell of the private pools that the device has or had, one by one. The list has the last 256 gone
+ *  pools. When an older gone pool leaves the list, later pools move up by one index.
  *
  *  Units    bytes resident in the pool, by PLEAT_SIZES_...
- *  Params   index  0, 1, 2... in order of first use, pools that are gone among them.
+ *  Params   index  0, 1, 2... in order of first use, gone pools included.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_EPOOL (there are not that many).
  *  Threads  any.
  *  Blocks   never; opens no device. */

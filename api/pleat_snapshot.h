@@ -1,6 +1,6 @@
 /* pleat_snapshot.h - histories and snapshots, as PyTorch writes them.
  *
- * Part of pleat.h, which includes it and says what every call may return. */
+ * Part of pleat.h: see there for results that any call may return. */
 #ifndef PLEAT_SNAPSHOT_H
 #define PLEAT_SNAPSHOT_H
 
@@ -12,14 +12,14 @@ extern "C" {
 
 enum {
     PLEAT_HISTORY_FRAMES = 1,      /* with the C stack of every allocation: microseconds each */
-    PLEAT_HISTORY_FREE_FRAMES = 2, /* and of every free */
-    PLEAT_HISTORY_KEEP = 4,        /* keep what was recorded before */
+    PLEAT_HISTORY_FREE_FRAMES = 2, /* also of every free */
+    PLEAT_HISTORY_KEEP = 4,        /* keep earlier entries */
 };
 
-/** Record what happens from now on: allocations, frees, what is mapped and unmapped.
+/** Record allocations, frees, mappings and unmappings from now on.
  *
- *  Units    entries, for each device: a ring, the oldest are overwritten. 0 = stop recording; what
- *           was recorded stays, but later snapshots show a state that it does not lead to.
+ *  Units    entries, for each device: a ring, the oldest are overwritten. 0 = stop recording; old
+ *           entries stay, but do not lead to the state of later snapshots.
  *  Params   flags  PLEAT_HISTORY_...
  *  Returns  PLEAT_OK; PLEAT_EINVAL (unknown flags, more than 2^28 entries); PLEAT_ENOMEM_HOST.
  *  Failure  as before.
@@ -29,31 +29,33 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_history_record(pleat instance, size_
                                                            unsigned flags);
 
 typedef enum pleat_snapshot_format {
-    PLEAT_SNAPSHOT_PICKLE, /* protocol 2: what torch.cuda.memory._dump_snapshot's readers read */
+    PLEAT_SNAPSHOT_PICKLE, /* protocol 2, for readers of torch.cuda.memory._dump_snapshot */
     PLEAT_SNAPSHOT_JSON,
 } pleat_snapshot_format;
 
-/** Takes `n` bytes of output; false = it could not, stop. */
+/** Takes `n` bytes of output; false = a failure: stop. */
 typedef bool (*pleat_write_fn)(void *context, const void *bytes, size_t n);
 
-/** Write the state of all devices in use, and their histories, as PyTorch's snapshot dictionary.
- *  Where the history holds entries, each device's state and history are of one instant. Else blocks
- *  are copied some thousand at a time: they do not overlap, and each is as it was at its moment.
+/** Write the state of all devices in use, and their histories, as PyTorch's snapshot dictionary. If
+ *  the history holds entries, each device's state and history are of one instant. Otherwise blocks
+ *  are copied some thousand at a time: blocks do not overlap, and each block is as it was when
+ *  copied.
  *
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ENOMEM_HOST; PLEAT_EWRITE (`write` refused).
  *  Failure  some of the output may have been written.
- *  Threads  any; the allocator's lock is held while its state is copied (all of it, if it has to
+ *  Threads  any; the allocator's lock is held while state is copied (all of it, if the state has to
  *           agree with a history), not during `write`.
  *  Blocks   never on the GPU; opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
                                                            pleat_snapshot_format format,
                                                            pleat_write_fn write, void *context);
 
-/** The same into a file, which is replaced only once all is written: by one beside it that is then
- *  renamed. A file that is there keeps its mode, and its owner and group where the system lets the
- *  caller set them; other hard links keep the old content. A new one gets 0666 less the umask.
+/** Write the snapshot of pleat_snapshot_write to a file. The call writes a new file beside `path`,
+ *  and renames the new file once it is complete. An existing file keeps its mode, and keeps its
+ *  owner and group where the system lets the caller set them; other hard links keep the old
+ *  content. A new file gets 0666 less the umask.
  *
- *  Params   path  ends in .json: JSON; else a pickle. A symbolic link stays; what it leads to is
+ *  Params   path  ends in .json: JSON; else a pickle. A symbolic link stays: its target is
  *           replaced, or made if it is missing. A pipe or a device is written to.
  *  Returns  as pleat_snapshot_write; PLEAT_EWRITE names the path and the system's reason.
  *  Failure  the file is as before.
@@ -61,8 +63,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
  *  Blocks   on the file system. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_dump(pleat instance, const char *path);
 
-/** Measure the longest stretch of free resident memory outside of private pools, settled or not:
- *  what a request can have at most without more memory from the driver or from elsewhere.
+/** Measure the longest stretch of free resident memory outside of private pools, settled or not. A
+ *  larger request needs memory from the driver or from elsewhere.
  *
  *  Units    bytes.
  *  Params   bytes [out] 0 for a device never used.

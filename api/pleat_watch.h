@@ -1,8 +1,9 @@
 /* pleat_watch.h - be told of every change of the memory, and look at all of it.
  *
- * Part of pleat.h, which includes it and says what every call may return. Who writes a history of
- * his own, with stacks that pleat cannot take, watches; pleat_history_record is for everybody
- * else. */
+ * Part of pleat.h: see there for results that any call may return.
+ *
+ * A watcher is for programs with a history of their own, with stacks that pleat cannot take. All
+ * other programs use pleat_history_record. */
 #ifndef PLEAT_WATCH_H
 #define PLEAT_WATCH_H
 
@@ -12,12 +13,12 @@
 extern "C" {
 #endif
 
-/** What happened. The order is that of PyTorch's TraceEntry. */
+/** Kinds of changes, in the order of PyTorch's TraceEntry. */
 typedef enum pleat_change_kind {
     PLEAT_CHANGE_ALLOC,          /* a block; bytes as requested */
-    PLEAT_CHANGE_FREE_REQUESTED, /* the same bytes; from now on the block is not the user's */
-    PLEAT_CHANGE_FREE_COMPLETED, /* its uses on other streams are over, too */
-    PLEAT_CHANGE_SEGMENT_ALLOC,  /* a segment of the driver's, whole (classic caches) */
+    PLEAT_CHANGE_FREE_REQUESTED, /* the same bytes; the block is not the user's any more */
+    PLEAT_CHANGE_FREE_COMPLETED, /* uses of the block on other streams are over, too */
+    PLEAT_CHANGE_SEGMENT_ALLOC,  /* a whole segment of the driver's (classic caches) */
     PLEAT_CHANGE_SEGMENT_FREE,
     PLEAT_CHANGE_SEGMENT_MAP, /* a run of addresses became resident, or a hole again */
     PLEAT_CHANGE_SEGMENT_UNMAP,
@@ -34,18 +35,19 @@ typedef struct pleat_change {
     pleat_pool_id pool; /* {0, 0} = no private pool */
 } pleat_change;
 
-/** Called under the allocator's lock, on the thread that makes the change, at the moment when it
- *  takes effect: calls nothing of pleat, nor of the driver, and does not wait for a thread that
- *  may. `change` lives for the call. */
+/** Called under the allocator's lock, on the thread that makes the change, at the moment when the
+ *  change takes effect. Must not call pleat or the driver, nor wait for a thread that may.
+ *  `change` lives for the call. */
 typedef void (*pleat_change_fn)(const pleat_change *change, void *context);
 
-/** Be told of every change from now on, on all devices. There is one watcher; NULL = nobody.
+/** Set the watcher: from now on `see` is told of every change, on all devices. An instance has one
+ *  watcher; NULL = none.
  *
  *  Params   context  handed to every call of `see`; stays the caller's.
  *  Returns  PLEAT_OK.
  *  Threads  any. On return the earlier watcher runs in no thread, and is not called any more.
- *  Blocks   until it has returned; never on the GPU. While there is a watcher every call takes the
- *           allocator's lock. */
+ *  Blocks   until the earlier watcher has returned; never on the GPU. While there is a watcher
+ *           every call takes the allocator's lock. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_watch(pleat instance, pleat_change_fn see,
                                                   void *context);
 
@@ -64,13 +66,13 @@ typedef struct pleat_piece {
     void *stream;             /* its segment's; NULL = the legacy stream, or none */
     pleat_pool_id pool;       /* {0, 0} = no private pool */
     pleat_piece_use use;
-    bool is_first;      /* a segment begins here: a run of resident addresses */
+    bool is_first;      /* first piece of a segment, a run of resident addresses */
     bool is_small;      /* its segment is for small requests */
     bool is_expandable; /* its segment can grow */
 } pleat_piece;
 
-/** Look at all resident memory of a device, by address. Where somebody watches he is told SNAPSHOT
- *  at the moment at which everything is as it is shown, perhaps several times: the last one counts.
+/** Look at all resident memory of a device, by address. A watcher is told SNAPSHOT at the moment of
+ *  the state that `see` gets, perhaps several times: the last one counts.
  *
  *  Params   see  called for each piece, without any lock. Must not destroy the instance.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` is NULL); PLEAT_EDEVICE; PLEAT_ENOMEM_HOST.
