@@ -1,7 +1,7 @@
 /* block.c - the hot calls: allocate, free, record a stream, look up a pointer.
  *
- * Each enters the instance, finds device and stream and calls the allocator; explaining failures is
- * left to cold functions. Holds no lock. */
+ * Each call enters the instance, finds device and stream, and calls the allocator. Cold functions
+ * explain failures. Holds no lock. */
 #include "api/block.h"
 
 #include "api/front.h"
@@ -30,7 +30,7 @@ __attribute__((cold, noinline)) static pleat_status refuse_size(size_t bytes, co
                         (unsigned long long)bytes);
 }
 
-/* `n_errors`, here and below: pl_driver_n_errors at the beginning of the call. */
+/* `n_errors`, in this file: pl_driver_n_errors at the beginning of the call. */
 __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *gpu, void *stream,
                                                                   uint64_t n_errors,
                                                                   pleat_status st)
@@ -64,7 +64,7 @@ __attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *g
                                                                  pleat_devptr ptr, void *stream,
                                                                  uint64_t n_errors, pleat_status st)
 {
-    if (st == PLEAT_ESTREAM) { /* it is known by its handle only, and gone */
+    if (st == PLEAT_ESTREAM) { /* a stream known by its handle only, and gone */
         return refuse_stream(gpu, stream, n_errors, st);
     }
     pl_driver_clear_error_before(n_errors);
@@ -110,9 +110,8 @@ static inline bool is_likely(bool condition)
     return __builtin_expect(condition, 1);
 }
 
-/* Code further down that may be a cancellation point turns cancellation off itself. When the driver
- * is asked about a stream, that would cost several pairs, so one pair spans the whole call. The
- * default streams (handles 0, 1 and 2) are known without a question and need none. */
+/* Turns cancellation off once for the whole call, since asking the driver about a stream would turn
+ * it off several times. The default streams (handles 0, 1 and 2) are known without asking. */
 enum { NO_CANCEL = -1, N_LEGACY = 2, N_DEFAULT_STREAMS = 3 };
 
 static inline int cancel_off(const void *stream)
@@ -178,7 +177,7 @@ static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t
     return alloc_on(w, n_errors, out);
 }
 
-/* The general way of alloc_block: any stream, any pool, a device that may not be open yet. */
+/* The general path of alloc_block: any stream, any pool, a device that may not be open yet. */
 static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *instance, int device,
                                                               pl_wish w, void *stream,
                                                               uint64_t n_errors, pleat_devptr *out)
@@ -203,8 +202,8 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
     return st;
 }
 
-/* The stream that a call names if the driver need not be asked which it is, and nothing but the
- * allocator has a say in the call: no route, no stack. Else NULL. */
+/* The stream of a simple call; else NULL. Simple: the driver need not identify the stream, and the
+ * allocator alone decides, without route or stack. */
 static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, unsigned flag)
 {
     if (pl_pools_are_routed(&gpu->pools) || pl_history_wants_stack(&gpu->history, flag)) {
@@ -214,14 +213,14 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
                                                    : pl_stream_known_told(gpu->dev, stream);
 }
 
-/* A wish that is made here only costs the requests that succeed nothing. */
+/* The wish is made only here, so that successful requests do not pay for one. */
 __attribute__((cold, noinline)) static pleat_status alloc_short(pl_wish w, uint64_t n_errors,
                                                                 pleat_status st, pleat_devptr *out)
 {
     return pl_short_alloc(&w, n_errors, st, out);
 }
 
-/* The way without the front, or behind it where it had nothing. */
+/* The path without a front, or after a front with no block. */
 static inline __attribute__((always_inline)) pleat_status alloc_behind(
     pleat handle, int device, size_t bytes, bool is_patient, void *stream, pl_front *front,
     pleat_devptr *out)
@@ -290,7 +289,7 @@ pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, vo
     return alloc_block(handle, device, bytes, stream, true, out);
 }
 
-/* The stream that a call names which asks for no memory. */
+/* The stream of a call that asks for no memory. */
 static inline pleat_status find_stream(const pl_gpu *gpu, void *stream, pl_stream **out)
 {
     return is_likely(gpu->ops->takes_guesses) ? pl_stream_guess(gpu->dev, stream, out)
@@ -349,8 +348,8 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, int devi
     return st;
 }
 
-/* The thread is inside the front, which did not take the block. The front is bound to what the call
- * named, so the call need not save its arguments for this. */
+/* The thread is inside the front, and the front declined the block. The front is bound to the
+ * call's arguments, so the call need not save them. */
 static __attribute__((noinline)) pleat_status free_declined(pl_front *front, pleat_devptr ptr)
 {
     uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);

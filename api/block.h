@@ -4,9 +4,9 @@
 
 #include "api/pleat.h"
 
-/* As pleat_block_alloc; but where the memory is there and pends, perhaps behind a capture that
- * another thread is to end, the request is made again until `wait_ms` have passed since its first
- * wait. Only then it is refused: the history is told once. */
+/* Like pleat_block_alloc, but patient with pending memory: the request is repeated until `wait_ms`
+ * have passed since its first wait, since another thread may end the capture that holds the memory.
+ * Only then the request is refused, and the history is told once. */
 pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, void *stream,
                                       pleat_devptr *out);
 

@@ -1,5 +1,6 @@
-/* buffer.c - the public calls of pleat_buffer.h: they find device and stream, ask the allocator,
- * and say why it refused. Holds no lock. */
+/* buffer.c - the public calls of pleat_buffer.h.
+ *
+ * Each call finds device and stream, asks the allocator, and explains a refusal. Holds no lock. */
 #include "api/short.h"
 #include "api/sized.h"
 #include "api/tag/scope.h"
@@ -146,7 +147,7 @@ static pleat_status change(pl_gpu *gpu, const pl_buffer_change *wanted, void *st
 {
     pl_stream *on;
     uint64_t n_errors = atomic_load_explicit(&pl_driver_n_errors, memory_order_relaxed);
-    if (!gpu->ops->buffer_change) { /* it has no buffers, so none begins there */
+    if (!gpu->ops->buffer_change) { /* the allocator has no buffers */
         return refuse(gpu, wanted, stream, PLEAT_EFOREIGN);
     }
     pleat_status st = pl_stream_get(gpu->dev, stream, &on);

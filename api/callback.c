@@ -1,8 +1,8 @@
 /* callback.c - asking the application for memory.
  *
- * A callback runs on the thread whose request is short, with no pleat lock held. That request keeps
- * its use of the instance, so the instance outlives the callback even if another thread destroys it
- * meanwhile. Requests made inside a callback never run callbacks. */
+ * A callback runs on the thread of the short request, with no pleat lock held. The request keeps
+ * its use of the instance, so the instance outlives the callback even if another thread destroys
+ * the instance meanwhile. Requests inside a callback never run callbacks. */
 #include "api/callback.h"
 
 #include "vmm/base/cancel.h"

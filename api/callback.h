@@ -4,10 +4,10 @@
 
 #include "api/instance.h"
 
-/* Run the pressure callback once. True: it freed something, so the request is worth another try.
- * False also if there is no callback, or this thread is already inside one. */
+/* Run the pressure callback once. True: the callback freed something, so the request is worth
+ * another try. False also without a callback, or inside one. */
 bool pl_callback_pressure(pl_instance *instance, int device, size_t bytes);
-/* Run the out-of-memory callback once, under the same conditions. */
+/* Run the out-of-memory callback once, under the conditions of pl_callback_pressure. */
 void pl_callback_oom(pl_instance *instance, int device, size_t bytes, const char *text);
 
 #endif

@@ -18,7 +18,7 @@ static struct {
     pl_caller *first; /* lock: of all records */
 } all;
 
-/* The thread ends. Destructors that run later may call again: they get another record. */
+/* The thread ends. Later destructors may call again, and then get a new record. */
 static void leave_record(void *record)
 {
     pl_caller_self = (pl_caller_own){ .front = &pl_front_none };

@@ -1,13 +1,12 @@
 /* caller.h - the threads that make public calls, and what each is calling.
  *
- * A call enters an instance by raising a count of its own thread's, which costs no locked
- * instruction: the count is raised, then, behind the light half of a barrier, `pl_live` is read
- * (instance.h). Destruction hides the instance, has the heavy half, and then waits until each
- * thread's count for the slot is zero. A call that came too late to be counted sees the instance
- * hidden.
+ * A call enters an instance by raising its own thread's count, without a locked instruction. After
+ * raising the count the call passes the light half of a barrier, then reads `pl_live` (instance.h).
+ * Destruction hides the instance, passes the heavy half, and waits until each thread's count for
+ * the slot is zero. A call that came too late to be counted sees the instance hidden.
  *
- * A record outlives its thread and serves the next one; records are never given back. In a forked
- * child only the calling thread's record counts. */
+ * A record outlives its thread and serves the next thread; records are never given back. In a
+ * forked child only the calling thread's record counts. */
 #ifndef PLEAT_API_CALLER_H
 #define PLEAT_API_CALLER_H
 
@@ -23,14 +22,14 @@ typedef struct pl_caller {
     _Atomic uint32_t n_uses[PL_N_SLOTS]; /* atomic: written by its thread */
     struct pl_caller *next;              /* const: of all records */
     bool is_taken;                       /* the list's lock: a thread has it */
-    int last_device;                     /* owner: where the last block was that it freed (own.c) */
+    int last_device;                     /* owner: device of the thread's last free (own.c) */
 } pl_caller;
 
-/* What the hot calls ask of the calling thread, side by side: in a shared library it is a call to
- * find a thread's variable. */
+/* Two variables that hot calls read, side by side: in a shared library, finding a thread's variable
+ * costs a call. */
 typedef struct pl_caller_own {
     pl_caller *record;      /* NULL before its first call */
-    struct pl_front *front; /* of its fronts, the one used last; pl_front_none = none */
+    struct pl_front *front; /* the thread's front used last; pl_front_none = none */
 } pl_caller_own;
 
 extern _Thread_local pl_caller_own pl_caller_self;

@@ -1,9 +1,9 @@
 /* default.c - the default instance and the malloc-like pair on it.
  *
- * Its first use makes it from PLEAT_CONF, and it lives as long as the process: nothing runs at
- * exit. If the program destroys it, the next use makes another. In a forked child the parent's
- * instance answers EFORKED. The handle is one atomic word. A flag under the api lock guards the
- * making, which calls the driver. */
+ * The first use makes the instance from PLEAT_CONF. The instance lives as long as the process:
+ * nothing runs at exit. If the program destroys the instance, the next use makes a new one. In a
+ * forked child the parent's instance returns EFORKED. The handle is one atomic word. A flag under
+ * the api lock guards the making, which calls the driver. */
 #include "api/default.h"
 
 #include "api/block.h"
@@ -28,7 +28,7 @@ __attribute__((cold, noinline)) static pleat_status make_default(pleat *out)
             atomic_store(&default_word, pl_handle_word(handle));
         }
     } else if (st == PLEAT_EFORKED) {
-        (void)pl_use_enter(handle); /* refused: this sets the error's text */
+        (void)pl_use_enter(handle); /* refused: the call sets the error's text */
     }
     pl_api_unclaim(&pl_api_state.is_making_default);
     if (st == PLEAT_OK) {

@@ -4,11 +4,11 @@
 
 #include "api/pleat.h"
 
-/* The handle of the default instance, made or not. If there is none, the handle is safe to use and
- * answers EGONE. For callers that then have nothing to do; takes no lock. */
+/* The handle of the default instance, made or not. Without an instance the handle is safe to use,
+ * and calls return EGONE. For callers with nothing to do then; takes no lock. */
 pleat pl_default_peek(void);
 
-/* As pleat_malloc, except for memory that pends: as pl_block_alloc_patiently. */
+/* Like pleat_malloc, but patient with pending memory: see pl_block_alloc_patiently. */
 void *pl_default_malloc_patiently(size_t bytes, int device, void *stream);
 
 #endif

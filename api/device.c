@@ -1,7 +1,7 @@
 /* device.c - the calls about a whole device of an instance: trimming, limits, figures, checks.
  *
- * Only calls that need the driver (memory_info, set_limit, describe, release_capture) open a device
- * that was never used: asking for statistics must not make a context of 300 MiB. */
+ * Only calls that need the driver (memory_info, set_limit, describe, release_capture) open a
+ * device. Asking for statistics must not make a context of 300 MiB. */
 #include <pthread.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static pl_gpu *begin_open(pleat handle, int device, pl_use *use)
     return gpu;
 }
 
-/* Enter and find the device if it is open; *gpu is NULL if it was never used. */
+/* Enter and find the device if it is open; *gpu is NULL for a device never used. */
 static pleat_status begin_found(pleat handle, int device, pl_use *use, pl_gpu **gpu)
 {
     pl_driver_clear_error();
@@ -54,7 +54,7 @@ pleat_status pleat_device_trim(pleat handle, int device, uint64_t keep_bytes, bo
     pl_gpu *gpu;
     uint64_t bytes = 0;
     if (wait) {
-        pthread_testcancel(); /* a thread that only ever waits here can be cancelled, too */
+        pthread_testcancel(); /* lets a thread be cancelled that does nothing but wait here */
     }
     pleat_status st = begin_found(handle, device, &use, &gpu);
     if (st != PLEAT_OK) {
@@ -228,7 +228,7 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
     return st;
 }
 
-/* The caller holds the stream; this lets go of it. */
+/* The caller holds the stream; this function lets go. */
 static void retire_known(pl_gpu *gpu, pl_stream *known)
 {
     if (gpu->ops->retire_stream && !pl_stream_is_legacy(known)) {
@@ -239,7 +239,7 @@ static void retire_known(pl_gpu *gpu, pl_stream *known)
     }
 }
 
-/* Other devices that have this one as a peer may have seen the stream, too. */
+/* Peer devices may have seen the stream, too. */
 static void retire_elsewhere(pl_instance *instance, int device, void *stream)
 {
     for (int i = 0; i < instance->n_devices; i++) {

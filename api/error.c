@@ -16,7 +16,7 @@ _Static_assert(sizeof(pleat_error) <= PLEAT_ERROR_ROOM, "promised to programs of
 
 static _Thread_local char last_text[PL_ERROR_TEXT_BYTES];
 
-/* For these failures the driver's message belongs to the error; the others are pleat's own. */
+/* True for failures of the driver: the error then includes the driver's message. */
 static bool is_from_driver(pleat_status status)
 {
     switch (status) {

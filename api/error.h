@@ -7,14 +7,14 @@
 
 enum { PL_ERROR_TEXT_BYTES = 2048 };
 
-/* Remember a failure of this thread: the sentence, then the driver's message if a driver call of
- * this public call failed (result, call, detail). `bytes`: the size concerned, 0 if none. Returns
+/* Remember a failure of this thread: the sentence, then the driver's message (result, call, detail)
+ * if a driver call of this public call failed. `bytes`: size of the request, 0 if none. Returns
  * `status` for the caller to return. Forgets the driver's own error. */
 pleat_status pl_error_set(pleat_status status, uint64_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
 
-/* The same with a verdict on why memory was short: a ready sentence, and the driver's error from
- * before the numbers in it were gathered. */
+/* Like pl_error_set, with a verdict on why memory was short. Takes a complete sentence, and the
+ * driver's error from before its numbers were gathered. */
 pleat_status pl_error_set_verdict(pleat_status status, uint64_t bytes, pleat_verdict verdict,
                                   const char *sentence, const pl_driver_error *driver)
     __attribute__((cold));

@@ -1,7 +1,7 @@
 /* first_versions.c - calls that write structs as version 0.1 had them, and calls by former names.
  *
- * For programs that look a function up by its name, and so cannot tell how long their struct is.
- * Programs in C and C++ use the inline functions of pleat.h instead. */
+ * Programs that look a function up by name cannot pass the size of their struct. Programs in C and
+ * C++ use the inline functions of pleat.h instead. */
 #define PLEAT_FIRST_VERSIONS
 #include "api/sized.h"
 
@@ -37,7 +37,7 @@ pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *
 
 /* ---- former names ---- */
 
-/* For programs that were compiled with them. */
+/* Former names, for programs compiled with them. */
 PLEAT_API pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
 PLEAT_API pleat_status pleat_device_describe_sized(pleat instance, int device, size_t out_bytes,
                                                    pleat_device_info *out);

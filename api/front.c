@@ -7,7 +7,7 @@
 #include "api/slot.h"
 #include "vmm/base/lasting.h"
 
-/* No call is for it: its key is none, and its stream no stream. */
+/* Serves no call: its key is 0, and its stream is no stream. */
 pl_front pl_front_none = { .stream = (const void *)UINTPTR_MAX };
 
 _Thread_local pl_fronts *pl_fronts_self;
@@ -24,7 +24,7 @@ static struct {
 
 /* ---- a thread's fronts ----------------------------------------------------------------------- */
 
-/* If the instance is gone, or going, so is what the front kept. */
+/* Blocks of an instance that is gone, or going, go with the instance. */
 static void unbind(pl_front *front)
 {
     uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
@@ -54,8 +54,8 @@ static void leave_all(void *fronts)
     pl_lock_release(&all.lock);
 }
 
-/* The forked child has one thread, and its instances are gone. Others may have held the lock, and
- * been inside their fronts. */
+/* The forked child has one thread, and its instances are gone. Other threads may have held the
+ * lock, and been inside their fronts. */
 static void begin_child(void)
 {
     pl_lock_init(&all.lock, PL_RANK_STATS);
@@ -115,7 +115,7 @@ void pl_fronts_hide(bool hides)
     }
 }
 
-/* NULL: they are hidden, or there is no host memory. */
+/* NULL: fronts are hidden, or host memory is out. */
 static pl_fronts *own_fronts(void)
 {
     if (pl_fronts_self || is_hidden) {
@@ -151,7 +151,7 @@ static bool is_bound(const pl_front *front)
     return atomic_load_explicit(&front->key, memory_order_acquire) != 0;
 }
 
-/* The place of the stream, or another one that nobody has. */
+/* The place of the stream, or else a free place. */
 static unsigned choose_place(const pl_fronts *own, const void *stream)
 {
     unsigned place = pl_front_place(stream);
@@ -161,8 +161,8 @@ static unsigned choose_place(const pl_fronts *own, const void *stream)
     return place;
 }
 
-/* A front that serves another stream goes on with it for a while: streams that take turns in one
- * place would bind it in every call. */
+/* A front keeps serving its stream for a while: otherwise streams that take turns in one place
+ * would bind the front in every call. */
 static bool is_time_to_bind(const pl_front *front, unsigned n_offers)
 {
     return is_bound(front) ? n_offers >= PL_FRONT_PATIENCE : n_offers % PL_FRONT_PATIENCE == 0;

@@ -1,8 +1,8 @@
 /* gpu.c - one device of an instance: its first use opens it, the instance's end takes it apart.
  *
- * The first thread marks the device OPENING and does the driver's work without any lock. Others
- * wait for the outcome and try themselves after a failure, because its reason may have passed (no
- * memory just then). May call segments and vmm. */
+ * The first thread marks the device OPENING and calls the driver without any lock. Other threads
+ * wait for the outcome. After a failure they try themselves, because its reason may have passed (a
+ * moment without memory). May call segments and vmm. */
 #include "api/instance.h"
 #include "api/oom.h"
 #include "api/rounding.h"
@@ -30,9 +30,9 @@ pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lac
 
 /* ---- building ---- */
 
-/* Chooses the device's allocator: the configured one if the device can do what it needs. A device
- * that is full just now proves nothing: the request itself will learn why it fails, and succeed
- * once there is memory. */
+/* Chooses the device's allocator: the configured allocator if the device supports it. A device that
+ * is full for the moment proves nothing: the next request will find out, and succeed once there is
+ * memory. */
 static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_leaked)
 {
     char why[PL_NOTE_BYTES] = "";
@@ -95,7 +95,7 @@ static pleat_status refuse_open(int device, pleat_status st)
     return pl_error_set(st, 0, "device %d could not be opened: %s", device, pleat_status_text(st));
 }
 
-/* Makes what a device has beside its memory. */
+/* Makes the records beside the memory: history, pools, imports, tags. */
 static void init_records(pl_gpu *gpu)
 {
     pl_history_init(&gpu->history, gpu->ordinal);
@@ -111,7 +111,7 @@ static void fini_records(pl_gpu *gpu)
     pl_history_fini(&gpu->history);
 }
 
-/* What others' memory is mapped goes before the device does. */
+/* Imported memory is unmapped before the device closes. */
 static size_t close_device(pl_gpu *gpu)
 {
     pl_imports_fini(&gpu->imports);
@@ -159,7 +159,8 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
 
 /* ---- opening ---- */
 
-/* Waits while another thread opens the device, then claims the opening. False: it is open now. */
+/* Waits while another thread opens the device, then claims the opening. False: the device is open.
+ * */
 static bool claim_opening(pl_instance *instance, pl_gpu *gpu, int device)
 {
     pl_lock_acquire(&instance->lock);
@@ -172,7 +173,7 @@ static bool claim_opening(pl_instance *instance, pl_gpu *gpu, int device)
     return is_claimed;
 }
 
-/* Makes the device visible to others. False: it cannot record as it should. */
+/* Makes the device visible to other threads. False: its history cannot be recorded. */
 static bool publish(pl_instance *instance, pl_gpu *gpu)
 {
     pl_lock_acquire(&instance->lock);

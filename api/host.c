@@ -1,10 +1,10 @@
 /* host.c - the public calls of pleat_host.h.
  *
- * Every block belongs to the device's idle stream (vmm/idle.h), on which nothing runs: so what is
- * freed without a use is free at once, and other streams' uses are waited for. Since that stream is
- * never captured, the driver is not asked about it. A thread has a front before it (front.h): what
- * it frees unused, its next requests get there, without a lock. A block that a stream has used goes
- * the long way, to its fence. Holds no lock. */
+ * Every block belongs to the device's idle stream (vmm/idle.h), which runs no work. So a block
+ * freed without a use is free at once, and uses of other streams are waited for. The idle stream is
+ * never captured, so the driver is not asked about it. Each thread has a front (front.h): blocks
+ * that the thread frees unused serve its next requests, without a lock. A block that a stream has
+ * used takes the general path, to its fence. Holds no lock. */
 #include "api/pleat_host.h"
 
 #include "api/front.h"
@@ -18,8 +18,8 @@
 
 static const pl_capture_info at_rest = { .is_asked = true };
 
-/* What fronts know the idle stream by: no address, so no stream's handle. It has another place
- * among the thread's fronts than the default stream. */
+/* The idle stream's key in fronts: no address, so no stream's handle. Its place among the thread's
+ * fronts differs from the default stream's place. */
 #define IDLE_KEY ((const void *)(UINTPTR_MAX - 0x1000))
 
 static pleat_status refuse_instance(void)
@@ -29,7 +29,7 @@ static pleat_status refuse_instance(void)
                         "pinned memory of the host");
 }
 
-/* The idle stream of the device, which it opens; NULL: *st says why. */
+/* The idle stream of the device; opens the device. NULL: *st says why. */
 static __attribute__((noinline)) pl_stream *find_idle(pl_instance *instance, pl_gpu *gpu,
                                                       pleat_status *st)
 {
@@ -71,7 +71,7 @@ static __attribute__((cold, noinline)) pleat_status refuse_size(size_t bytes, co
     return pl_error_set(PLEAT_ESIZE, bytes, "no host has %zu bytes", bytes);
 }
 
-/* One request on the idle stream. front: it has just had nothing for it; NULL = there is none. */
+/* One request on the idle stream. front: had no block for the request; NULL = no front. */
 static inline pleat_status ask(const pl_wish *w, pl_front *front, pleat_devptr *out)
 {
     if (front && !pl_history_wants_stack(&w->gpu->history, PLEAT_HISTORY_FRAMES)) {
@@ -152,7 +152,7 @@ static pleat_status free_unused(pl_gpu *gpu, pleat_devptr ptr, pl_stream *idle)
     return gpu->ops->free(gpu->allocator, ptr, idle);
 }
 
-/* On a stream that has used it. */
+/* Frees or records a block that `stream` has used. */
 static pleat_status with_stream(pl_gpu *gpu, pleat_devptr ptr, void *stream, bool is_free)
 {
     pl_stream *on;

@@ -23,8 +23,8 @@ static bool is_sim_in_use_locked(void)
     return false;
 }
 
-/* Chooses what to reset the simulator to: the configured string, or NULL if there must be no reset
- * because other instances use it with the same string. */
+/* Chooses the configuration that resets the simulator: the configured string, or NULL for no reset,
+ * because another instance uses the simulator with an equal string. */
 static pleat_status choose_sim_conf(const pl_config *config, const char **out)
 {
     *out = config->has_sim_conf ? config->sim_conf : NULL;
@@ -184,7 +184,7 @@ static pleat_status check_destroyable(pleat handle, bool is_forced)
     return n_live == 0 ? PLEAT_OK : refuse_busy(n_live);
 }
 
-/* A driver that is gone (at the exit of the process) took everything with it. */
+/* A driver that has ended (at the exit of the process) took everything along. */
 static pleat_status report_leaks(size_t n_leaked)
 {
     enum { DEINITIALIZED = 4 }; /* the driver's result after its end */

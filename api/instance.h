@@ -1,9 +1,9 @@
 /* instance.h - the static table of instances, and how a public call enters one.
  *
- * A handle is a slot and a generation. A call enters the slot (it raises its thread's count of
- * uses, caller.h), compares generations, works, and leaves. Destruction first hides the generation,
- * then waits until every count is zero, and only then takes the instance apart. So no call ever
- * works on an instance that is gone, and look-ups take no lock.
+ * A handle is a slot and a generation. A call enters the slot by raising its thread's count of uses
+ * (caller.h), compares generations, works, and leaves. Destruction first hides the generation, then
+ * waits until every count is zero, and only then takes the instance apart. So no call ever works on
+ * a destroyed instance, and look-ups take no lock.
  *
  *   state      live      who may enter
  *   FREE       0         nobody: EGONE
@@ -12,9 +12,9 @@
  *   CLOSING    0         the instance's own callbacks, on the threads that run them
  *   FORKED     0         nobody: EFORKED; a child leaves what its parent made untouched
  *
- * The api lock (rank 10) guards state and generation and is held for a few instructions only. Each
- * instance has a lock of its own, of the same rank and never held at the same time, for its
- * callbacks and the opening of devices. Neither is held across driver calls. */
+ * The api lock (rank 10) guards state and generation, for a few instructions at a time. Each
+ * instance has its own lock for callbacks and the opening of devices. Both locks have rank 10, and
+ * no thread holds both. No thread holds either across driver calls. */
 #ifndef PLEAT_API_INSTANCE_H
 #define PLEAT_API_INSTANCE_H
 
@@ -50,10 +50,10 @@ typedef struct pl_gpu {
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
     pl_history history;           /* records what the allocator does */
     pl_pools pools;               /* private pools and their routes */
-    pl_imports imports;           /* what is open of other processes */
+    pl_imports imports;           /* opened memory of other processes */
     bool is_torn;                 /* the observers' lock: see mapping/observe.h */
     _Atomic(pl_stream *) idle;    /* atomic: see host.c; NULL = not asked for yet */
-    pl_tags tags;                 /* what it has under each tag */
+    pl_tags tags;                 /* statistics and limit of each tag */
 } pl_gpu;
 
 struct pl_instance {
@@ -118,8 +118,8 @@ pl_use pl_use_enter_unusual(pleat handle) __attribute__((cold));
 /* The cold part of pl_use_gpu: opens the device. On failure NULL; the last error says why. */
 pl_gpu *pl_gpu_open(pl_instance *instance, int device) __attribute__((cold));
 
-/* A handle in one word, as it comes in one register: gcc takes one apart and puts it together
- * again. Its slot counts from 1, so no handle is 0. */
+/* A handle in one word, in one register, as calls pass it: gcc would take the struct apart and put
+ * it together again. A slot counts from 1, so no handle is 0. */
 static inline uint64_t pl_handle_word(pleat handle)
 {
     uint64_t word;
@@ -158,7 +158,7 @@ static inline pl_gpu *pl_use_find_gpu(pl_instance *instance, int device)
     return atomic_load_explicit(&instance->open[device], memory_order_acquire);
 }
 
-/* The device; its first use opens it. On failure NULL; the last error says why. */
+/* Find the device, or open it. NULL on failure; the last error says why. */
 static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
 {
     pl_gpu *gpu = pl_use_find_gpu(instance, device);
@@ -167,21 +167,22 @@ static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
 
 /* PLEAT_OK or EDEVICE with its text. */
 pleat_status pl_use_check_device(const pl_instance *instance, int device);
-/* The device for a call about what is on it. EDEVICE; EFOREIGN: it was never used, so `lacks`. */
+/* Find a device that must be in use already. EDEVICE; EFOREIGN: never used, so `lacks`. */
 pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lacks, pl_gpu **out);
 
-/* Is this a child process that was forked inside one of the instance's callbacks? */
+/* True in a child process forked inside one of the instance's callbacks. */
 bool pl_use_is_forked(const pl_instance *instance);
 
-/* Open what `instance->gpus[device]` needs; one call at a time per device. (gpu.c) */
+/* Open driver objects and allocator of `instance->gpus[device]`; one call at a time per device.
+ * (gpu.c) */
 pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t *n_leaked);
-/* Take the device apart, live blocks included. Returns the number of objects that could not be
- * given back. */
+/* Take the device apart, live blocks included. Returns the number of objects that the driver did
+ * not take back. */
 size_t pl_gpu_demolish(pl_gpu *gpu);
-/* Let a newly opened device record as the others do; under the instance's lock. ENOMEM_HOST.
+/* Let a newly opened device record as older devices do; under the instance's lock. ENOMEM_HOST.
  * (history/record.c) */
 pleat_status pl_history_follow(pl_gpu *gpu);
-/* Calls go past the fronts from now on (front.h); wait until none is inside one.
+/* From now on calls bypass the fronts (front.h); wait until no thread is inside a front.
  * (history/record.c) */
 void pl_history_empty_fronts(pl_instance *instance);
 /* Walk the allocator's invariants if this build asks for it (debug level 2). */

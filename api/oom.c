@@ -1,6 +1,7 @@
-/* oom.c - why memory was short: one sentence with all the numbers, and a verdict that follows from
- * them. The verdicts are tried in order: each is given only if the ones before it do not hold. Runs
- * on the failing path only and takes no lock of its own. */
+/* oom.c - why memory was short: one sentence with all numbers, and a verdict.
+ *
+ * Verdicts are tried in order: the first true verdict is given. Runs on the failing path only and
+ * takes no lock of its own. */
 #include "api/oom.h"
 
 #include "segments/classic/torch_options.h"
@@ -52,7 +53,7 @@ static void measure(pl_gpu *gpu, size_t bytes, const pl_driver_error *driver, pl
     out->is_refused = pl_driver_refused_memory(driver, &out->refused);
 }
 
-/* What the instance may hold: the device without what others hold of it, or the limit. */
+/* The most that the instance may hold: the device minus foreign memory, or the limit. */
 static uint64_t capacity_of(const pl_shortage *s)
 {
     uint64_t left = s->total - s->foreign;
@@ -138,8 +139,8 @@ static void say_fragmented(const pl_shortage *s, pl_text *text)
     }
 }
 
-/* Whether memory became free after the refusal, or the driver never grants all that it reports,
- * nobody can tell from one refusal. */
+/* One refusal cannot tell whether memory became free after it, or whether the driver never grants
+ * all memory that it reports free. */
 static void say_refused(const pl_shortage *s, pl_text *text)
 {
     if (s->refused > 0) {
@@ -154,8 +155,8 @@ static void say_refused(const pl_shortage *s, pl_text *text)
                s->resident);
 }
 
-/* Blames private pools if they hold memory: what a capture keeps in the default pool cannot be told
- * apart. */
+/* Blames private pools if they hold memory, since memory that captures keep in the default pool
+ * cannot be told apart. */
 static void say_pinned(const pl_shortage *s, pl_text *text)
 {
     if (s->in_pools == 0) {
@@ -173,7 +174,7 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
                 (unsigned long long)s->largest_pool.second);
 }
 
-/* Large chunks are mapped as a whole: no request elsewhere gets what is free in them. */
+/* A large chunk is mapped as a whole: requests elsewhere cannot use its free part. */
 static void say_tied(const pl_shortage *s, pl_text *text)
 {
     say_amount(text, "", s->tied);

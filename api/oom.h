@@ -5,11 +5,11 @@
 #include "api/instance.h"
 #include "api/text.h"
 
-/* The numbers behind a refusal, all in bytes. Read just after it, so other threads may have changed
- * them. */
+/* The numbers behind a refusal, all in bytes. Read after the refusal: other threads may have
+ * changed the state meanwhile. */
 typedef struct pl_shortage {
     uint64_t request;  /* as asked */
-    uint64_t chunk;    /* least that is created at once; 0 = any size */
+    uint64_t chunk;    /* least bytes of one creation; 0 = any size */
     uint64_t total;    /* of the device */
     uint64_t free;     /* free, according to the driver */
     bool has_free;     /* the driver answered */
@@ -26,17 +26,17 @@ typedef struct pl_shortage {
     uint64_t in_pools;          /* of resident: held by private pools */
     pleat_pool_id largest_pool; /* the pool that holds most, if any holds memory */
     bool is_movable; /* the allocator can gather its free bytes: all except the classic caches */
-    bool is_refused; /* the driver was out of memory in a call that takes `refused` bytes */
+    bool is_refused; /* the driver was out of memory in a call for `refused` bytes */
     uint64_t refused;
 } pl_shortage;
 
-/* The verdict and its sentence with all the numbers. `room`: of the request; NULL = none. `driver`:
- * its failure in the request, or none. Calls the driver once; holds no lock. */
+/* The verdict and its sentence with all numbers. `room`: of the request; NULL = none. `driver`: its
+ * failure in the request, or none. Calls the driver once; holds no lock. */
 pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
                              const pl_driver_error *driver, pl_text *text);
 
-/* Set the error for a device without room for the driver's context. Nothing can be measured there,
- * but the memory is not held by this instance. Returns ENOMEM_DEVICE. */
+/* Set the error for a device without memory for the driver's context. Nothing can be measured then,
+ * but this instance does not hold the memory. Returns ENOMEM_DEVICE. */
 pleat_status pl_oom_refuse_context(int device);
 
 /* The verdict alone, from numbers; status is ENOMEM_DEVICE, EPENDING or ENOSPACE_VA. */

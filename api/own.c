@@ -1,16 +1,16 @@
 /* own.c - frees a block whose stream and device the caller does not name.
  *
- * The thread's fronts are tried first, which is what a block just allocated is freed to; then the
- * devices, the one that was right last first. The block's stream may have been destroyed, so
- * pleat's allocator gives its handle to the driver only if the program promised to keep the stream;
- * the models of other caches ask about it, as their originals do. Holds no lock. */
+ * First asks the thread's fronts, which take a block just allocated. Then asks the devices,
+ * starting with the device of the last free. The block's stream may have been destroyed. So
+ * allocator:pleat gives its handle to the driver only if the program promised to keep the stream.
+ * Models of other caches ask the driver about the stream, as their originals do. Holds no lock. */
 #include "api/block.h"
 
 #include "api/front.h"
 #include "api/history/stack.h"
 #include "vmm/stream.h"
 
-/* What pl_front_key is made of, but for the device. */
+/* The parts of pl_front_key without the device. */
 static const uint64_t key_without_device = ~((uint64_t)UINT16_MAX << 16);
 
 static inline bool free_to_front(pl_front *front, pleat handle, pleat_devptr ptr)
@@ -24,8 +24,8 @@ static inline bool free_to_front(pl_front *front, pleat handle, pleat_devptr ptr
     return is_kept;
 }
 
-/* Allocators without a free of this kind get the stream that the block was allocated on, or the
- * legacy one if that is known no more. */
+/* For allocators without such a free: names the stream of the allocation, or the legacy stream if
+ * that stream is forgotten. */
 static pleat_status free_by_query(pl_gpu *gpu, pleat_devptr ptr)
 {
     pleat_block_info info;
@@ -79,7 +79,7 @@ static pleat_status free_somewhere(pl_use use, pleat_devptr ptr)
     return PLEAT_EFOREIGN;
 }
 
-/* What no device could free is refused by the call that names a device, which says why. */
+/* When no device could free the block, the call that names a device refuses and says why. */
 static __attribute__((noinline)) pleat_status free_behind(pleat handle, pleat_devptr ptr)
 {
     pl_use use = pl_use_enter(handle);

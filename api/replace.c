@@ -1,5 +1,7 @@
-/* replace.c - see replace.h. A file is written beside the one that it replaces, since a rename
- * within a folder is atomic: readers find the old file or the new one. */
+/* replace.c - see replace.h.
+ *
+ * The new file is written in the folder of the old file, since a rename within a folder is atomic:
+ * readers find the old file or the new file. */
 #include "api/replace.h"
 
 #include <errno.h>
@@ -106,7 +108,7 @@ static int make_alike(int descriptor, const struct stat *old)
     return fchmod(descriptor, mode) == 0 ? 0 : errno;
 }
 
-/* Nobody may read the new file before its rights are those of the old one. */
+/* Nobody may read the new file before its rights are those of the old file. */
 static int open_like(pl_replace *file, const struct stat *old)
 {
     int error = open_beside(file, S_IRUSR | S_IWUSR);

@@ -1,9 +1,9 @@
-/* replace.h - replaces a file by another once that is complete.
+/* replace.h - replaces a file by a new one once the new file is complete.
  *
- * The file behind the path's symbolic links is replaced; it may be missing, so the last link may
- * dangle. The new file has the mode of the old one, and its owner and group if the caller may give
- * files away. A pipe or device is written to directly. Other hard links keep the old file. Nothing
- * is forced to the disk. */
+ * A path's symbolic links are followed: the file at their end is replaced. That file may be
+ * missing, so the last link may dangle. The new file has the mode of the old file, and its owner
+ * and group if the caller may give files away. A pipe or device is written to directly. Other hard
+ * links keep the old file. Nothing is forced to the disk. */
 #ifndef PLEAT_API_REPLACE_H
 #define PLEAT_API_REPLACE_H
 
@@ -16,7 +16,7 @@ typedef struct pl_replace {
     int descriptor;         /* the caller writes to it and closes it */
 } pl_replace;
 
-/* Returns 0, or an errno and nothing is held. */
+/* Returns 0, or an errno; then nothing is held. */
 int pl_replace_open(pl_replace *file, const char *path);
 /* Call after closing the descriptor: renames the file into place if it is whole, else removes it.
  * Returns 0 or an errno; 0 if the target itself was written to. */

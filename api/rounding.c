@@ -1,6 +1,8 @@
-/* rounding.c - see rounding.h. The instance keeps the last setting, for devices that are opened
- * later, under its lock. It is held while the devices are told, so that they all have the same;
- * none makes a driver call for it. */
+/* rounding.c - see rounding.h.
+ *
+ * The instance keeps the last setting under its lock, for devices opened later. The lock is held
+ * while open devices are told, so that all devices have the same setting; telling a device makes no
+ * driver call. */
 #include "api/rounding.h"
 
 #include <string.h>
@@ -9,7 +11,7 @@
 
 static void tell(const pl_gpu *gpu, const unsigned divisions[PL_N_DIVISIONS])
 {
-    if (gpu->ops->set_rounding) { /* else it is the fallback */
+    if (gpu->ops->set_rounding) { /* else the fallback */
         gpu->ops->set_rounding(gpu->allocator, divisions);
     }
 }

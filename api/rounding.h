@@ -4,13 +4,14 @@
 
 #include "api/instance.h"
 
-/* The divisions are good (segments/base/rounding.h). Devices that are open follow at once, others
- * when they open. ENOTSUP: the instance's allocator cannot change it. */
+/* Set the rounding, for open devices at once, for other devices when they open. The caller has
+ * checked the divisions (segments/base/rounding.h). ENOTSUP: the allocator cannot change rounding.
+ * */
 pleat_status pl_instance_set_rounding(pl_instance *instance,
                                       const unsigned divisions[PL_N_DIVISIONS]);
-/* Let a newly opened device round as the others do; under the instance's lock. */
+/* Let a newly opened device round as older devices do; under the instance's lock. */
 void pl_rounding_follow(pl_gpu *gpu);
-/* The configuration with what has changed since. */
+/* The configuration, with later changes. */
 pl_config pl_instance_config_now(pl_instance *instance);
 
 #endif

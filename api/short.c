@@ -67,9 +67,9 @@ static uint32_t time_left(const pl_wish *w)
     return pl_deadline_left(w->gpu->instance->config.options.wait_ms);
 }
 
-/* The memory is there, but pends. The allocator has polled, ordered, and waited where it could;
- * where time is left, what is left pends behind captures. Nobody tells when a capture ends, and to
- * wait for this thread's own would be for ever; but other threads go on. */
+/* The memory is there, but pends. The allocator has polled, ordered and waited where possible. If
+ * time is left, the memory still pending waits for captures. Nobody reports the end of a capture.
+ * This thread's own captures would never end here, but other threads may end theirs. */
 static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
     enum { NS_PER_MS = 1000000, FIRST_NS = NS_PER_MS / 2, MOST_NS = 16 * NS_PER_MS };
@@ -92,8 +92,9 @@ static uint64_t count_frees(const pl_gpu *gpu)
     return stats.allocation[PLEAT_SIZES_ALL].freed;
 }
 
-/* Returns what the callback says. Time in which blocks were freed is not the call's: the callback
- * may write gigabytes to a disk. *has_freed: were any? By whom nobody counts; others' help too. */
+/* Returns the callback's result. The time of a callback that freed blocks does not count for the
+ * call: the callback may write gigabytes to a disk. *has_freed: did anybody free blocks meanwhile?
+ * Blocks that other threads freed help, too. */
 static bool press(const pl_wish *w, bool *has_freed)
 {
     uint64_t n_frees = count_frees(w->gpu);
@@ -109,8 +110,8 @@ static bool press(const pl_wish *w, bool *has_freed)
     return says_so;
 }
 
-/* Asks the application for memory as long as blocks are freed, or it says so and time is left. A
- * bound ends it for one that frees a little for ever. */
+/* Asks the application for memory while blocks are freed, or while the callback reports success and
+ * time is left. The bound stops a callback that frees a little for ever. */
 static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
@@ -130,7 +131,7 @@ static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devpt
     return st;
 }
 
-/* However often the request is made again, it is one call: its earlier waits count. */
+/* All repetitions of a request are one call: earlier waits count. */
 static pleat_status alloc_again(const pl_wish *wish, pleat_status st, pleat_devptr *out)
 {
     pl_wish w = *wish;

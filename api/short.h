@@ -1,5 +1,5 @@
-/* short.h - a request, and what is done for it when memory is short: the application is asked for
- * some, and what pends is waited for. */
+/* short.h - a request, and the remedies when memory is short: ask the application for memory, and
+ * wait for pending memory. */
 #ifndef PLEAT_API_SHORT_H
 #define PLEAT_API_SHORT_H
 
@@ -11,8 +11,8 @@ typedef struct pl_wish {
     pl_private *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
-    const pl_buffer_change *change; /* it is for this, and gets no block; NULL = for a block */
-    const pl_capture_info *asked;   /* what the driver has just said of it; NULL = nothing */
+    const pl_buffer_change *change; /* the buffer change to make, without a block; NULL = a block */
+    const pl_capture_info *asked;   /* the driver's last answer about the stream; NULL = nothing */
     bool is_patient;                /* a request that meets pending memory is repeated */
 } pl_wish;
 
@@ -42,7 +42,7 @@ static inline pleat_status pl_wish_ask(const pl_wish *w, pleat_devptr *out)
     return pl_wish_ask_plainly(w, out);
 }
 
-/* The allocator refused with `st`: do what may help, ask again, and else explain. `n_errors`:
+/* The allocator refused with `st`: apply remedies, ask again, else explain. `n_errors`:
  * pl_driver_n_errors at the beginning of the call. */
 pleat_status pl_short_alloc(const pl_wish *w, uint64_t n_errors, pleat_status st, pleat_devptr *out)
     __attribute__((cold));

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* No struct will ever be longer: a number that is not initialised is rather not written to. */
+/* Longer than any struct will be: a larger number was probably not initialised. */
 enum { MOST_BYTES = 16384 };
 
 pleat_status pl_sized_check(const pl_sized *kind, size_t bytes, const void *out)

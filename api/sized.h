@@ -1,8 +1,8 @@
 /* sized.h - structs of the caller's that grow with versions of the library.
  *
- * The caller says how many bytes its version of the struct has. A shorter one is written as far as
- * it goes, of a longer one the rest is zero: so either side may be the older one. What cannot be a
- * size of that struct is refused before anything is written, the size of a pointer above all. */
+ * The caller passes the size of its version of the struct. A shorter struct is filled as far as it
+ * reaches; the rest of a longer struct is zero. So the program or the library may be older. An
+ * impossible size is refused before anything is written, above all the size of a pointer. */
 #ifndef PLEAT_API_SIZED_H
 #define PLEAT_API_SIZED_H
 
@@ -22,7 +22,7 @@ typedef struct pl_sized {
             sizeof(type)                                                                           \
     }
 
-/* Of the structs that there are. */
+/* All structs that grow. */
 #define PL_SIZED_STATS PL_SIZED("pleat_device_stats", pleat_stats, n_undo_failures)
 #define PL_SIZED_DEVICE_INFO PL_SIZED("pleat_device_query", pleat_device_info, limit_bytes)
 #define PL_SIZED_BLOCK_INFO PL_SIZED("pleat_block_query", pleat_block_info, device)
@@ -31,7 +31,8 @@ typedef struct pl_sized {
 #define PL_SIZED_SLEPT PL_SIZED("pleat_tag_sleep", pleat_slept, left_bytes)
 #define PL_SIZED_TAG_INFO PL_SIZED("pleat_tag_query", pleat_tag_info, is_asleep)
 
-/* May `bytes` at `out` be written? PLEAT_OK, or EINVAL with a text that says what to do. */
+/* Check that `bytes` may be written at `out`. PLEAT_OK, or EINVAL with a text that says what to
+ * do. */
 pleat_status pl_sized_check(const pl_sized *kind, size_t bytes, const void *out);
 /* Write what the caller has room for; `own` has kind->own_bytes. */
 void pl_sized_write(const pl_sized *kind, const void *own, size_t bytes, void *out);

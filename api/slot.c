@@ -28,8 +28,8 @@ static void after_fork_in_parent(void)
     pl_lock_release(&pl_api_state.lock);
 }
 
-/* Only this thread is left, and it holds the api lock. The parent's waiters are gone, so the
- * condition starts afresh. */
+/* Runs in the child: the only thread, which holds the api lock. The parent's waiters are gone, so
+ * the condition starts afresh. */
 static void after_fork_in_child(void)
 {
     for (unsigned i = 0; i < PL_N_SLOTS; i++) {
@@ -46,8 +46,8 @@ static void after_fork_in_child(void)
     pl_lock_release(&pl_api_state.lock);
 }
 
-/* atfork fails only if host memory is out; then a forked child is not recognised, and nothing else
- * is lost. */
+/* atfork fails only without host memory. Then a forked child is not recognised; nothing else is
+ * lost. */
 static void prepare(void)
 {
     pl_lock_init(&pl_api_state.lock, PL_RANK_API);
@@ -100,7 +100,7 @@ static bool is_own_callback(pleat handle)
            pl_thread_self.callback_of.generation == handle.generation;
 }
 
-/* The slot that the handle names, if it still has that generation. */
+/* The handle's slot, if it still has the handle's generation. */
 static pl_slot *find_locked(pleat handle)
 {
     pl_lock_assert(&pl_api_state.lock);
@@ -225,8 +225,8 @@ void pl_slot_give_back(pl_slot *slot)
     pl_api_release();
 }
 
-/* Users do not signal when they leave, which keeps leaving cheap. So destruction polls, less and
- * less often. */
+/* Users do not signal when they leave: leaving stays cheap. So destruction polls, ever less often.
+ * */
 static void wait_for_users(const pl_slot *slot)
 {
     enum { N_YIELDS = 100, FIRST_NS = 20000, MOST_NS = 1000000 };

@@ -31,7 +31,7 @@ void pl_slot_give_back(pl_slot *slot);               /* MAKING or CLOSING -> FRE
 pleat_status pl_slot_close(pleat handle, pl_slot **out);
 void pl_slot_reopen(pl_slot *slot); /* CLOSING -> OPEN */
 
-/* Is the handle OPEN right now? Returns PLEAT_OK; EGONE; EFORKED; sets no error. */
+/* Whether the handle is OPEN right now. Returns PLEAT_OK; EGONE; EFORKED; sets no error. */
 pleat_status pl_slot_probe(pleat handle);
 
 #endif

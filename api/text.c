@@ -1,4 +1,4 @@
-/* text.c - sentences built in fixed buffers. What does not fit is cut; n still counts it. */
+/* text.c - sentences built in fixed buffers. A text too long is cut; n still counts all of it. */
 #include "api/text.h"
 
 #include <stdio.h>
@@ -28,8 +28,8 @@ void pl_text_add(pl_text *text, const char *format, ...)
     va_end(list);
 }
 
-/* Rounded as printf's %.2f and PyTorch do, half to even: a text that has both their sizes and these
- * shows the same bytes alike. Not by printf, whose decimal point is the locale's. */
+/* Rounded half to even, as printf's %.2f and PyTorch do: a text with sizes of both shows equal
+ * bytes alike. Not by printf, whose decimal point is the locale's. */
 static uint64_t hundredths_of(uint64_t bytes, unsigned unit_index)
 {
     uint64_t unit = UINT64_C(1) << (10 * (unit_index + 1));

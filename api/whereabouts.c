@@ -1,6 +1,7 @@
-/* whereabouts.c - see whereabouts.h. A block, a buffer and what is open from another process are
- * looked for on every device that is in use. What is found may be gone by the time that the text is
- * read. Holds no lock. */
+/* whereabouts.c - see whereabouts.h.
+ *
+ * Looks on every device in use for a block, a buffer, or opened memory of another process. The
+ * memory may be gone by the time the text is read. Holds no lock. */
 #include "api/whereabouts.h"
 
 static bool say_block(const pl_gpu *gpu, pleat_devptr ptr, pl_text *text)

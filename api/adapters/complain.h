@@ -23,14 +23,14 @@ typedef enum pl_complaint {
  * after the driver's end or in a forked child are not printed: every exit would be full of them. */
 void pl_complain_once(pl_complaint kind, const char *what);
 
-/* The same of a free that failed, in words for the last error's status. */
+/* Complain once of a failed free, in words for the last error's status. */
 void pl_complain_of_free(void);
 
-/* Print "pleat: WHAT: WHERE: WHY". Who calls it sees to it that a loop does not. */
+/* Print "pleat: WHAT: WHERE: WHY". The caller makes sure that no loop repeats the line. */
 void pl_complain_of(const char *what, const char *where, const char *why);
 
-/* Does this thread's last failure only say that everything is over: the driver has shut down, the
- * instance is destroyed, or this is a forked child? */
+/* True if this thread's last failure only means the end of everything: the driver has shut down,
+ * the instance is destroyed, or the process is a forked child. */
 bool pl_complain_is_over(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* frameworks.c - hosts that name no stream, or no device: CuPy, Numba, ONNX Runtime, RMM.
  *
- * Each function finds out what its host leaves out, then continues like PyTorch's hooks. The device
- * follows from the current context or the address, the stream from what the thread has set. Holds
- * no lock. */
+ * Each function finds the missing device and stream, then continues like PyTorch's hooks. The
+ * device follows from the current context or the address, the stream from the thread's setting.
+ * Holds no lock. */
 #include "api/adapters/pleat_frameworks.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static pl_use enter_default(void)
     return use;
 }
 
-/* False if there is no instance or the driver is gone; the last error tells which. */
+/* False without an instance, or after the driver's end; the last error tells which. */
 static bool find_current_device(int *out)
 {
     pl_use use = enter_default();
@@ -62,7 +62,7 @@ static bool find_current_device(int *out)
     return st == PLEAT_OK;
 }
 
-/* For an address that is no block: device 0, which refuses the free and says what lies there. */
+/* For an address outside all blocks: device 0, which refuses the free and describes the address. */
 static bool find_device_of(const void *ptr, int *out)
 {
     pleat_block_info info = { .device = 0 };
@@ -77,7 +77,7 @@ static void free_on(void *ptr, int device, void *stream)
     pleat handle = pl_default_peek();
     pleat_status st = ptr ? pleat_block_free(handle, device, at, stream) : PLEAT_OK;
     if (st == PLEAT_EDRIVER ||
-        st == PLEAT_ESTREAM) { /* that stream is gone: the block has its own */
+        st == PLEAT_ESTREAM) { /* the named stream is gone: use the block's own */
         st = pl_block_free_own(handle, at);
     }
     if (st != PLEAT_OK) {

@@ -1,15 +1,15 @@
 /* pleat_cuda_mr.hpp - pleat as memory resources of CCCL (cuda::mr), for Thrust, CUB and RMM.
  *
- * C++20. Header only over pleat_torch.h and pleat_cxx.hpp: needs libpleat, and CCCL 3.0 or later;
- * for 3.0, where the concept is still an experiment with other names, define
+ * C++20. Header only over pleat_torch.h and pleat_cxx.hpp: needs libpleat, and CCCL 3.0 or later.
+ * In CCCL 3.0 the concept is still an experiment with other names: for 3.0 define
  * LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE.
  *
  *   pleat_cuda_mr{device}                  device memory of the default instance
  *   pleat_cuda_instance_mr{gpu, device}    device memory of any instance
  *   pleat_cuda_host_mr{host, device}       pinned memory of an instance with memory:host
  *
- * Each is two numbers: copies are equal, own nothing, and may be made and thrown away at will; an
- * instance outlives them. Any alignment that is a power of two is served.
+ * Each resource is two numbers: copies are equal, own nothing, and may be made and thrown away at
+ * will. An instance outlives its resources. Any alignment that is a power of two is served.
  * Source: cuda/__memory_resource/resource.h of CCCL 3.0 and 3.5. */
 #ifndef PLEAT_CUDA_MR_HPP
 #define PLEAT_CUDA_MR_HPP
@@ -27,8 +27,8 @@
 namespace pleat_cuda
 {
 
-/* Where memory comes from: take, give and base_of. The stream of `give` is the last that used it;
- * `unused` says that none does. */
+/* A source of memory: take, give and base_of. The stream of `give` is the last user of the memory;
+ * `unused` means no user. */
 struct default_source {
     static constexpr bool is_host = false;
     static constexpr void *unused = nullptr;

@@ -1,9 +1,9 @@
 /* pleat_cxx.hpp - pleat in C++: owners that give back, and resources of std::pmr.
  *
- * C++17. Header only over pleat.h: needs libpleat. An owner gives back what it has when it ends;
- * what fails then is in pleat_last_error and nowhere else, since ends do not throw. Everything else
- * throws: pleat_cxx::out_of_memory, which is a std::bad_alloc, where memory is short, and
- * pleat_cxx::error for the rest; what() is the library's text.
+ * C++17. Header only over pleat.h: needs libpleat. An owner gives back its memory in its
+ * destructor. Destructors do not throw: only pleat_last_error has their failures. All other
+ * functions throw: pleat_cxx::out_of_memory, a std::bad_alloc, where memory is short, and
+ * pleat_cxx::error for other failures. what() is the library's text.
  *
  *   pleat_cxx::instance gpu("limit:0.9");
  *   pleat_cxx::block weights(gpu, 0, 300 << 20, stream);         // freed in the stream's order
@@ -25,7 +25,7 @@
 namespace pleat_cxx
 {
 
-/** What pleat refused, but for want of memory. */
+/** A failure of pleat, except shortage of memory. */
 class error : public std::runtime_error
 {
   public:
@@ -83,11 +83,11 @@ inline void require(pleat_status status)
 
 /* ---- alignment ------------------------------------------------------------------------------- */
 
-/** Every address of every allocator is a multiple of this; more is had by asking for more. */
+/** Every address of every allocator is a multiple of this; request more bytes to align further. */
 inline constexpr std::size_t own_alignment = 256;
 
-/** What to ask for so that `bytes` at a multiple of `alignment` (a power of two) are in it. Throws
- *  std::bad_alloc where there is no such size. */
+/** The size to request so that `bytes` at a multiple of `alignment` (a power of two) fit in. Throws
+ *  std::bad_alloc if no size is large enough. */
 inline std::size_t bytes_to_align(std::size_t bytes, std::size_t alignment)
 {
     std::size_t more = alignment > own_alignment ? alignment - own_alignment : 0;
@@ -102,7 +102,7 @@ inline std::uintptr_t align_up(std::uintptr_t at, std::size_t alignment) noexcep
     return alignment > own_alignment ? (at + alignment - 1) & ~(std::uintptr_t)(alignment - 1) : at;
 }
 
-/** The block in which an aligned address lies. */
+/** The block that contains an aligned address. */
 inline pleat_devptr base_of(pleat instance, int device, pleat_devptr ptr,
                             std::size_t alignment) noexcept
 {
@@ -118,8 +118,8 @@ inline void ignore(pleat_status) noexcept
 
 /* ---- owners ---------------------------------------------------------------------------------- */
 
-/** An instance; blocks that live when it ends are given back, too. Shared by nobody: pass a
- *  reference, or handle(). */
+/** An instance. Its destructor gives back live blocks, too. Not shared: pass a reference, or
+ *  handle(). */
 class instance
 {
   public:
@@ -193,7 +193,7 @@ class block
         }
     }
 
-    /** Work on that stream uses it, too. */
+    /** Say that work on a further stream uses the block. */
     void record_stream(void *stream) const
     {
         require(pleat_block_record_stream(instance_, device_, base_, stream));
@@ -296,9 +296,9 @@ class buffer
 
 /* ---- std::pmr -------------------------------------------------------------------------------- */
 
-/** Pinned memory of an instance with memory:host, for containers of the program's. What is freed
- *  serves again when the work submitted so far on `stream` is over; PLEAT_HOST_UNUSED: at once, as
- *  no stream uses it. Outlived by its instance. */
+/** Pinned memory of an instance with memory:host, for containers of the program. Freed memory
+ *  serves again once work submitted so far on `stream` is over; with PLEAT_HOST_UNUSED at once,
+ *  since no stream uses the memory. The instance outlives the resource. */
 class host_resource : public std::pmr::memory_resource
 {
   public:
@@ -335,9 +335,10 @@ class host_resource : public std::pmr::memory_resource
     void *stream_;
 };
 
-/** Device memory in the order of a stream, for whoever takes a std::pmr::memory_resource for it.
- *  The program itself cannot read or write there: no container of the host's elements, and no
- *  std::pmr pool on top, which keeps its lists in the memory. Outlived by its instance. */
+/** Device memory in the order of a stream, for code that takes device memory from a
+ *  std::pmr::memory_resource. The host cannot read or write the memory: use no container of host
+ *  elements, and no std::pmr pool on top, which keeps lists in its memory. The instance outlives
+ *  the resource. */
 class device_resource : public std::pmr::memory_resource
 {
   public:

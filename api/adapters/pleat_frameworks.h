@@ -1,17 +1,19 @@
-/* pleat_frameworks.h - what CuPy, Numba, ONNX Runtime and RMM call.
+/* pleat_frameworks.h - the hooks of CuPy, Numba, ONNX Runtime and RMM.
  *
  * Plain C, in libpleat.so, on the default instance (PLEAT_CONF), under the rules of pleat_torch.h:
- * any thread, any device current, silent after the driver has shut down and in a forked child; a
- * request that fails gives NULL, a free that fails is complained of once on standard error; a size
- * of 0 gives NULL and a NULL is freed, both without a word. pleat_cuda_mr.hpp has the C++ resource
- * of CCCL, Thrust and RMM; pleat.cupy, pleat.numba, pleat.onnxruntime and pleat.rmm are the Python
- * side.
+ *   - Any thread may call, with any device current.
+ *   - Hooks are silent after the driver has shut down and in a forked child.
+ *   - A failed request gives NULL. A failed free is complained of once on standard error.
+ *   - A request of 0 bytes gives NULL, and a free of NULL does nothing, both without a word.
  *
- * CuPy and Numba name no stream when they ask for memory, nor when they free it. Their memory
- * belongs to the current stream of the thread that asks, and a free counts as a use on the current
- * stream of the thread that frees. What the host must see to: work on that memory is on that
- * stream, or ordered with it, by the time it is freed. A stream that was made blocking is ordered
- * with the legacy default stream as soon as that one does something; a non-blocking one never is.
+ * pleat_cuda_mr.hpp has the C++ resource of CCCL, Thrust and RMM. The Python side is pleat.cupy,
+ * pleat.numba, pleat.onnxruntime and pleat.rmm.
+ *
+ * CuPy and Numba name no stream in requests and frees. Their memory belongs to the current stream
+ * of the requesting thread, and a free counts as a use on the current stream of the freeing thread.
+ * The host must make sure that work on the memory is on that stream, or ordered with it, by the
+ * time of the free. A blocking stream is ordered with the legacy default stream as soon as the
+ * legacy stream does something. A non-blocking stream never is.
  *
  * Source of the signatures: CuPy, cupy/cuda/memory.pyx; Numba, EMM plugins; ONNX Runtime,
  * cuda_execution_provider_info.h; RMM, rmm/mr/callback_memory_resource.hpp. */
@@ -24,16 +26,16 @@
 extern "C" {
 #endif
 
-/** Set the stream that the calling thread uses on a device, for hosts that name none.
+/** Set the stream that the calling thread uses on a device, for hosts that name no stream.
  *
- *  Params   stream  a cudaStream_t of that device; NULL = the legacy default stream, which it is
- *                   before the first call. Set another one before it is destroyed.
+ *  Params   stream  a cudaStream_t of that device; NULL = the legacy default stream, as before the
+ *                   first call. Set another stream before this one is destroyed.
  *  Returns  PLEAT_OK; PLEAT_EDEVICE (no instance has that many).
  *  Threads  any; each has its own.
  *  Blocks   never; looks at neither device nor stream. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_set_current_stream(int device, void *stream);
 
-/** Tell the stream that the calling thread uses on a device; NULL for a device that cannot be. */
+/** Tell the stream that the calling thread uses on a device; NULL for an impossible device. */
 PLEAT_API void *pleat_current_stream(int device);
 
 /* ---- CuPy: cupy.cuda.memory.CFunctionAllocator ---- */
@@ -63,15 +65,15 @@ PLEAT_API void pleat_numba_free(void *ptr);
 
 /* ---- ONNX Runtime: gpu_external_alloc, _free, _empty_cache ---- */
 
-/** Allocate on the calling thread's current device, on the legacy default stream: that is where
- *  the CUDA execution provider computes when it has an external allocator.
+/** Allocate on the calling thread's current device, on the legacy default stream: the CUDA
+ *  execution provider computes there when it has an external allocator.
  *
  *  Returns  the address, or NULL: see pleat_last_error. ONNX Runtime throws.
  *  Blocks   as pleat_torch_malloc. */
 PLEAT_API void *pleat_ort_alloc(size_t bytes);
 /** Free memory of any device. */
 PLEAT_API void pleat_ort_free(void *ptr);
-/** Give back all that is free: pleat_torch_reset. */
+/** Give back all free memory: pleat_torch_reset. */
 PLEAT_API void pleat_ort_empty_cache(void);
 
 /* ---- RMM: callback_memory_resource ---- */
@@ -84,7 +86,7 @@ PLEAT_API void pleat_ort_empty_cache(void);
  *           pleat_cuda_mr.hpp and pleat.rmm throw.
  *  Blocks   as pleat_torch_malloc. */
 PLEAT_API void *pleat_rmm_alloc(size_t bytes, void *stream, void *arg);
-/** Free memory of any device. `bytes` is not looked at: the block knows its size. */
+/** Free memory of any device. `bytes` is ignored: the block knows its size. */
 PLEAT_API void pleat_rmm_dealloc(void *ptr, size_t bytes, void *stream, void *arg);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* pleat_torch.hpp - what libpleat_torch.so adds to pleat_torch.h: the hooks that need C++.
+/* pleat_torch.hpp - the hooks in libpleat_torch.so that need C++, beside pleat_torch.h.
  *
  * The names are C names, for CUDAPluggableAllocator's look-up. PyTorch's headers are not needed. */
 #ifndef PLEAT_TORCH_HPP

@@ -8,13 +8,13 @@
  *   pleat_umf_create(&params, &provider);
  *   umfPoolCreate(umfProxyPoolOps(), provider, NULL, 0, &pool);      // or a pool of UMF's own
  *
- * pleat is a cache itself, so the proxy pool, which passes requests on, is the one to take; a pool
- * that holds memory hides what is free from everybody else. The provider neither owns nor ends the
- * instance, which outlives it.
+ * Use the proxy pool, which passes requests on: pleat is a cache itself. A pool that holds memory
+ * hides its free memory from everybody else. The provider neither owns nor ends the instance; the
+ * instance outlives the provider.
  *
- * Handles for other processes are names (pleat_share.h): the instance needs `shareable:True`. A
- * handle of UMF's has one size, so memory over more than PLEAT_UMF_MOST_CHUNKS pieces has none.
- * Merging, splitting and purging are not offered: pleat does by itself what they are for.
+ * Handles for other processes are names (pleat_share.h): the instance needs `shareable:True`. All
+ * handles of UMF have one size, so memory over more than PLEAT_UMF_MOST_CHUNKS pieces has no
+ * handle. Merging, splitting and purging are not offered, since pleat needs none of them.
  *
  * Source: the operations of memory providers in UMF 1.2. */
 #ifndef PLEAT_UMF_H
@@ -40,17 +40,17 @@ enum {
     PLEAT_UMF_NAME_BYTES = 136 + 24 * PLEAT_UMF_MOST_CHUNKS
 };
 
-/** What a provider is made of. It stays the caller's, and lives and stays as it is as long as the
- *  provider does. */
+/** Parameters of a provider. The caller keeps them, alive and unchanged, as long as the provider
+ *  lives. */
 typedef struct pleat_umf_params {
     pleat instance;
     int device;
     int is_host;  /* the instance has memory:host: pinned memory, which the program may use, too */
-    void *stream; /* what is freed serves others when this one's work so far is over; NULL = the
-                     legacy default stream; is_host and PLEAT_HOST_UNUSED: at once */
+    void *stream; /* freed memory serves others once this stream's work so far is over; NULL =
+                     the legacy default stream; is_host and PLEAT_HOST_UNUSED: at once */
 } pleat_umf_params;
 
-/* What travels to other processes. */
+/* A name as it travels to other processes. */
 typedef struct pleat_umf_name {
     uint64_t bytes;
     char name[PLEAT_UMF_NAME_BYTES];
@@ -125,7 +125,7 @@ static inline umf_result_t pleat_umf_alloc(void *provider, size_t bytes, size_t 
     return pleat_umf_result(st);
 }
 
-/* UMF does not say how it was aligned: the block that the address lies in tells where it begins. */
+/* UMF does not pass the alignment: the block that contains the address tells where it begins. */
 static inline umf_result_t pleat_umf_free(void *provider, void *ptr, size_t bytes)
 {
     const pleat_umf_params *own = (const pleat_umf_params *)provider;
@@ -249,7 +249,7 @@ static inline umf_result_t pleat_umf_close(void *provider, void *ptr, size_t byt
 
 /* ---- the provider ---- */
 
-/** Fill in the operations: for who hands them to umfMemoryProviderCreate himself, with a
+/** Fill in the operations, for programs that call umfMemoryProviderCreate themselves, with a
  *  pleat_umf_params. */
 static inline void pleat_umf_fill(umf_memory_provider_ops_t *ops)
 {

@@ -2,8 +2,8 @@
  *
  * Hooks cannot return errors. A failed malloc returns NULL; any other failure is complained of
  * once, and the process goes on. After the driver has shut down, and in a forked child, hooks are
- * silent: destructors of tensors run at every exit. Each hook works on the device that it is given,
- * whichever is current; vmm restores the caller's context. Holds no lock. */
+ * silent: destructors of tensors run at every exit. Each hook works on its `device`, whichever
+ * device is current; vmm restores the caller's context. Holds no lock. */
 #include "api/adapters/pleat_torch.h"
 
 #include "api/adapters/complain.h"
@@ -18,8 +18,8 @@
 /* ---- malloc ---- */
 
 /* NULL ends the program's work, so pending memory is waited for longer than elsewhere. Nothing else
- * can help: free memory of private pools belongs to graphs, and memory of other devices is useless
- * here. */
+ * can help: free memory of private pools belongs to graphs, and other devices' memory is useless.
+ * */
 void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 {
     if (bytes == 0) {
@@ -30,8 +30,8 @@ void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 
 /* ---- free ---- */
 
-/* Here torch tells the stream that it has kept with the block, and which may have been destroyed
- * since. The block knows its stream. */
+/* PyTorch passes the stream that it kept with the block. That stream may have been destroyed; the
+ * block knows its own stream. */
 void pleat_torch_free(void *ptr, size_t bytes, int device, void *stream)
 {
     (void)bytes;

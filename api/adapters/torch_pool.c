@@ -1,16 +1,16 @@
 /* torch_pool.c - PyTorch's hooks on the default instance: private pools.
  *
- * The hook that begins one takes a std::function by value, so it is in torch_shim.cpp. PyTorch
- * releases a pool when its last graph is gone, but that graph may still run, and another may be
- * under capture. So nothing is waited for here; the pool drains by itself
+ * The hook that begins a pool takes a std::function by value, so it is in torch_shim.cpp. PyTorch
+ * releases a pool when its last graph is gone, but a launch of the graph may still run, and another
+ * graph may be under capture. So no hook waits here; the pool drains by itself
  * (segments/pleat/private.h). Holds no lock. */
 #include "api/adapters/complain.h"
 #include "api/adapters/pleat_torch.h"
 #include "api/default.h"
 #include "api/instance.h"
 
-/* PyTorch's graphs use only memory of their pools, so other memory that their captures freed may be
- * reused. */
+/* PyTorch's graphs use memory of their pools only: captures may let go of all other freed memory.
+ * */
 static void let_captures_go(const pl_gpu *gpu)
 {
     if (gpu->ops->let_captures_go) {

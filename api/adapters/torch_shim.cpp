@@ -1,11 +1,11 @@
 /* torch_shim.cpp - libpleat_torch.so: PyTorch's hooks that cannot be written in C.
  *
- * The exception that becomes torch.OutOfMemoryError is built without PyTorch's headers, so that one
- * binary serves every version: libc10's own constructor makes the base class at the address of a
- * fresh exception object, and the vtable of OutOfMemoryError makes it one. That class has no fields
- * of its own and its destructor is in the vtable. Symbols are looked up when needed, among
- * libraries that are already loaded; if one is missing, a std::runtime_error is thrown. Source:
- * c10/util/Exception.h; Itanium C++ ABI 2.5.2 (vtables), 2.4 (exceptions). */
+ * The exception torch.OutOfMemoryError is built without PyTorch's headers, so that one binary
+ * serves every version. libc10's own constructor makes the base class at the address of a fresh
+ * exception object; the vtable of OutOfMemoryError completes the object. The class has no fields of
+ * its own, and its destructor is in the vtable. Symbols are looked up when needed, among loaded
+ * libraries; if a symbol is missing, a std::runtime_error is thrown. Source: c10/util/Exception.h;
+ * Itanium C++ ABI 2.5.2 (vtables), 2.4 (exceptions). */
 #include "pleat_torch.hpp"
 
 #include <cstdio>
@@ -22,7 +22,7 @@ extern "C" void *__cxa_allocate_exception(std::size_t bytes) noexcept;
 extern "C" void __cxa_free_exception(void *object) noexcept;
 extern "C" [[noreturn]] void __cxa_throw(void *object, void *type, void (*destroy)(void *));
 
-/* From libstdc++, which also has std::string in its form before C++11: make one, end it. */
+/* From libstdc++: constructor and destructor of std::string as before C++11. */
 extern "C" void _ZNSsC1EPKcRKSaIcE(void *self, const char *text, const std::allocator<char> &from);
 extern "C" void _ZNSsD1Ev(void *self);
 
@@ -73,7 +73,7 @@ struct library_closer {
 };
 using library_ptr = std::unique_ptr<void, library_closer>;
 
-/* Finds a symbol in whichever loaded library defines it. */
+/* Finds a symbol in the loaded library that defines it. */
 void *find_symbol(const char *name)
 {
     static const char *const libraries[] = { "libc10.so", "libtorch_python.so", "libc10_cuda.so",

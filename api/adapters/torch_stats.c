@@ -1,9 +1,9 @@
 /* torch_stats.c - a device's statistics under the keys of torch.cuda.memory_stats.
  *
- * The keys come in Python's sorting order: '.' before '_' before letters. The last reset of
- * "accumulated" counts is remembered here, since only PyTorch has it: the sums of
- * pleat_device_stats are never reset. Guarded by the api lock; calls no driver. Source:
- * torch/csrc/cuda/Module.cpp (memoryStats). */
+ * The keys come in Python's sorting order: '.' before '_' before letters. This file remembers the
+ * last reset of "accumulated" counts, since only PyTorch resets them: pleat_device_stats never
+ * does. Guarded by the api lock; calls no driver. Source: torch/csrc/cuda/Module.cpp (memoryStats).
+ * */
 #include "api/adapters/pleat_torch.h"
 
 #include <stdlib.h>
@@ -147,7 +147,7 @@ static struct {
     pleat_stats stats; /* api lock: the counts at the last reset */
 } since[PL_N_DEVICES];
 
-/* Subtracts from every sum of `stats` what was counted before. */
+/* Subtracts the counts in `before` from every sum of `stats`. */
 static void subtract(pleat_stats *stats, const pleat_stats *before)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -242,7 +242,7 @@ static pleat_status read_stats(int device, pleat *handle, pleat_stats *out)
     if (st != PLEAT_OK) {
         return st;
     }
-    read_since(*handle, device, &before); /* first, so that nothing counted can fall below it */
+    read_since(*handle, device, &before); /* first, so that no count can fall below `before` */
     st = pleat_device_stats(*handle, device, out);
     if (st == PLEAT_OK) {
         subtract(out, &before);
