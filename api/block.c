@@ -213,7 +213,7 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
                                                    : pl_stream_known_told(gpu->dev, stream);
 }
 
-/* The wish is made only here, so that successful requests do not pay for one. */
+/* Only this failing path makes a wish: successful requests do not pay for one. */
 __attribute__((cold, noinline)) static pleat_status alloc_short(pl_wish w, uint64_t n_errors,
                                                                 pleat_status st, pleat_devptr *out)
 {

@@ -94,7 +94,7 @@ typedef struct pleat_error {
     int driver_result;       /* CUresult, 0 if no driver call failed */
     const char *driver_call; /* "cuMemCreate", or "" */
     uint64_t bytes;          /* size of the request, 0 if none */
-    const char *text;        /* one sentence: what failed, what would help; valid until the
+    const char *text;        /* one sentence: the failure, and a remedy; valid until the
                                 thread's next failing call */
     pleat_verdict verdict;
 } pleat_error;

@@ -53,7 +53,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_watch(pleat instance, pleat_change_f
 
 typedef enum pleat_piece_use {
     PLEAT_PIECE_LIVE,
-    PLEAT_PIECE_AWAITED, /* freed; streams other than its own may still use it */
+    PLEAT_PIECE_AWAITED, /* freed, but further streams may still use it */
     PLEAT_PIECE_FREE,
 } pleat_piece_use;
 

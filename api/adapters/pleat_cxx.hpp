@@ -2,8 +2,8 @@
  *
  * C++17. Header only over pleat.h: needs libpleat. An owner gives back its memory in its
  * destructor. Destructors do not throw: only pleat_last_error has their failures. All other
- * functions throw: pleat_cxx::out_of_memory, a std::bad_alloc, where memory is short, and
- * pleat_cxx::error for other failures. what() is the library's text.
+ * functions throw: pleat_cxx::out_of_memory, a std::bad_alloc, if memory is short, else
+ * pleat_cxx::error. Both have the library's text as what().
  *
  *   pleat_cxx::instance gpu("limit:0.9");
  *   pleat_cxx::block weights(gpu, 0, 300 << 20, stream);         // freed in the stream's order

@@ -1,8 +1,8 @@
 /* torch_shim.cpp - libpleat_torch.so: PyTorch's hooks that cannot be written in C.
  *
  * The exception torch.OutOfMemoryError is built without PyTorch's headers, so that one binary
- * serves every version. libc10's own constructor makes the base class at the address of a fresh
- * exception object; the vtable of OutOfMemoryError completes the object. The class has no fields of
+ * serves every version. The constructor in libc10 makes the base class at the address of a fresh
+ * exception object. The vtable of OutOfMemoryError completes the object: the class has no fields of
  * its own, and its destructor is in the vtable. Symbols are looked up when needed, among loaded
  * libraries; if a symbol is missing, a std::runtime_error is thrown. Source: c10/util/Exception.h;
  * Itanium C++ ABI 2.5.2 (vtables), 2.4 (exceptions). */

@@ -1,5 +1,6 @@
-/* config.c - reads the configuration, strictly. No other file reads environment variables for it.
- * The keys: key.c. No lock, no host memory. */
+/* config.c - reads the configuration, strictly.
+ *
+ * Only this file reads environment variables. The keys: key.c. No lock, no host memory. */
 #include "api/config/config.h"
 
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static pleat_status refuse_key(const char *source, pl_span name)
 
 /* ---- reading strings ---- */
 
-/* One `key:value` and what follows it. */
+/* One `key:value` and the text after it. */
 typedef struct conf_item {
     pl_span name;
     pl_span value;
@@ -41,8 +42,8 @@ typedef struct conf_item {
     const char *rest; /* after the comma; NULL after the last item */
 } conf_item;
 
-/* Where the value that starts at `at` ends: at a comma outside brackets or at the end. NULL when
- * brackets do not match. */
+/* The end of the value that starts at `at`: a comma outside brackets, or the end of the text. NULL
+ * when brackets do not match. */
 static const char *end_of_value(const char *at)
 {
     unsigned depth = 0;
@@ -83,8 +84,8 @@ static pleat_status split_item(const char *source, const char *at, conf_item *ou
     return PLEAT_OK;
 }
 
-/* Refuse the key `at`, just read over the value `before`, if another spelling of it was given
- * before with another value. */
+/* The key `at` was just read over the value `before`: refuse the key if an earlier spelling gave
+ * another value. */
 static pleat_status compare_spellings(const char *source, unsigned at, uint64_t before,
                                       uint64_t seen, const pl_config *config)
 {
@@ -103,7 +104,7 @@ static pleat_status compare_spellings(const char *source, unsigned at, uint64_t 
     return PLEAT_OK;
 }
 
-/* Bit i of *seen: the key with that index was given. */
+/* Bit i of *seen: the key with index i was given. */
 static pleat_status read_item(const char *source, const conf_item *item, pl_config *config,
                               uint64_t *seen)
 {
@@ -192,9 +193,8 @@ static pleat_status check_together(const pl_config *config)
     return st == PLEAT_OK && config->fallback ? check_for(config, config->fallback) : st;
 }
 
-/* The strings are read twice: the first time to learn which allocator they choose, since only that
- * of MXNet makes the reading of MXNet's variables strict; the second time over those variables,
- * since the strings take precedence. */
+/* The strings are read twice. The first reading learns the allocator, since only an mxnet allocator
+ * makes the reading of MXNet's variables strict. The second reading overrides the variables. */
 pleat_status pl_config_read(const char *conf, pl_config *out)
 {
     pl_config config = { .driver = PL_DRIVER_AUTO, .allocator = pl_allocator_find("pleat") };

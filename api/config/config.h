@@ -1,12 +1,12 @@
-/* config.h - what an instance is made from: PLEAT_CONF and the string given to pleat_create.
+/* config.h - the configuration of an instance: PLEAT_CONF and the string given to pleat_create.
  *
- * Syntax, PyTorch's: `key:value,key:value`; blanks around keys and values are ignored; a value may
- * be bracketed, `sim:[devices:2,capacity:8G]`; booleans are exactly True or False. Both strings are
- * checked as a whole: an unknown key, a bad value or a key given twice is an error that names it. A
- * key of the second string replaces that of the first. Keys that concern another allocator or
- * driver than the chosen one are checked but have no effect, so that one PLEAT_CONF serves several
- * allocators side by side. MXNet's own variables have less precedence than both strings and concern
- * its allocators only: mxnet.h. All keys: docs/configuration.md. */
+ * The syntax is PyTorch's: `key:value,key:value`. Blanks around keys and values are ignored. A
+ * value may be bracketed, `sim:[devices:2,capacity:8G]`. Booleans are exactly True or False. Both
+ * strings are checked as a whole: an unknown key, a bad value or a repeated key is an error that
+ * names the key. A key of the second string replaces the same key of the first. Keys of an
+ * allocator or driver that is not chosen are checked but have no effect, so that one PLEAT_CONF
+ * serves several allocators side by side. Both strings override MXNet's own variables, which
+ * concern only MXNet's allocators: mxnet.h. All keys: docs/configuration.md. */
 #ifndef PLEAT_API_CONFIG_H
 #define PLEAT_API_CONFIG_H
 
@@ -32,7 +32,7 @@ typedef struct pl_config {
     const pl_allocator_ops *fallback; /* taken where VMM does not work; NULL = none */
     uint64_t limit_bytes;             /* 0 = not given in bytes */
     uint32_t limit_parts;             /* parts per 10^9 of the device's memory; 0 = none */
-    pl_memory memory;                 /* whose the instance manages: device.is_host follows it */
+    pl_memory memory;                 /* device or host memory: device.is_host follows this */
     bool time_calls;
     uint64_t history_entries; /* of each device's history; 0 = none is recorded */
     pl_history_frames history_frames;
@@ -43,18 +43,18 @@ typedef struct pl_config {
 } pl_config;
 
 /* Read PLEAT_CONF, then `conf` (may be NULL) over it. PLEAT_OK; PLEAT_ECONF, and pleat_last_error
- * names the string, the key, the bad value and the allowed ones. */
+ * names the string, the key, the bad value and the allowed values. */
 pleat_status pl_config_read(const char *conf, pl_config *out);
 
-/* Write the whole configuration as one string, from which pl_config_read reads the same one. Writes
- * at most `capacity` bytes. Returns the bytes that the whole text needs. Both include the end
- * mark. */
+/* Write the whole configuration as one string; pl_config_read reads an equal configuration back.
+ * Writes at most `capacity` bytes. Returns the bytes of the whole text. Both include the end mark.
+ * */
 size_t pl_config_write(const pl_config *config, char *text, size_t capacity);
 
 /* The user's folder for files of running programs; NULL = none is named. */
 const char *pl_config_runtime_folder(void);
 
-/* The limit in bytes on a device of that size; 0 = none. */
+/* The limit in bytes on a device of `total_bytes`; 0 = none. */
 uint64_t pl_config_limit(const pl_config *config, uint64_t total_bytes);
 
 #endif

@@ -9,7 +9,7 @@ static bool is_power_of_two(uint64_t n)
 }
 
 /* Take the next `size:divisions` and its comma off the front of *list. *is_last: no comma followed.
- * False if there is no colon. */
+ * False without a colon. */
 static bool take_entry(pl_span *list, pl_span *size, pl_span *division, bool *is_last)
 {
     const char *comma = memchr(list->at, ',', list->n);
@@ -42,7 +42,7 @@ static bool read_index(pl_span size, unsigned *index)
 bool pl_divisions_read(pl_span list, uint64_t most, unsigned divisions[PL_N_DIVISIONS])
 {
     unsigned read[PL_N_DIVISIONS] = { 0 };
-    unsigned next = 0; /* the least index that may still be named; 0 = none was yet */
+    unsigned next = 0; /* the least index still allowed; 0 = no entry so far */
     bool is_last = false;
     while (!is_last) {
         pl_span size;
@@ -75,7 +75,7 @@ bool pl_divisions_read(pl_span list, uint64_t most, unsigned divisions[PL_N_DIVI
 
 void pl_divisions_write(const unsigned divisions[PL_N_DIVISIONS], pl_text *text)
 {
-    unsigned first = 0; /* all entries up to this one equal the first */
+    unsigned first = 0; /* entries 0 to `first` are equal */
     unsigned last = PL_N_DIVISIONS - 1;
     while (first < PL_N_DIVISIONS - 1 && divisions[first + 1] == divisions[0]) {
         first++;
@@ -85,7 +85,7 @@ void pl_divisions_write(const unsigned divisions[PL_N_DIVISIONS], pl_text *text)
         return;
     }
     while (divisions[last - 1] == divisions[PL_N_DIVISIONS - 1]) {
-        last--; /* all from this one on equal the last; the first differs, so this ends */
+        last--; /* entries from `last` on are equal; entry 0 differs, so this ends */
     }
     pl_text_add(text, "[");
     for (unsigned i = first; i < last; i++) {

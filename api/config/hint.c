@@ -1,4 +1,4 @@
-/* hint.c - see hint.h. The distance is that of Damerau and Levenshtein, in its restricted form. */
+/* hint.c - see hint.h. Distances are of Damerau and Levenshtein, in the restricted form. */
 #include "api/config/hint.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ const char *pl_nearest_say(const pl_nearest *nearest, const char *none, char out
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* The digits that a text begins with, and at most one point; *is_zero: they are all 0. */
+/* The digits at the start of a text, and at most one point; *is_zero: all digits are 0. */
 static size_t count_digits(pl_span value, bool *is_zero)
 {
     size_t n = 0;
@@ -88,7 +88,7 @@ static size_t count_digits(pl_span value, bool *is_zero)
     return has_digit ? n : 0;
 }
 
-/* The power of 1,024 that a letter stands for, in upper case; 0 = none. */
+/* The power of 1,024 of a unit's letter, in upper case; 0 = none. */
 static char unit_of(char letter)
 {
     static const char letters[] = "KMGTkmgt";

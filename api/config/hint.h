@@ -1,4 +1,4 @@
-/* hint.h - what the user may have meant: the nearest known word, and sizes with a slip in them. For
+/* hint.h - guesses the user's intention: the nearest known word, and sizes with a slip in them. For
  * messages of the library and of the command. No lock, no memory. */
 #ifndef PLEAT_API_CONFIG_HINT_H
 #define PLEAT_API_CONFIG_HINT_H
@@ -8,23 +8,23 @@
 
 enum { PL_HINT_WORD = 64, PL_HINT_BYTES = 224 };
 
-/* The nearest to a mistyped word of those that were offered. */
+/* The offered word nearest to a mistyped word. */
 typedef struct pl_nearest {
     pl_span word;
-    unsigned distance; /* of the best; more than is worth telling = none yet */
+    unsigned distance; /* of `best`; too large a distance = no word yet */
     char best[PL_HINT_WORD];
 } pl_nearest;
 
 /* Longer words than PL_HINT_WORD - 1 bytes are near to nothing. */
 void pl_nearest_init(pl_nearest *nearest, pl_span word);
-/* A known word. The distance counts characters that are missing, too many or others, and
- * neighbours that are exchanged; up to a third of the longer word may be wrong. */
+/* A known word. The distance counts missing, extra and wrong characters, and exchanged neighbours.
+ * Up to a third of the longer word may be wrong. */
 void pl_nearest_offer(pl_nearest *nearest, pl_span known);
 /* Writes "; did you mean 'X'?", or `none`; returns `out`. */
 const char *pl_nearest_say(const pl_nearest *nearest, const char *none, char out[PL_HINT_BYTES]);
 
-/* Append why a text is no size, if one can tell: KB, MB, ... , which some readers take as powers of
- * 1,000; a number that lacks its unit; nothing at all. Returns whether one can. */
+/* Append why a text is no size, and return true, if the reason is known: KB, MB, ... , which some
+ * readers take as powers of 1,000; a number without a unit; an empty text. */
 bool pl_hint_size(pl_span value, pl_text *text);
 
 #endif

@@ -143,7 +143,7 @@ static bool read_sim(pl_config *config, pl_span value)
     return true;
 }
 
-/* A path of printable characters, in which % is %p or %%. */
+/* A path of printable characters; % stands only in %p or %%. */
 static bool read_metrics(pl_config *config, pl_span value)
 {
     bool is_none = pl_span_is(value, "none");

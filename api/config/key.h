@@ -23,24 +23,24 @@ typedef struct pl_key {
 /* Most keys, and most bytes of a key's name with the end mark. */
 enum { PL_KEYS_MOST = 64, PL_KEY_NAME_BYTES = 64 };
 
-/* The keys, in the order in which they are written; false after the last. */
+/* The keys, in the order of writing; false after the last. */
 bool pl_key_at(unsigned index, pl_key *out);
 
-/* Do both set the same field? */
+/* True if both keys set the same field. */
 bool pl_key_is_same(const pl_key *key, const pl_key *other);
 
-/* The value of a key that is a number, a size or a word. */
+/* The value of a key: a number, a size or a word. */
 uint64_t pl_key_load(const pl_key *key, const pl_config *config);
 
-/* Read `value` into its field; false, and nothing is written, if it is not allowed.
- * is_bracketed: it stood in brackets. */
+/* Read `value` into its field. False, and nothing is written, for a value that is not allowed.
+ * is_bracketed: the value stood in brackets. */
 bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config);
-/* Set the error text for a bad value that `source`, the name of a string or of a variable, gave.
- * Returns PLEAT_ECONF. */
+/* Set the error text for a bad value in `source`, the name of a string or of a variable. Returns
+ * PLEAT_ECONF. */
 pleat_status pl_key_refuse(const char *source, const pl_key *key, pl_span value);
-/* How many bytes of the user's text an error repeats. */
+/* The number of bytes of the user's text that an error repeats. */
 int pl_key_echo_bytes(pl_span span);
-/* False for a key that was never given and whose default has no spelling. */
+/* False for a key never given whose default has no spelling. */
 bool pl_key_is_written(const pl_key *key, const pl_config *config);
 void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text);
 

@@ -38,7 +38,7 @@ static pl_span value_of(pl_variable_fn variable, const char *name)
     return value ? pl_span_trimmed((pl_span){ value, strlen(value) }) : (pl_span){ NULL, 0 };
 }
 
-/* `given`: the last key whose variable was set; its option is NULL if none was. */
+/* `given`: the last key set by a variable; its option is NULL if no variable was set. */
 static pleat_status read_key(pl_variable_fn variable, bool is_strict, const pl_key *key,
                              pl_key *given, pl_config *config)
 {

@@ -1,5 +1,5 @@
-/* option.h - values of the options of a table (segments/base/option.h) as text. `own`: the struct
- * that the option is a field of. */
+/* option.h - option values of a table (segments/base/option.h) as text. `own`: the struct with the
+ * option's field. */
 #ifndef PLEAT_API_CONFIG_OPTION_H
 #define PLEAT_API_CONFIG_OPTION_H
 
@@ -9,12 +9,12 @@
 
 enum { PL_WHOLE_PARTS = 1000000000 }; /* the fraction 1 */
 
-/* Read `value`; false, and nothing is written, if it is not allowed. is_bracketed: it stood in
- * brackets. */
+/* Read `value`; false, and nothing is written, for a value that is not allowed. is_bracketed: the
+ * value stood in brackets. */
 bool pl_option_read(const pl_option *option, pl_span value, bool is_bracketed, void *own);
-/* Append which values are allowed. */
+/* Append the allowed values. */
 void pl_option_say(const pl_option *option, pl_text *text);
-/* Is the option written? Not if its value has no spelling, and not under a second name. */
+/* False for an option that is not written: a value without a spelling, or a second name. */
 bool pl_option_is_written(const pl_option *option, const void *own);
 void pl_option_write(const pl_option *option, const void *own, pl_text *text);
 

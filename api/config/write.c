@@ -1,4 +1,4 @@
-/* write.c - values of keys as text: what is allowed, and what is set. */
+/* write.c - values of keys as text: allowed values, and set values. */
 #include "api/config/hint.h"
 #include "api/config/key.h"
 #include "api/config/mxnet.h"

@@ -3,8 +3,8 @@
  * Telling is the hot part: one lock, one look at the clock, one entry. The clock is read under the
  * lock, so times are in the order of entries unless the system's clock is set back.
  *
- * A ring is made before it is needed and put in place in one step. The old ring is freed under the
- * lock, since the lock guards the host memory. */
+ * A ring is made in advance and put in place in one step. The old ring is freed under the lock,
+ * since the lock guards the host memory. */
 #include "api/history/history.h"
 
 #include <string.h>
@@ -286,8 +286,8 @@ static bool grow_pools_locked(pl_history *history)
     return pools != NULL;
 }
 
-/* The index for one more name, or 0. The index of the pool that was released first is reused only
- * if no entry can name that pool any more, or if indices are used up. */
+/* An index for a new name, or 0. The index of the pool that was released first is reused only if no
+ * entry can name the pool any more, or if indices are used up. */
 static unsigned take_index_locked(pl_history *history)
 {
     unsigned index = history->released_first;

@@ -1,18 +1,18 @@
 /* history.h - what happened on a device: a ring of entries, the names of its private pools, and the
  * stacks of the callers.
  *
- * One pl_history belongs to each pl_gpu and is the observer of its allocator. The allocator tells
- * every change of its state under its own lock. So a copy of the ring taken under that lock, from
- * within ops->visit's `see`, shows the same instant as the visit. A visit that sees no piece does
- * not tell when it ran: compare pl_history_n_told before and after it.
+ * One pl_history belongs to each pl_gpu and is the observer of its allocator. The allocator reports
+ * every change of state under its own lock. So a copy of the ring under the allocator's lock, from
+ * within ops->visit's `see`, shows the same instant as the visit. A visit without a piece does not
+ * tell when it ran: compare pl_history_n_told before and after the visit.
  *
  * Invariants
  *   H1  entries are in the order of telling; the oldest are overwritten
  *   H2  n_held == min(n_told since the ring was emptied, capacity)
  *   H3  equal stacks are stored once; at most PL_HISTORY_STACK_WORDS words of them, a device
  *
- * Guarded by the history's lock (rank 80, a leaf): everything may be called under an allocator's
- * lock. Calls no allocator and no driver. */
+ * Guarded by the history's lock (rank 80, a leaf): every function may be called under an
+ * allocator's lock. Calls no allocator and no driver. */
 #ifndef PLEAT_API_HISTORY_H
 #define PLEAT_API_HISTORY_H
 
@@ -48,12 +48,12 @@ typedef struct pl_history_ring pl_history_ring;
 
 typedef struct pl_history_pool {
     pleat_pool_id id;
-    uint16_t next_released; /* the index that was released next; 0 = none */
+    uint16_t next_released; /* index of the next released pool; 0 = none */
 } pl_history_pool;
 
 typedef struct pl_history {
-    pl_observer observer;       /* first: the allocator tells it */
-    _Atomic unsigned flags;     /* atomic: whose stacks are recorded; 0 = not recording */
+    pl_observer observer;       /* first member: the allocator tells this observer */
+    _Atomic unsigned flags;     /* atomic: recorded stacks; 0 = not recording */
     _Atomic uint64_t n_told;    /* atomic: entries since the device was opened, watched or not */
     int device;                 /* const */
     bool is_recording;          /* lock */
@@ -79,15 +79,15 @@ size_t pl_history_host_bytes(pl_history *history);
 
 /* ---- recording ---- */
 
-/* In two steps, so that several devices change together or not at all: prepare all (ENOMEM_HOST),
- * then commit or drop each. max_entries and flags as for pleat_history_record. *out may be NULL. */
+/* Two steps, so that several devices change together or not at all: prepare all (ENOMEM_HOST), then
+ * commit or drop each. max_entries and flags as for pleat_history_record. *out may be NULL. */
 pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigned flags,
                                 pl_history_ring **out);
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
                        unsigned flags);
 void pl_history_drop(pl_history *history, pl_history_ring *ring);
 
-/* An event that no allocator tells; does nothing when not recording. */
+/* Events outside the allocator; no effect when not recording. */
 void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream,
                          const void *private_in);
 void pl_history_tell_snapshot(pl_history *history, uint64_t active_bytes);
@@ -103,7 +103,7 @@ static inline bool pl_history_wants_stack(const pl_history *history, unsigned fl
 
 /* Tell every event to a watcher, too; NULL = nobody. On return the earlier one is not running. */
 void pl_history_watch(pl_history *history, pleat_change_fn see, void *context);
-/* Tell him that the device is being looked at; under the allocator's lock. */
+/* Tell the watcher that somebody looks at the device; under the allocator's lock. */
 void pl_history_tell_looked_at(pl_history *history);
 static inline bool pl_history_is_watched(pl_history *history)
 {
@@ -118,8 +118,8 @@ static inline bool pl_history_is_watched(pl_history *history)
 /* From now on `private_in` means that pool. ENOMEM_HOST (also when 65,535 pools have names). Needs
  * host memory whether it records or not. */
 pleat_status pl_history_name_pool(pl_history *history, const void *private_in, pleat_pool_id id);
-/* The pool is released: its pointer may come again and mean another pool. Its index keeps the name
- * as long as other indices are free. */
+/* The pool is released: a later pool may have the same pointer. Its index keeps the name as long as
+ * other indices are free. */
 void pl_history_forget_pool(pl_history *history, const void *private_in);
 /* 0 for NULL and for a pool without a name. */
 unsigned pl_history_pool_index(pl_history *history, const void *private_in);
@@ -138,13 +138,13 @@ static inline uint64_t pl_history_n_told(const pl_history *history)
     return atomic_load_explicit(&history->n_told, memory_order_acquire);
 }
 
-/* Copy the return addresses of a stack, innermost first; returns how many there are, 0 when its
- * ring was emptied meanwhile. */
+/* Copy the return addresses of a stack, innermost first. Returns their number; 0 after the stack's
+ * ring was emptied. */
 size_t pl_history_stack(pl_history *history, uint32_t frames, void *out[PL_HISTORY_DEPTH]);
 
 typedef struct pl_frame {
-    char name[256];     /* "function+0x12"; "0x7f..." when it has no name */
-    char filename[256]; /* of the object that contains it; "??" if none does */
+    char name[256];     /* "function+0x12"; "0x7f..." without a name */
+    char filename[256]; /* of the object with the code; "??" if none */
 } pl_frame;
 
 /* Describe the code at a return address. Slow; hold no lock. */

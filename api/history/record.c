@@ -1,7 +1,7 @@
 /* record.c - switches the recording of an instance's devices on and off.
  *
- * The instance keeps the last setting, for devices that are opened later. Guarded by the instance's
- * lock, under which rings are made and put in place; no driver call is made under it. */
+ * The instance keeps the last setting, for devices opened later. Guarded by the instance's lock:
+ * rings are made and put in place under the lock, without a driver call. */
 #include "api/instance.h"
 #include "vmm/base/cancel.h"
 
@@ -41,8 +41,8 @@ static pleat_status record_locked(pl_instance *instance, size_t max_entries, uns
     return st;
 }
 
-/* Calls go past the fronts from now on (api/front.h): reading the figures waits until no thread is
- * inside one, and empties them. */
+/* From now on calls bypass the fronts (api/front.h). Reading the figures waits until no thread is
+ * inside a front, and empties the fronts. */
 void pl_history_empty_fronts(pl_instance *instance)
 {
     for (int i = 0; i < instance->n_devices; i++) {

@@ -1,8 +1,8 @@
 /* stack.c - taking, storing and describing stacks.
  *
- * Taking one walks the unwind tables, which may lock the loader: never under a lock of pleat.
- * Storing one may grow two arrays and is done under a history's lock; without host memory the entry
- * gets no stack. */
+ * Taking a stack walks the unwind tables, which may lock the loader: never under a lock of pleat.
+ * Storing a stack may grow two arrays, under a history's lock; without host memory the entry gets
+ * no stack. */
 #include "api/history/stack.h"
 
 #include <dlfcn.h>
@@ -74,7 +74,7 @@ static bool is_own(void *const *stack)
     return depth_of(stack) == own.n && memcmp(stack + 1, own.at + 1, own.n * sizeof *stack) == 0;
 }
 
-/* The slot that holds an equal stack, or the empty slot where it belongs. */
+/* The slot that holds an equal stack, or else the empty slot for the stack. */
 static uint32_t *find_slot(const pl_stack_table *table)
 {
     uint32_t mask = table->n_slots - 1;

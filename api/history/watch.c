@@ -1,7 +1,7 @@
-/* watch.c - hands what the allocators tell to a watcher.
+/* watch.c - reports the allocators' changes to a watcher.
  *
- * The instance keeps the watcher, for devices that are opened later. Guarded by the instance's
- * lock; each device's copy by its history's, under which it is called. */
+ * The instance keeps the watcher, for devices opened later. Guarded by the instance's lock. Each
+ * device has a copy, guarded by its history's lock; the watcher is called under that lock. */
 #include "api/instance.h"
 #include "api/snapshot/state.h"
 

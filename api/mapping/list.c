@@ -1,8 +1,8 @@
-/* list.c - the pieces of memory under a pointer: those of the allocator's chunks, or of what is
- * open of other processes. Holds no lock. */
+/* list.c - the pieces of memory under a pointer: chunks of the allocator, or opened memory of other
+ * processes. Holds no lock. */
 #include "api/instance.h"
 
-enum { FEW_CHUNKS = 64 }; /* so many need no host memory */
+enum { FEW_CHUNKS = 64 }; /* up to this number, no host memory */
 
 /* Where the pieces go. */
 typedef struct listed {

@@ -1,7 +1,7 @@
 /* observe.c - see observe.h.
  *
- * While an observer runs, its thread has neither a caller's record nor fronts: so whatever public
- * call it makes goes the unusual way in (instance.h), where it is refused. */
+ * While an observer runs, its thread has neither a caller's record nor fronts. So every public call
+ * of the observer takes the slow entrance (instance.h), which refuses the call. */
 #include "api/mapping/observe.h"
 
 #include "api/front.h"

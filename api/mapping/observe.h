@@ -1,8 +1,8 @@
 /* observe.h - the observers of an instance's mappings.
  *
- * The device that maps or unmaps calls pl_mapping_watch.tell, in no hold of a lock. The lock (rank
- * 10) guards the places and is dropped for each observer; who removes one waits until it runs
- * nowhere. */
+ * The device that maps or unmaps calls pl_mapping_watch.tell, holding no lock. The lock (rank 10)
+ * guards the places and is dropped for each observer. A thread that removes an observer waits until
+ * no thread runs it. */
 #ifndef PLEAT_API_MAPPING_OBSERVE_H
 #define PLEAT_API_MAPPING_OBSERVE_H
 
@@ -16,8 +16,8 @@ typedef struct pl_mapping_observer {
     unsigned n_running;   /* lock */
 } pl_mapping_observer;
 
-/* Compactions map and unmap in a hold of the device's lock, where nobody may be called; and what
- * they move may be registered. So there are compactions or observers, not both.
+/* A compaction maps and unmaps under the device's lock, where no callback may run, and might move
+ * registered memory. So an instance has compactions or observers, never both.
  *
  * I1  watch.n is the number of places with an observer
  * I2  watch.n == 0 or n_moving == 0 */
@@ -26,13 +26,13 @@ typedef struct pl_mapping_observers {
     pl_lock lock;           /* rank 10 */
     pl_cond ended;          /* signals that an observer has returned */
     unsigned n_moving;      /* lock: compactions under way */
-    unsigned n_torn; /* lock: devices where one left memory unmapped, which a later one maps */
+    unsigned n_torn; /* lock: devices with memory left unmapped, for a later compaction to map */
     pl_mapping_observer all[PLEAT_MOST_OBSERVERS];
 } pl_mapping_observers;
 
 void pl_mapping_observers_init(pl_mapping_observers *observers);
 void pl_mapping_observers_fini(pl_mapping_observers *observers);
-/* A compaction begins; false: not while somebody observes. Its end: with what is left torn. */
+/* A compaction begins; false while somebody observes. Its end says whether memory is left torn. */
 bool pl_mapping_observers_begin_move(pl_mapping_observers *observers);
 void pl_mapping_observers_end_move(pl_mapping_observers *observers, pleat_status st, bool *is_torn);
 

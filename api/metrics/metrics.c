@@ -1,11 +1,11 @@
 /* metrics.c - see metrics.h.
  *
- * The lock (rank 90, a leaf) guards all of `all`; it is not held while figures are read, while a
+ * The lock (rank 90, a leaf) guards all of `all`. It is not held while figures are read, while a
  * file is written, or while the thread is made. The outlets and the sheet are the thread's own.
  *
- * At the exit of the process the thread is told to write last pages, and is waited for a second at
- * most: a file system that hangs does not keep the process. A forked child has no such thread: it
- * begins anew, and its parent's files stay its parent's (outlet.h). */
+ * At the exit of the process the thread writes last pages, and the process waits a second at most,
+ * since a file system may hang. A forked child has no such thread: the child begins anew, and files
+ * of its parent stay the parent's (outlet.h). */
 #include "api/metrics/metrics.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ enum { LAST_PAGE_MS = 1000 };
 /* A path that instances have. */
 typedef struct metrics_file {
     bool is_used;
-    bool is_ending; /* the thread closes it, without the lock: a file system may hang */
+    bool is_ending; /* the thread closes the file without the lock, since a file system may hang */
     unsigned n_rows;
     bool is_wanted; /* at once: a row came or leaves */
     uint64_t interval_ms;
@@ -66,9 +66,8 @@ typedef struct writer {
     size_t capacity;
 } writer;
 
-static writer own; /* owner: the thread */
-static writer parents
-    __attribute__((used)); /* const: in a forked child what its parent's thread had */
+static writer own;                           /* owner: the thread */
+static writer parents __attribute__((used)); /* const: in a forked child the parent thread's data */
 
 /* ---- a page ---------------------------------------------------------------------------------- */
 
@@ -136,8 +135,8 @@ static void write_page(writer *w, metrics_file *file, bool is_running)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Reads the figures of the file's instances; each is busy only meanwhile. Returns whether one of
- * them goes on. */
+/* Reads the figures of the file's instances; each instance is busy only while read. Returns whether
+ * any instance goes on. */
 static bool collect_locked(writer *w, unsigned file)
 {
     pl_lock_assert(&all.lock);
@@ -194,7 +193,7 @@ static void end_file_locked(unsigned at)
     file->is_used = false;
 }
 
-/* Does what is due; returns how long nothing will be, in ms; UINT32_MAX = nothing at all. */
+/* Does all work that is due. Returns the time until the next work, in ms; UINT32_MAX = none. */
 static uint32_t work_locked(writer *w)
 {
     uint64_t least_ms = UINT32_MAX;
@@ -331,8 +330,8 @@ static int start_thread(void)
     return error;
 }
 
-/* The file of that path, a new one if need be. There are as many as instances can be; those that
- * nobody has any more may still wait for the thread. */
+/* The file of the path, or a new file. There are as many files as instances can be. A file that no
+ * instance has any more may still wait for the thread. */
 static metrics_file *find_file_locked(const pl_outlet *outlet)
 {
     metrics_file *unused = NULL;

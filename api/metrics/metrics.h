@@ -1,10 +1,10 @@
 /* metrics.h - the option `metrics`: figures of running instances in a file, for Prometheus and for
  * `pleat top`.
  *
- * One thread for the process, made for the first instance that has the option, reads the figures
- * and writes the files; instances with the same path share one. Nothing is added to any call. The
- * figures of a device are copied under its allocator's lock, as pleat_device_stats does; all else
- * happens without it.
+ * The process has one thread, made for the first instance with the option. The thread reads the
+ * figures and writes the files; instances with the same path share a file. No public call does more
+ * work. As in pleat_device_stats, only the copying of a device's figures takes its allocator's
+ * lock.
  *
  *   M1  the thread touches an instance only while its row is busy
  *   M2  pl_metrics_leave returns when the row is not busy, and is not made so again */
@@ -13,11 +13,11 @@
 
 struct pl_instance;
 
-/* Write the instance's figures from now on, if its configuration says so; each failure of a path is
- * told once on standard error, and nothing else depends on it. The instance is open. */
+/* Write the instance's figures from now on, if its configuration says so. The instance is open.
+ * Each failure of a path is reported once on standard error, and has no other effect. */
 void pl_metrics_join(struct pl_instance *instance);
 
-/** The instance is about to be taken apart: nobody looks at it any more.
+/** End the writing: the instance is about to be taken apart.
  *
  *  Blocks  until a last page is written, at most a second. */
 void pl_metrics_leave(struct pl_instance *instance);

@@ -33,7 +33,7 @@ int pl_outlet_init(pl_outlet *outlet, const char *metrics, const char *folder)
     *outlet = (pl_outlet){ .descriptor = -1, .is_private = strcmp(metrics, "auto") == 0 };
     pl_text_init(&text, outlet->path, sizeof outlet->path);
     if (outlet->is_private) {
-        /* Its variable may name a folder that is not there: in containers, under su or cron. */
+        /* The variable may name a folder that does not exist: in containers, under su or cron. */
         bool has_folder = folder && access(folder, W_OK | X_OK) == 0;
         pl_text_add(&text, "%s/pleat.%ld.prom", has_folder ? folder : "/tmp", (long)getpid());
     } else {
@@ -56,7 +56,7 @@ static bool is_own(const pl_outlet *outlet, const struct stat *st)
     return outlet->descriptor >= 0 && st->st_dev == outlet->dev && st->st_ino == outlet->ino;
 }
 
-/* The process that a page names; 0 = it names none. */
+/* The process that wrote a page; 0 = unknown. */
 static long writer_of(const char *page)
 {
     static const char before[] = "pleat_running{pid=\"";
@@ -64,13 +64,13 @@ static long writer_of(const char *page)
     return at ? strtol(at + sizeof before - 1, NULL, 10) : 0;
 }
 
-/* Is it a page, or empty? Any other file is somebody's work: a path that was mistyped. */
+/* True for a page or an empty file. Any other file is somebody's work: the path was mistyped. */
 static bool is_page(const char *text)
 {
     return text[0] == '\0' || strncmp(text, PL_PAGE_BEGIN, sizeof PL_PAGE_BEGIN - 1) == 0;
 }
 
-/* Does another open file have the lock, or is it no page? */
+/* Refuses a file that another open file has locked, or that is no page. */
 static int check_other(const pl_outlet *outlet, long *owner)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -88,7 +88,7 @@ static int check_other(const pl_outlet *outlet, long *owner)
         return ENOTEMPTY;
     }
     *owner = is_locked ? writer_of(text) : 0;
-    /* What this process wrote may still be open in a child that has just been forked. */
+    /* This process's own page may still be open in a child that has just been forked. */
     return error != 0 ? error : is_locked && *owner != (long)getpid() ? EBUSY : 0;
 }
 
@@ -119,7 +119,7 @@ static int write_all(int descriptor, const char *text, size_t n)
     return 0;
 }
 
-/* A file of that name can only be what a process of the same number left when it was killed. */
+/* If a file of that name exists, a killed process of the same number has left it. */
 static int open_beside(const char *path, mode_t mode, int *out)
 {
     enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW };

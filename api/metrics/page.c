@@ -25,7 +25,7 @@ static void add_head(pl_text *text, const char *name, const char *type, const ch
     }
 }
 
-/* The value of a label, with what the format wants escaped; a page is UTF-8. */
+/* The value of a label, escaped as the format requires; a page is UTF-8. */
 static void add_value(pl_text *text, const char *value)
 {
     size_t step;

@@ -5,10 +5,10 @@
 #include "api/metrics/sheet.h"
 #include "api/text.h"
 
-/* How each page begins: what it is known by. */
+/* The first bytes of each page, which identify a page. */
 #define PL_PAGE_BEGIN "# HELP pleat_running "
 
-/* What a page says beside the figures of devices. */
+/* The values of a page beside the figures of devices. */
 typedef struct pl_page_head {
     long pid;
     bool is_running;     /* false: this is the last page */

@@ -19,7 +19,7 @@ static void fill_device(pl_gpu *gpu, pl_sheet_device *out)
     memcpy(out->values, values, sizeof values);
 }
 
-/* Room for one more behind n; NULL: no host memory. The array doubles at powers of two. */
+/* Make room behind `n` elements; NULL: no host memory. The array doubles at powers of two. */
 static void *grown(pl_host *host, void *array, size_t n, size_t bytes)
 {
     bool is_full = (n & (n - 1)) == 0;

@@ -1,8 +1,8 @@
-/* sheet.h - the figures of some instances at one moment, to be written down without any lock.
+/* sheet.h - the figures of some instances at one moment, for writing without any lock.
  *
  * One list makes metrics, names, types, helps and values. Names are Prometheus' way: base units,
- * _total for what only grows; a metric with several entries has a further label in each. A value is
- * read in sheet.c, from the device's `gpu` and `stats`, or the tag's `figures`. */
+ * and _total for counters. A metric with several entries has a further label in each. sheet.c reads
+ * each value from the device's `gpu` and `stats`, or the tag's `figures`. */
 #ifndef PLEAT_API_METRICS_SHEET_H
 #define PLEAT_API_METRICS_SHEET_H
 

@@ -1,4 +1,4 @@
-/* checkpoint.c - the checkpoints of a device's private pools: taken, restored, told of, released.
+/* checkpoint.c - the checkpoints of a device's private pools: taken, restored, visited, released.
  *
  * A checkpoint is the allocator's roster of a pool's live blocks (segments/base/roster.h), in a
  * table by number. It refers to its pool by name; the roster knows whether the pool of that name is
@@ -6,7 +6,7 @@
 #include "api/pool/state.h"
 #include "vmm/base/cancel.h"
 
-static _Atomic uint64_t last_number; /* of all instances, so that none knows another's */
+static _Atomic uint64_t last_number; /* of all instances: no two checkpoints share a number */
 
 /* ---- the table ---- */
 
@@ -16,7 +16,7 @@ static pleat_devptr key_of(uint64_t number)
     return number << 9;
 }
 
-/* Counts the caller as a reader; NULL: there is none of that number. */
+/* Counts the caller as a reader; NULL: no checkpoint has that number. */
 static pl_checkpoint *begin_reading(pl_pools *pools, pleat_checkpoint handle)
 {
     pl_lock_acquire(&pools->lock);
@@ -53,7 +53,8 @@ static pleat_status enter(pl_pools *pools, const pl_checkpoint *made_as)
     return st;
 }
 
-/* PLEAT_OK, EINVAL or EBUSY; *out is out of the table, and its memory given back but the roster. */
+/* Takes the checkpoint out of the table and gives its memory back, except the roster in *out.
+ * PLEAT_OK, EINVAL or EBUSY. */
 static pleat_status part(pl_pools *pools, pleat_checkpoint handle, pl_roster *out)
 {
     pl_lock_acquire(&pools->lock);
@@ -241,7 +242,7 @@ static pleat_status restore_and_tell(pl_gpu *gpu, pl_checkpoint *checkpoint, uns
     return PLEAT_OK;
 }
 
-/* The checkpoint, with the caller as its reader. NULL: there is none; the last error says so. */
+/* Find a checkpoint and count the caller as its reader. NULL: none; the last error says so. */
 static pl_checkpoint *find(pl_use use, int device, pleat_checkpoint handle, pl_gpu **gpu)
 {
     if (pl_pools_find_gpu(use, device, gpu) != PLEAT_OK) {

@@ -1,12 +1,13 @@
-/* live.c - who uses a private pool, what it holds, and which blocks live in it: public calls. Holds
- * the table's lock (rank 10) for what it reads there, and none while it compares. */
+/* live.c - public calls about a pool's users, its memory, and its live blocks.
+ *
+ * Holds the table's lock (rank 10) while reading the table, and no lock while comparing. */
 #include <stdlib.h>
 
 #include "api/pool/state.h"
 
 /* ---- one pool ---- */
 
-typedef uint64_t read_fn(pl_pools *pools, pleat_pool_id id); /* 0: there is no such pool */
+typedef uint64_t read_fn(pl_pools *pools, pleat_pool_id id); /* 0: no such pool */
 
 static uint64_t count_users(pl_pools *pools, pleat_pool_id id)
 {
@@ -90,7 +91,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The lowest address that is on one side only; 0: there is none. */
+/* The lowest address in only one of the two sets; 0: none. */
 static pleat_devptr find_odd(const pleat_devptr *expected, size_t n, const pl_roster *live)
 {
     pl_roster_cursor c = pl_roster_begin(live);
@@ -143,7 +144,7 @@ static pleat_status compare_in(pl_gpu *gpu, pl_pool *pool, comparison *c)
     pleat_status st = gpu->ops->private_save(gpu->allocator, pool->in, &live);
     if (st == PLEAT_OK) {
         bool has_null = c->n > 0 &&
-                        sorted[0] == 0; /* no block is there, and 0 says that all agree */
+                        sorted[0] == 0; /* no block is at 0, and as a result 0 means equal sets */
         c->odd = find_odd(sorted, c->n, &live);
         c->is_same = c->odd == 0 && !has_null;
         gpu->ops->roster_drop(gpu->allocator, &live);

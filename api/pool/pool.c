@@ -1,4 +1,4 @@
-/* pool.c - the table of private pools: makes them, and removes them when they are unused.
+/* pool.c - the table of private pools: makes pools, and removes unused pools.
  *
  * Upholds I2, I4 and I5. Under the table's lock (rank 10) the allocator's private pools are opened
  * and read, and histories learn names; memory is released without the lock. */
@@ -193,7 +193,8 @@ pl_private *pl_pool_private(const pl_pool *pool)
     return pool->in;
 }
 
-/* Who is inside of a pool already waits for restores that run only: others may wait for him. */
+/* A thread already inside a pool waits for running restores only: others may wait for the thread.
+ * */
 void pl_pool_go_in(pl_pools *pools, pl_pool *pool)
 {
     while (pool->is_closed || (pool->n_closers > 0 && pl_pools_inside_here == 0)) {

@@ -1,10 +1,10 @@
 /* pool.h - the private pools of one device: their names, their users, and their routes.
  *
- * The allocator has the memory (segments/pleat/private.h); this table only says which request goes
- * where. A routed request holds its pool until it is over, so a pool without users lives on until
- * its last request is over. Filters, `forget` and the allocator's calls that need the driver run
- * without the lock. A route that has ended stays in the list while one of its filters runs;
- * pleat_pool_end waits for running filters, unless it is called from one.
+ * The allocator has the memory (segments/pleat/private.h); this table only decides which pool
+ * serves a request. A routed request holds its pool until the request is over, so a pool without
+ * users lives on until its last request. The lock is not held for filters, `forget`, and calls of
+ * the allocator that need the driver. A route that has ended stays in the list while one of its
+ * filters runs; pleat_pool_end waits for running filters, unless a filter calls it.
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none
@@ -60,7 +60,7 @@ typedef struct pl_pools {
 void pl_pools_init(pl_pools *pools, struct pl_gpu *gpu);
 /* No routes and no requests are left; nor are checkpoints. */
 void pl_pools_fini(pl_pools *pools);
-/* Before the allocator is destroyed, which has their memory. */
+/* Call before the allocator is destroyed, since the allocator has the checkpoints' memory. */
 void pl_pools_forget_checkpoints(pl_pools *pools);
 
 static inline bool pl_pools_are_routed(const pl_pools *pools)
@@ -69,11 +69,11 @@ static inline bool pl_pools_are_routed(const pl_pools *pools)
 }
 
 /* *out: the pool of a request on the stream, held until pl_pool_leave; NULL = the default pool.
- * Calls filters. PLEAT_OK, or EFORKED: a filter forked and this is the child, which touches nothing
- * of its parent. */
+ * Calls filters. PLEAT_OK, or EFORKED in a child forked by a filter: the child touches nothing of
+ * its parent. */
 pleat_status pl_pools_route(pl_pools *pools, void *stream, pl_pool **out);
 void pl_pool_leave(pl_pools *pools, pl_pool *pool);
-/* Bytes resident in all of them; *largest: the pool with the most. */
+/* Bytes resident in all pools; *largest: the pool with the most. */
 uint64_t pl_pools_held(pl_pools *pools, pleat_pool_id *largest);
 
 typedef struct pl_pool_figures {
@@ -81,7 +81,7 @@ typedef struct pl_pool_figures {
     pleat_stat reserved[PLEAT_N_SIZES];
 } pl_pool_figures;
 
-/* Read all existing pools and the PL_POOLS_GONE_TOLD that went last, in no order, at one moment.
+/* Read all existing pools and the last PL_POOLS_GONE_TOLD gone pools, in no order, at one moment.
  * *out, NULL for none, goes back through pl_pools_drop. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n);
 void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures);

@@ -1,8 +1,8 @@
-/* route.c - which request goes to which private pool: routes and their filters.
+/* route.c - which pool serves which request: routes and their filters.
  *
  * Upholds I1 and I3. A filter runs without the table's lock (rank 10), and its route stays in the
- * list meanwhile. The thread that ends a route waits for its running filters, unless it is inside
- * one: then the last filter call removes the route. */
+ * list meanwhile. The thread that ends a route waits for its running filters. Inside one of them it
+ * cannot wait: then the last filter call removes the route. */
 #include "api/pool/state.h"
 #include "vmm/base/cancel.h"
 
@@ -57,8 +57,8 @@ static void end_call(pl_pools *pools, pl_route *route, pl_route **over)
 
 /* ---- a request ---- */
 
-/* Asks without the lock; the route stays in the list meanwhile. EFORKED: this is a child, which
- * holds no lock and may touch nothing. */
+/* Asks without the lock; the route stays in the list meanwhile. EFORKED in a child forked by the
+ * filter: the child holds no lock and may touch nothing. */
 static pleat_status ask_filter(pl_pools *pools, pl_route *route, void *stream, bool *is_wanted)
 {
     route->n_calls++;
@@ -156,7 +156,7 @@ pleat_status pl_pools_begin_route(pl_pools *pools, pleat_pool_id id, const pl_ro
     return st;
 }
 
-/* The pool's last route that this thread began; if there is none, that any thread began. */
+/* The pool's last route begun by this thread, or else the last route begun by any thread. */
 static pl_route *find_route(const pl_pools *pools, const pl_pool *pool)
 {
     pl_route *newest = NULL;
@@ -172,8 +172,8 @@ static pl_route *find_route(const pl_pools *pools, const pl_pool *pool)
     return newest;
 }
 
-/* Waits until no filter of the ended route runs, and removes it. Inside a filter this cannot wait:
- * it returns NULL, and the last filter call removes the route. */
+/* Waits until no filter of the ended route runs, and removes the route. Inside a filter the call
+ * cannot wait: it returns NULL, and the last filter call removes the route. */
 static pl_route *part_route(pl_pools *pools, pl_route *route)
 {
     if (route->n_calls > 0 && n_filters_here > 0) {
@@ -188,8 +188,8 @@ static pl_route *part_route(pl_pools *pools, pl_route *route)
     return route;
 }
 
-/* Captures end before the last route to their pool does, so frees that could not be timed then may
- * be timed now. */
+/* Captures end before the last route to their pool: frees that could not be fenced during a capture
+ * may be fenced now. */
 bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id)
 {
     pl_lock_acquire(&pools->lock);

@@ -22,8 +22,8 @@ struct pl_pool {
     unsigned n_users;               /* lock: begun and not yet released */
     unsigned n_routes;              /* lock */
     unsigned n_holds;               /* lock: requests under way */
-    unsigned n_inside;              /* lock: of these, those that may allocate now */
-    unsigned n_closers;             /* lock: restores that wait until nobody is inside */
+    unsigned n_inside;              /* lock: requests that may allocate now */
+    unsigned n_closers;             /* lock: restores that wait until no request is inside */
     bool is_closed;                 /* lock: a restore runs: nobody goes inside */
     pleat_stat past[PLEAT_N_SIZES]; /* lock: total of its earlier lives; current is 0 */
 };
@@ -35,7 +35,7 @@ struct pl_route {
     pleat_forget_fn forget; /* const */
     void *context;          /* const */
     pthread_t thread;       /* const: the thread that began it */
-    unsigned n_calls;       /* lock: calls of `accepts` that run now */
+    unsigned n_calls;       /* lock: running calls of `accepts` */
     bool has_ended;         /* lock */
     bool is_left;           /* lock: its end did not wait; the last call removes it */
 };
@@ -45,16 +45,16 @@ typedef struct pl_checkpoint {
     uint64_t number;    /* const */
     pleat_pool_id id;   /* const: of its pool */
     pl_roster roster;   /* const: the allocator's memory */
-    unsigned n_readers; /* lock: calls that read it now */
+    unsigned n_readers; /* lock: running calls that read it */
 } pl_checkpoint;
 
-/* Pools of any device that this thread is inside of. */
+/* Number of pools, of any device, that this thread is inside of. */
 extern _Thread_local unsigned pl_pools_inside_here;
 
-/* pool.c, under the lock. NULL where there is none of that name. */
+/* pool.c, under the lock. NULL if no pool has that name. */
 pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id);
-/* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; the allocator's
- * answer. */
+/* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; all results of the
+ * allocator. */
 pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out);
 /* Opens the host memory for pools and routes at the first use. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_pools_open_host(pl_pools *pools);
@@ -62,21 +62,21 @@ pleat_status pl_pools_open_host(pl_pools *pools);
 /* pool.c, without the lock. Removes one user. PLEAT_OK; EPOOL; EBUSY. */
 pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id);
 
-/* pool.c, under the lock. The caller, who holds the pool, goes inside, once it is open. */
+/* pool.c, under the lock. The caller holds the pool, and goes inside once the pool is open. */
 void pl_pool_go_in(pl_pools *pools, pl_pool *pool);
 /* pool.c, without the lock: undoes a hold. pl_pool_leave also goes out. */
 void pl_pool_let_go(pl_pools *pools, pl_pool *pool);
 /* pool.c, without the lock. Adds a user to the pool of that name, made if need be. */
 pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id);
 
-/* pool.c, without the lock. 0: there is none of that name. */
+/* pool.c, without the lock. 0: no pool has that name. */
 unsigned pl_pools_count_users(pl_pools *pools, pleat_pool_id id);
 
-/* inside.c, without the lock. Hold the pool of that name and go inside; NULL: there is none. Undone
+/* inside.c, without the lock. Hold the pool of that name and go inside; NULL: no such pool. Undone
  * by pl_pool_leave. */
 pl_pool *pl_pools_enter(pl_pools *pools, pleat_pool_id id);
-/* The same, but close it, once nobody is inside: at most wait_ms, and a few milliseconds. PLEAT_OK;
- * EPOOL; EBUSY. */
+/* Like pl_pools_enter, but close the pool once nobody is inside: waits at most wait_ms and a few
+ * milliseconds. PLEAT_OK; EPOOL; EBUSY. */
 pleat_status pl_pools_close(pl_pools *pools, pleat_pool_id id, uint32_t wait_ms, pl_pool **out);
 void pl_pool_reopen(pl_pools *pools, pl_pool *pool);
 
@@ -88,18 +88,17 @@ pleat_status pl_pools_refuse(int device, pleat_pool_id id, pleat_status st, cons
 /* route.c, without the lock. Adds a route like `made_as` to the pool of that name, made if need
  * be. */
 pleat_status pl_pools_begin_route(pl_pools *pools, pleat_pool_id id, const pl_route *made_as);
-/* False: there is no route to a pool of that name. */
+/* False: no route goes to a pool of that name. */
 bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id);
 /* The list, linked by `next`, belongs to the caller. */
 void pl_pools_forget_routes(pl_pools *pools, pl_route *route);
 void pl_route_forget_context(const pl_route *route);
 
-/* stats.c, under the lock. What the pool holds and has held, in all its lives. */
+/* stats.c, under the lock. Bytes that the pool holds and has held, in all its lives. */
 void pl_pool_read_reserved(const pl_pools *pools, const pl_pool *pool,
                            pleat_stat out[PLEAT_N_SIZES]);
 
-/* stats.c, without the lock. The pool whose place in the order of first use is `index`; false:
- * there is none. */
+/* stats.c, without the lock. The pool at place `index` in the order of first use; false: none. */
 bool pl_pools_read_one(pl_pools *pools, unsigned index, pleat_pool_id *id,
                        pleat_stat reserved[PLEAT_N_SIZES]);
 

@@ -1,5 +1,5 @@
-/* stats.c - what private pools hold and have held, read at one moment under the table's lock. A
- * pool that is made again under an old name continues its old counts. */
+/* stats.c - bytes that private pools hold and have held, read at one moment under the table's lock.
+ * A pool made again under an old name continues its old counts. */
 #include "api/pool/state.h"
 
 /* Adds the counts of the pool's earlier lives. */
@@ -83,8 +83,8 @@ void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures)
     }
 }
 
-/* Searches from the first pool, the last one, or the one that was read last: reading them one after
- * the other stays fast. */
+/* Searches from the first pool, the last, or the pool read last: reading all pools in order stays
+ * fast. */
 static pl_pool *find_at(const pl_pools *pools, unsigned index)
 {
     unsigned at = 0;

@@ -1,9 +1,12 @@
-/* ask.c - see ask.h. The caller holds nothing that others wait for: the other process may be
- * stopped, and each of its answers is waited for 10 s.
+/* ask.c - see ask.h.
  *
- * Descriptors are asked for some at a time, and closed when their chunks are mapped, so a block of
- * thousands of chunks needs no more of them than one of 64. The other process hangs up on who is
- * silent for long, while it maps, say; then it is called again, once for each question. */
+ * The caller holds nothing that others wait for: the other process may be stopped, and each of its
+ * answers may take 10 s.
+ *
+ * Descriptors are requested in groups, and closed once their chunks are mapped. So a block of
+ * thousands of chunks needs no more descriptors at a time than a block of 64. The other process
+ * hangs up on an asker that is silent for long, for example while mapping. Then the asker calls
+ * again, once for each question. */
 #include "api/share/ask.h"
 
 #include <errno.h>
@@ -107,7 +110,7 @@ pleat_status pl_asker_begin(pl_asker *asker, const pl_name *name, const pl_share
     return st;
 }
 
-/* 0, or the errno of what went wrong: 0 with *got = 0 is a hang-up. */
+/* 0, or an errno; 0 with *got = 0 is a hang-up. */
 static int exchange(pl_asker *asker, const pl_question *question, pl_answer *answer, ssize_t *got)
 {
     struct iovec part = { answer, sizeof *answer };

@@ -1,5 +1,7 @@
-/* export.c - the calls of pleat_share.h that name memory and read names: they check, find out which
- * device it is, and word refusals. Nothing here holds a lock across a driver call. */
+/* export.c - the calls of pleat_share.h that name memory and read names.
+ *
+ * They check arguments, find the device, and word refusals. No lock is held across a driver call.
+ * */
 #include <string.h>
 #include <unistd.h>
 
@@ -32,7 +34,7 @@ typedef struct finding {
     pl_share_list list;
     pl_shared_chunk few[FEW_CHUNKS];
     pl_shared_block one;
-    void *more; /* in place of these; NULL = they suffice */
+    void *more; /* replaces the arrays above; NULL = they suffice */
 } finding;
 
 static void drop(pl_gpu *gpu, finding *f)
@@ -69,8 +71,8 @@ static pleat_status list(pl_gpu *gpu, const wanted *w, pl_share_list *out)
     return st == PLEAT_OK && !pl_device_is_exportable(gpu->dev) ? PLEAT_ENOTSUP : st;
 }
 
-/* What is shared stays where it is. So the chunks are looked at until it is known how many there
- * are, and are shared only if there is room for their name. Others may come meanwhile. */
+/* Shared chunks cannot move. So chunks are only looked at until their number is known, and shared
+ * only if the name fits. Meanwhile more chunks may come. */
 static pleat_status find(pl_gpu *gpu, const wanted *w, size_t capacity, finding *f)
 {
     pl_share_list *out = &f->list;
@@ -351,7 +353,7 @@ static bool lies_there(const pl_name *name, const pl_bus_place *place)
     return name->domain == place->domain && name->bus == place->bus && name->slot == place->slot;
 }
 
-/* The device that has the memory; the error is worded. */
+/* The device that has the memory. On failure the error is worded. */
 static pleat_status find_device(pl_instance *instance, const pl_name *name, int *out)
 {
     if ((name->is_simulated != 0) != pl_driver_is_simulator(instance->drv)) {

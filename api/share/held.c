@@ -1,6 +1,8 @@
-/* held.c - see held.h. All of them are in one list, which a forked child empties: its handler runs
- * under the lock, which the forking thread has taken before. That thread takes the api lock (rank
- * 10) afterwards, since handlers that were registered later are called earlier. */
+/* held.c - see held.h.
+ *
+ * All pl_held are in one list. In a forked child the fork handler empties the list, under the lock
+ * that the forking thread took before the fork. The thread takes the api lock (rank 10) afterwards,
+ * since handlers registered later are called earlier. */
 #include "api/share/held.h"
 
 #include <errno.h>
@@ -47,7 +49,7 @@ static void after_fork_in_parent(void)
     pl_lock_release(&lock);
 }
 
-/* The conversations were those of threads that are not here. */
+/* The conversations belonged to threads of the parent. */
 static void after_fork_in_child(void)
 {
     while (first) {
@@ -184,7 +186,7 @@ static bool wait_readable(int fd, uint64_t deadline_ms)
     return result > 0;
 }
 
-/* Those that did not fit were closed by the system. */
+/* The system has closed descriptors that did not fit. */
 static size_t take_fds(struct msghdr *message, int *fds)
 {
     struct cmsghdr *head = CMSG_FIRSTHDR(message);

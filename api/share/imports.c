@@ -1,12 +1,14 @@
-/* imports.c - see imports.h. The list is changed by who has claimed it; the lock (rank 10) guards
- * the claim and the host memory, and is held for neither driver calls nor other processes. */
+/* imports.c - see imports.h.
+ *
+ * Only the thread that has claimed the list changes it. The lock (rank 10) guards the claim and the
+ * host memory, and is held for neither driver calls nor other processes. */
 #include "api/share/imports.h"
 
 #include <string.h>
 
 #include "vmm/driver.h"
 
-/* A close: when its fence has passed, the stream's work on the memory is over. */
+/* A close: once its fence has passed, the stream's work on the memory is over. */
 typedef struct closing {
     struct closing *next;
     pl_stream *stream;
@@ -18,7 +20,7 @@ struct pl_import {
     uint64_t process[2]; /* const */
     pl_range range;      /* const */
     uint64_t opens;
-    closing *closings; /* one for each stream, the last */
+    closing *closings; /* one for each stream: its last close */
     size_t n;          /* const */
     pl_shared_chunk chunks[];
 };
@@ -199,7 +201,7 @@ pleat_status pl_imports_close(pl_imports *imports, pleat_devptr at, pl_stream *s
     if (!import) {
         return PLEAT_EFOREIGN;
     }
-    closing *own = find_closing(import, stream); /* its fence stands before the new one */
+    closing *own = find_closing(import, stream); /* the new fence stands behind its fence */
     closing *made = own ? NULL : pl_imports_alloc(imports, sizeof *made);
     if (!own && !made) {
         return PLEAT_ENOMEM_HOST;
@@ -234,8 +236,8 @@ static void drop_closing(pl_imports *imports, closing **link)
     pl_imports_drop(imports, gone);
 }
 
-/* Also while it is open: others may open and close it for ever, on ever new streams. A fence that
- * failed never passes: the end of the device waits. */
+/* Runs while the import is open, too, since a program may open and close for ever on ever new
+ * streams. A fence that failed never passes: the end of the device waits. */
 static void drop_passed(pl_imports *imports, pl_import *import)
 {
     for (closing **link = &import->closings; *link;) {
@@ -248,7 +250,7 @@ static void drop_passed(pl_imports *imports, pl_import *import)
     }
 }
 
-/* False: the driver refused, and it stays. */
+/* False: the driver refused, and the import stays. */
 static bool remove_next(pl_imports *imports, pl_import **link)
 {
     pl_import *import = *link;

@@ -45,7 +45,8 @@ void pl_name_write(pl_name *name, const pl_shared_chunk *chunks, const pl_shared
     memcpy((char *)out + pl_name_bytes(name->n, 0), blocks, name->n_blocks * sizeof *blocks);
 }
 
-/* Sizes that could overflow a sum are no name's. False; else *all are the chunks' bytes. */
+/* Adds up the chunks' bytes in *all. False for sizes that could overflow a sum: no name has them.
+ * */
 static bool add_chunks(const pl_name *name, const char *chunks, uint64_t *all)
 {
     enum { MOST_LOG2 = 60 };
@@ -81,7 +82,7 @@ static bool is_sound(const pl_name *name, const void *from)
     return is_good;
 }
 
-/* Are the name's numbers those of `bytes` bytes? */
+/* True if the name's numbers fit a name of `bytes` bytes. */
 static bool has_size(const pl_name *name, size_t bytes)
 {
     size_t most = bytes / sizeof(pl_shared_chunk); /* so that nothing overflows */

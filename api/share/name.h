@@ -1,9 +1,9 @@
-/* name.h - names of shared memory: what travels between processes.
+/* name.h - names of shared memory: bytes that travel between processes.
  *
  *   | header: who, where, how much | chunk | chunk | ... | block | ... |
  *
- * All of it is written, in the order of the machine's bytes, and a sum guards it, so that the same
- * address of the same block always has the same name, and what was cut or changed is recognised. */
+ * Every byte is written, in the machine's byte order: the same address of the same block always has
+ * the same name. A sum guards the bytes, so that a cut or changed name is recognised. */
 #ifndef PLEAT_API_SHARE_NAME_H
 #define PLEAT_API_SHARE_NAME_H
 
@@ -30,7 +30,7 @@ typedef struct pl_name {
     uint64_t n;           /* chunks */
     uint64_t n_blocks;    /* 1, unless a tag was named */
     uint64_t skip_bytes;  /* from the first chunk's start to the named address; 0 of a tag */
-    uint64_t block_bytes; /* from there to the end of what was named; of all chunks of a tag */
+    uint64_t block_bytes; /* from there to the end of the named memory; of all chunks of a tag */
 } pl_name;
 
 static inline size_t pl_name_bytes(size_t n_chunks, size_t n_blocks)
@@ -39,12 +39,12 @@ static inline size_t pl_name_bytes(size_t n_chunks, size_t n_blocks)
            n_blocks * sizeof(pl_shared_block);
 }
 
-/* Fill in magic, version, type and sum, and write the whole name: so many bytes. */
+/* Fill in magic, version, type and sum, and write the whole name (pl_name_bytes). */
 void pl_name_write(pl_name *name, const pl_shared_chunk *chunks, const pl_shared_block *blocks,
                    void *out);
-/* Copy the header. False: these bytes are no whole name. */
+/* Copy the header. False: the bytes are no whole name. */
 bool pl_name_read(const void *from, size_t bytes, pl_name *out);
-/* Copy the chunks of a name that was read. */
+/* Copy the chunks of a name already read. */
 void pl_name_read_chunks(const void *from, const pl_name *name, pl_shared_chunk *out);
 /* Copy one of its blocks, i < name->n_blocks. */
 void pl_name_read_block(const void *from, const pl_name *name, size_t i, pl_shared_block *out);

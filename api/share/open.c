@@ -1,8 +1,8 @@
-/* open.c - the calls of pleat_share.h that open and close what other processes share.
+/* open.c - the calls of pleat_share.h that open and close memory of other processes.
  *
- * Whoever looks at what is open or changes it has claimed the device's imports (imports.h). Nobody
- * holds a claim, or a lock, while another process is asked: that may be stopped, and then nobody
- * waits but who asks. */
+ * A thread claims the device's imports (imports.h) before reading or changing them. While asking
+ * another process a thread holds no claim and no lock: if the other process is stopped, only the
+ * asking thread waits. */
 #include "api/instance.h"
 #include "api/share/ask.h"
 #include "api/whereabouts.h"

@@ -1,18 +1,18 @@
 /* serve.c - see serve.h.
  *
- * One thread serves all who ask, in turn: it waits for all their sockets at once, and answers one
- * question of each, some microseconds for each chunk. It waits for nobody. A silent asker has a
- * seat for 2 seconds, or until all seats are taken and somebody else wants one. An asker that does
- * not take its answers loses its seat. An asker that was hung up on while it mapped calls again
- * (ask.c). What the system does not send for lack of memory, or since too many descriptors are on
- * their way, is tried again.
+ * One thread serves all askers in turn. It waits for all their sockets at once, and answers one
+ * question of each, in some microseconds a chunk. It never waits for one asker. A silent asker has
+ * a seat for 2 seconds, or until all seats are taken and a new asker wants one. An asker that does
+ * not take its answers loses its seat. An asker that was hung up on while mapping calls again
+ * (ask.c). If the system lacks memory for a message, or too many descriptors are in flight, the
+ * thread sends the answer again later.
  *
- * The thread enters the instance that a question names like any caller, so an instance is not
- * destroyed under it, and an instance that is gone answers EGONE. Processes of other users are hung
- * up on before they are read.
+ * The thread enters the instance of a question like any caller: so an instance is not destroyed
+ * meanwhile, and a destroyed instance returns EGONE. The thread hangs up on processes of other
+ * users before reading from them.
  *
  * The lock of held.h guards the number and whether the thread runs. A forked child has neither: it
- * draws a number when it needs one, and the parent's sockets and descriptors are closed there. */
+ * draws a number when it needs one, and closes the parent's sockets and descriptors. */
 #include "api/share/serve.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ enum { MOST_GUESTS = 64, PATIENCE_MS = 2000, PAUSE_MS = 10, BACKLOG = 128 };
 typedef struct guest {
     pl_held held;
     uint64_t deadline_ms; /* of its next question, or of the answer to this one: */
-    uint64_t heard_index; /* of what it said last, among all that was said */
+    uint64_t heard_index; /* of its last message, in the order of all messages */
     bool has_question;
     pl_question question;
 } guest;
@@ -89,7 +89,7 @@ bool pl_serve_process(uint64_t process[2])
 
 /* ---- answers ---- */
 
-/* Makes descriptors for what the question names; after a failure there may be some. */
+/* Makes descriptors for the question's chunks; after a failure some may be made. */
 static pleat_status make_fds(const pl_question *question, int *fds)
 {
     uint64_t process[2];
@@ -215,15 +215,15 @@ static bool let_in(void)
     return true;
 }
 
-/* What is waited for: the guests who may ask, and the listener at the end. A poll of more sockets
- * than the process may have open is refused, so free seats are not in it. */
+/* All sockets to wait for: guests who may ask, and the listener at the end. A poll of more sockets
+ * than the process may have open is refused, so free seats are left out. */
 typedef struct watch {
     guest *who[MOST_GUESTS];
     struct pollfd fds[MOST_GUESTS + 1];
     nfds_t n; /* guests */
 } watch;
 
-/* Adds all guests; returns when the first of them is due. */
+/* Adds all guests; returns the earliest deadline. */
 static uint64_t watch_guests(watch *w, uint64_t until_ms)
 {
     uint64_t retry_ms = pl_clock_ms() + PAUSE_MS;

@@ -1,4 +1,4 @@
-/* talk.c - see talk.h: what both ends of the socket need. No lock. */
+/* talk.c - see talk.h: code for both ends of the socket. No lock. */
 #include "api/share/talk.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* talk.h - what is said on the socket between who opens a block and who exported it.
+/* talk.h - messages on the socket between the process that opens a block and its exporter.
  *
- * Messages of a sequenced-packet socket in the abstract name space, whose name says the process. A
- * question names some chunks; the answer is a status and, if it is PLEAT_OK, as many descriptors.
- * Each side asks the system who the other one is, before it says anything. */
+ * Messages of a sequenced-packet socket in the abstract name space, named after the exporter. A
+ * question names some chunks; the answer is a status and, with PLEAT_OK, as many descriptors.
+ * Before its first message, each side asks the system for the identity of its peer. */
 #ifndef PLEAT_API_SHARE_TALK_H
 #define PLEAT_API_SHARE_TALK_H
 
@@ -35,15 +35,15 @@ typedef union pl_descriptors {
 
 /* The address of a process's socket; *bytes: its length. */
 struct sockaddr_un pl_talk_address(const uint64_t process[2], socklen_t *bytes);
-/* Does the process at the other end run under this process's effective user? */
+/* True if the peer runs under this process's effective user. */
 bool pl_talk_is_same_user(int fd, unsigned *user);
-/* Neither side waits longer than that for one message. */
+/* Limit each wait of this side, to send or to receive. */
 void pl_talk_limit(int fd, unsigned seconds);
-/* A call on a socket with a limit ends when any signal is handled, whatever SA_RESTART says. Is it
- * to be made again? The deadline is one for all its tries. */
+/* Whether to repeat a call on a socket with a limit: a handled signal ends such a call, whatever
+ * SA_RESTART says. All tries share one deadline. */
 uint64_t pl_talk_deadline(unsigned seconds);
 bool pl_talk_again(ssize_t result, uint64_t deadline_ms);
-/* Close what the program gets, or should have got: -1 is nothing. */
+/* Close descriptors that the program gets, or should have got; -1 = none. */
 void pl_talk_close(int *fds, size_t n);
 
 #endif

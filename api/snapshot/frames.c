@@ -1,5 +1,7 @@
-/* frames.c - see frames.h. The dynamic linker describes return addresses slowly, so each one is
- * asked for once per snapshot. */
+/* frames.c - see frames.h.
+ *
+ * The dynamic linker describes return addresses slowly, so each address is looked up once per
+ * snapshot. */
 #include "api/snapshot/frames.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* frames.h - stacks of the history as lists of frames. Each is described once, and written once if
- * the format can recall it. One thread at a time. */
+/* frames.h - stacks of the history as lists of frames. Each frame is described once, and written
+ * once if the format can recall values. One thread at a time. */
 #ifndef PLEAT_API_SNAPSHOT_FRAMES_H
 #define PLEAT_API_SNAPSHOT_FRAMES_H
 
@@ -23,8 +23,7 @@ typedef struct pl_frames {
 void pl_frames_init(pl_frames *frames, pl_host *host);
 void pl_frames_fini(pl_frames *frames);
 
-/* Write the list of frames, innermost first; an empty list for 0 and for a stack that was
- * dropped. */
+/* Write the list of frames, innermost first; an empty list for 0 and for a dropped stack. */
 void pl_frames_write(pl_frames *frames, pl_writer *w, pl_history *history, int device,
                      uint32_t name);
 

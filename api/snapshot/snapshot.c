@@ -3,7 +3,7 @@
  * All devices are copied first, each under its allocator's lock; then everything is written without
  * any lock.
  * Source: PyTorch 2.11, torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp for the
- * keys, torch/cuda/_memory_viz.py and torch/utils/viz/MemoryViz.js for what they need. */
+ * keys, torch/cuda/_memory_viz.py and torch/utils/viz/MemoryViz.js for their readers. */
 #include "api/snapshot/snapshot.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ typedef struct snapshot {
     pl_host host;
     pl_frames frames;
     pl_writer *w;
-    pl_config config;   /* the instance's now */
-    char *conf;         /* the same as one string */
+    pl_config config;   /* the instance's current one */
+    char *conf;         /* `config` as one string */
     size_t max_entries; /* of each history; 0 = not recording now */
     unsigned n_states;
     pl_snapshot_state states[PL_N_DEVICES]; /* of the devices in use */
@@ -89,7 +89,7 @@ static void write_segment_sizes(const snapshot *s, const pl_snapshot_block *bloc
     write_number(s, "requested_size", requested);
 }
 
-/* Not PyTorch's: its readers ask for the keys that they know. */
+/* A key of pleat: PyTorch's readers ignore unknown keys. */
 static void write_tag(const snapshot *s, const pl_snapshot_block *first)
 {
     if (first->tag) {
@@ -212,7 +212,7 @@ static void write_divisions(const snapshot *s, const unsigned divisions[PL_N_DIV
     pl_write_end(s->w);
 }
 
-/* Tells readers how long the ring is; they warn if the oldest entries were overwritten. */
+/* Tells readers the length of the ring; they warn if the oldest entries were overwritten. */
 static void write_ring(const snapshot *s)
 {
     bool is_full = false;
@@ -225,8 +225,8 @@ static void write_ring(const snapshot *s)
     }
 }
 
-/* Writes PyTorch's keys. Those about its pinned host memory and its compiler have the values for
- * "none" and "nothing is kept". */
+/* Writes PyTorch's keys. Keys about pinned host memory and the compiler get the values for "none"
+ * and "nothing is kept". */
 static void write_settings(const snapshot *s)
 {
     const pl_config *config = &s->config;

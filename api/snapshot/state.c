@@ -1,6 +1,8 @@
-/* state.c - copies a device's state. Takes the allocator's lock (rank 20) to count and to copy: a
- * few pieces per hold if the allocator can do that and no history must match, else everything in
- * one hold, through `visit`. Inside it takes the history's lock (rank 80). */
+/* state.c - copies a device's state.
+ *
+ * Takes the allocator's lock (rank 20) to count and to copy. Without a history to match, and if the
+ * allocator can, each hold copies a few pieces; otherwise one hold copies everything, through
+ * `visit`. Inside it takes the history's lock (rank 80). */
 #include "api/snapshot/state.h"
 
 #include <sched.h>
@@ -69,7 +71,7 @@ static void find_pool(copier *c, const pl_piece *piece)
     }
 }
 
-/* Does the block continue the last one within the same segment? */
+/* True if the block continues the last one within the same segment. */
 static bool is_next(const pl_snapshot_block *last, const pl_snapshot_block *block)
 {
     return last->base + last->bytes == block->base && last->stream == block->stream &&
@@ -92,8 +94,7 @@ static void copy_block(copier *c, pl_snapshot_block block)
     }
 }
 
-/* Copies what is not in pieces. The pools' names are copied too, since a pool that goes may leave
- * its index to another. */
+/* Copies the history and the pools' names, since a gone pool may leave its index to a new pool. */
 static void copy_history(copier *c)
 {
     pl_snapshot_state *out = c->out;
@@ -129,8 +130,8 @@ static void copy_piece(void *context, const pl_piece *piece)
                });
 }
 
-/* Copies what there is room for. False if there was not room for everything, or if the allocator
- * holds nothing and something happened meanwhile. */
+/* Copies as much as fits. False if not everything fit, or if something happened meanwhile and the
+ * allocator holds nothing. */
 static bool copy_once(copier *c)
 {
     pl_snapshot_state *out = c->out;
@@ -156,7 +157,7 @@ static bool copy_once(copier *c)
 
 /* ---- room ---- */
 
-/* The room is touched, so that copying does not wait for the system's pages. */
+/* Touches the memory, so that copying does not wait for the system's pages. */
 static void *make_room(pl_host *host, size_t n, size_t bytes_each)
 {
     void *room = n <= SIZE_MAX / 2 / bytes_each ? pl_host_alloc(host, n * bytes_each) : NULL;
@@ -223,9 +224,9 @@ static bool has_frames(const pl_snapshot_state *state)
     return i < state->n_entries;
 }
 
-/* Takes from the last entries about each block who allocated it and where a driver's segment
- * begins. Readers find a segment by its address, so it must not be joined with the one before,
- * though an allocator that sees only blocks (cuda-async) shows touching blocks as one. */
+/* Finds each block's allocating stack, and the starts of driver segments, in the last history entry
+ * of each. Readers find a segment by its address, so two segments must not be joined. An allocator
+ * that sees only blocks (cuda-async) shows touching blocks as one segment. */
 static void learn_from_history(pl_snapshot_state *state)
 {
     bool is_all = has_frames(state); /* without frames most entries can be skipped */

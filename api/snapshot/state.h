@@ -1,9 +1,9 @@
 /* state.h - a copy of one device's state and history at one instant.
  *
- * Pieces are as in PyTorch's snapshots: blocks of segments, where a segment is a longest run of
- * resident addresses within one of the allocator's segments. Holes are left out; unused neighbours
- * are one block. Host memory is allocated before the allocator's lock is taken; under it there is
- * only copying. */
+ * Pieces are as in PyTorch's snapshots: blocks of segments. A segment is a longest run of resident
+ * addresses within one of the allocator's segments. Holes are left out; unused neighbours are one
+ * block. Host memory is allocated before the allocator's lock is taken, so that under the lock
+ * state is only copied. */
 #ifndef PLEAT_API_SNAPSHOT_STATE_H
 #define PLEAT_API_SNAPSHOT_STATE_H
 
@@ -12,7 +12,7 @@
 /* PyTorch's states of a block. */
 typedef enum pl_snapshot_use {
     PL_SNAPSHOT_ALLOCATED,
-    PL_SNAPSHOT_PENDING, /* freed; streams other than its own may still use it */
+    PL_SNAPSHOT_PENDING, /* freed, but further streams may still use it */
     PL_SNAPSHOT_INACTIVE,
 } pl_snapshot_use;
 
@@ -20,13 +20,13 @@ typedef struct pl_snapshot_block {
     pleat_devptr base;
     uint64_t bytes;
     uint64_t requested_bytes; /* 0 = inactive */
-    void *stream;             /* its segment's stream; NULL = the default one, or none */
+    void *stream;             /* its segment's stream; NULL = the default stream, or none */
     const char *tag;          /* its segment's; NULL = none */
-    uint32_t frames;          /* of its allocation, if the history has it; else 0 */
+    uint32_t frames;          /* stack of its allocation, from the history; 0 = unknown */
     uint32_t segment_frames;  /* is_first: stack of the segment's maker */
     uint16_t pool;            /* index in the state's pools */
     uint8_t use;              /* pl_snapshot_use */
-    bool is_first;            /* a segment begins here */
+    bool is_first;            /* first block of a segment */
     bool is_told_first;       /* the history also says so */
     bool is_small;            /* its segment is for small requests */
     bool is_asleep;           /* its segment's tag sleeps */
@@ -42,8 +42,8 @@ typedef struct pl_snapshot_state {
     size_t n_pools;
 } pl_snapshot_state;
 
-/* PLEAT_OK or ENOMEM_HOST. The copy lies in `host` and belongs to the caller; pl_snapshot_forget
- * gives it back, also after a failure. */
+/* PLEAT_OK or ENOMEM_HOST. The copy lies in `host` and belongs to the caller; give it back with
+ * pl_snapshot_forget, also after a failure. */
 pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out);
 void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state);
 

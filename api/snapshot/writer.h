@@ -72,20 +72,19 @@ void pl_write_dict(pl_writer *w);                  /* begins one */
 void pl_write_list(pl_writer *w);                  /* begins one */
 void pl_write_end(pl_writer *w);                   /* ends the innermost list or dictionary */
 void pl_write_key(pl_writer *w, const char *word); /* like pl_write_word */
-/* A text that comes often; `word` lives as long as the writer and is identified by its address. */
+/* A frequent text; `word` lives as long as the writer and is identified by its address. */
 void pl_write_word(pl_writer *w, const char *word);
 void pl_write_text(pl_writer *w, const char *text, size_t n);
 void pl_write_natural(pl_writer *w, uint64_t value);
 void pl_write_integer(pl_writer *w, int64_t value);
-void pl_write_real(pl_writer *w, double value); /* one that is not finite is written as none */
+void pl_write_real(pl_writer *w, double value); /* none if not finite */
 void pl_write_bool(pl_writer *w, bool value);
 void pl_write_none(pl_writer *w);
 void pl_write_pair(pl_writer *w, uint64_t first, uint64_t second); /* JSON: a list of two */
 
-/* Write the value with that memo again, in few bytes. False: it must be written out. 0 = no
- * memo. */
+/* Write the value with that memo again, in few bytes. False: write it in full. 0 = no memo. */
 bool pl_write_recall(pl_writer *w, uint32_t memo);
-/* Let *memo recall the list or dictionary that has just ended; stays 0 if the format cannot. */
+/* Let *memo recall the list or dictionary that has just ended; 0 if the format cannot. */
 void pl_write_keep(pl_writer *w, uint32_t *memo);
 
 /* ---- for formats ---- */

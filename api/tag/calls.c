@@ -39,7 +39,7 @@ static pl_gpu *enter(pleat handle, int device, pl_use *use)
     return gpu;
 }
 
-/* What else is known, where pl_error_set does not add it. */
+/* The driver's detail, for a status to which pl_error_set does not add it. */
 static const char *detail_of(pleat_status st)
 {
     bool is_own = st == PLEAT_EASLEEP || st == PLEAT_EWRITE || st == PLEAT_ENOTSUP;
@@ -196,7 +196,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 
 enum { MAX_ROUNDS = 64 };
 
-/* The application is asked for memory as long as it says that it freed some. */
+/* The application is asked for memory while its callback says that it freed some. */
 static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_slept *out)
 {
     pl_driver_clear_error();
@@ -215,7 +215,7 @@ static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_
     return st;
 }
 
-/* Where memory is short: the verdict and the numbers of a request for what it lacks. */
+/* If memory is short: the verdict and numbers of a request for the missing bytes. */
 static pleat_status refuse_wake(pl_gpu *gpu, const char *tag, pleat_status st,
                                 uint64_t needed_bytes)
 {

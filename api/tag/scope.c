@@ -31,7 +31,7 @@ unsigned pl_tag_find(const char *tag)
     return 0;
 }
 
-/* Append it, unless another thread does so first. 0: there is no room. */
+/* Append the tag, unless another thread does so first. 0: the list is full. */
 static unsigned append(const char *copy)
 {
     for (unsigned i = 0; i < PLEAT_MOST_TAGS; i++) {

@@ -1,4 +1,4 @@
-/* tag.h - what one device has under each tag: rooms of its allocator.
+/* tag.h - the memory of each tag on one device: rooms of its allocator.
  *
  *   I1  a room is made by the first request, limit or sleep that needs it, and stays until the
  *       device is closed */
@@ -23,19 +23,19 @@ typedef struct pl_tags {
 void pl_tags_init(pl_tags *tags);
 void pl_tags_fini(pl_tags *tags);
 
-/* The tag's room on the device, if there is one. */
+/* The tag's room on the device, or NULL. */
 static inline pl_private *pl_tags_find(const pl_tags *tags, unsigned tag)
 {
     return tag != 0 ? atomic_load_explicit(&tags->rooms[tag - 1], memory_order_acquire) : NULL;
 }
 
-/* The same, made if need be; NULL where the allocator has no rooms. PLEAT_OK; ENOMEM_HOST. */
+/* The tag's room, made if need be; NULL if the allocator has no rooms. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_tags_room(struct pl_gpu *gpu, unsigned tag, pl_private **out);
 
-/* Name the tags that have most, for a refusal: nothing where no tag has any. */
+/* Name the tags with most memory, for a refusal: nothing if no tag has any. */
 void pl_tags_say(struct pl_gpu *gpu, pl_text *text);
 
-/* Does the tag's limit refuse so many bytes? Then say so. */
+/* If the tag's limit refuses `bytes`, say so and return true. */
 bool pl_tags_say_limit(struct pl_gpu *gpu, const pl_private *room, uint64_t bytes, pl_text *text);
 
 #endif
