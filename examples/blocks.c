@@ -1,4 +1,4 @@
-/* blocks.c - pleat from C: an instance, blocks on two streams' worth of sizes, what it cost.
+/* blocks.c - pleat from C: an instance, blocks of many sizes, and their cost in memory.
  *
  *     cc blocks.c -o blocks $(pkg-config --cflags --libs pleat)
  *     PLEAT_CONF=driver:sim,sim:[capacity:1G] ./blocks        # or as it is, on a GPU
@@ -29,7 +29,7 @@ int main(void)
     printf("%s, %llu MiB, allocator %s\n", device.name,
            (unsigned long long)device.total_bytes / MIB, device.allocator);
 
-    /* 64 blocks of 1 to 8 MiB, every other one freed: 32 holes between live blocks. */
+    /* 64 blocks of 1 to 8 MiB; every second block is freed: 32 holes between live blocks. */
     for (int i = 0; i < N_BLOCKS; i++) {
         require(pleat_block_alloc(instance, 0, (size_t)(i % 8 + 1) * MIB, stream, &blocks[i]));
     }
@@ -37,7 +37,7 @@ int main(void)
         require(pleat_block_free(instance, 0, blocks[i], stream));
     }
 
-    /* One block as large as all the holes together: their memory moves, nothing is copied. */
+    /* One block as large as all holes together: their memory moves, nothing is copied. */
     pleat_devptr large;
     require(pleat_block_alloc(instance, 0, 100 * MIB, stream, &large));
 

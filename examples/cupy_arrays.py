@@ -9,7 +9,7 @@ import pleat.cupy
 
 pleat.cupy.install()
 
-# Memory belongs to the stream that is current when an array is made, and is reused on it at once.
+# An array's memory belongs to the current stream at its creation. The stream reuses it at once.
 streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
 sums = []
 for i in range(10):

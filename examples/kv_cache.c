@@ -1,10 +1,10 @@
-/* kv_cache.c - the KV cache of a server: addresses for the longest, memory for what there is.
+/* kv_cache.c - the KV cache of a server: addresses for the longest sequence, memory for the tokens.
  *
  * Each sequence has a slot of the cache, with addresses for the most tokens that it may get. Pages
- * are committed as its tokens come, and decommitted when it ends; so kernels see one array for each
- * sequence, no table of pages, and what the cache gives up serves the activations, and the other
- * way round. Where memory is short the youngest sequence is put back, and one less is served at a
- * time for a while.
+ * are committed as tokens come, and decommitted when the sequence ends. So kernels see one array
+ * for each sequence and no table of pages. Memory that the cache gives up serves activations, and
+ * the other way round. If memory is short, the youngest sequence is put back, and for a while the
+ * server runs one sequence less.
  *
  *     cc kv_cache.c -o kv_cache $(pkg-config --cflags --libs pleat)
  *     PLEAT_CONF=driver:sim,sim:[capacity:1G] ./kv_cache     # or as it is, on a GPU
@@ -23,8 +23,8 @@ enum { N_SLOTS = 64, N_REQUESTS = 500, TOKENS_A_STEP = 8, ACTIVATION_MIB = 2 };
 
 typedef struct sequence {
     uint64_t tokens; /* so far */
-    uint64_t length; /* in the end; 0 = the slot is free */
-    unsigned since;  /* the step in which it began */
+    uint64_t length; /* at its end; 0 = the slot is free */
+    unsigned since;  /* the step in which the sequence began */
 } sequence;
 
 static pleat gpu;
@@ -78,7 +78,7 @@ static bool put_back_the_youngest(unsigned slot, unsigned *n_waiting)
     return true;
 }
 
-/* Memory for some more tokens: those that have their page already cost no call of the driver. */
+/* Commit memory for further tokens; tokens on a committed page cost no driver call. */
 static void grow(unsigned slot, unsigned *n_waiting)
 {
     uint64_t bytes = slots[slot].tokens * TOKEN_BYTES;
@@ -89,7 +89,7 @@ static void grow(unsigned slot, unsigned *n_waiting)
     require(status);
 }
 
-/* What a layer needs for a moment: out of the same memory as the cache. */
+/* Allocate a layer's activations for a moment, from the same memory as the cache. */
 static void run_layers(unsigned n_live, unsigned *n_waiting)
 {
     pleat_devptr activations;

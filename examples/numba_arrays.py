@@ -17,7 +17,7 @@ numbers = np.arange(1_000_000, dtype=np.float32)
 on_device = cuda.to_device(numbers)
 print("came back unchanged:", bool((on_device.copy_to_host() == numbers).all()))
 
-# Numba names no stream when it allocates. Say which one this thread works on.
+# Numba names no stream when it allocates. Tell pleat the stream that this thread works on.
 stream = cuda.stream()
 with pleat.streams.use_stream(int(stream.handle)):
     for _ in range(10):

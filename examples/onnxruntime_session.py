@@ -15,7 +15,7 @@ session = onnxruntime.InferenceSession(
     sys.argv[1], providers=[("CUDAExecutionProvider", options), "CPUExecutionProvider"]
 )
 
-# Ones of the shapes that the model asks for; a dimension that it leaves open is 1.
+# Ones in the shapes of the model's inputs; a dimension left open by the model is 1.
 inputs = {
     wanted.name: np.ones(
         [size if isinstance(size, int) else 1 for size in wanted.shape],

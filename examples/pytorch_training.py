@@ -24,7 +24,7 @@ for step in range(20):
     optimizer.step()
     optimizer.zero_grad()
 
-# torch's own functions tell pleat's numbers.
+# torch's own functions report pleat's numbers.
 mib = 1 << 20
 print(f"allocated {torch.cuda.memory_allocated() / mib:.1f} MiB,", end=" ")
 print(f"at most {torch.cuda.max_memory_allocated() / mib:.1f},", end=" ")

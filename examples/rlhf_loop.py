@@ -1,7 +1,7 @@
 """Train, generate, train: trainer and generator share a device that cannot hold both.
 
-Each one's memory sleeps while the other works. Weights keep their contents; the cache does not need
-to.
+The trainer's memory sleeps while the generator works, and the other way round. Weights keep their
+contents; the cache need not keep any.
 """
 
 import pleat.torch

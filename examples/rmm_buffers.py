@@ -1,4 +1,4 @@
-"""RMM's buffers from pleat, and with them those of cuDF, cuML and others.
+"""RMM's buffers from pleat, and with them the buffers of cuDF, cuML and others.
 
     python rmm_buffers.py
 """
@@ -7,7 +7,7 @@ import pleat
 import pleat.rmm
 import rmm
 
-# RMM's adaptors stack on pleat's resource as on any other; without them, pleat.rmm.install() does.
+# RMM's adaptors stack on pleat's resource as on any other. Without adaptors: pleat.rmm.install().
 counted = rmm.mr.StatisticsResourceAdaptor(pleat.rmm.resource())
 rmm.mr.set_current_device_resource(counted)
 

@@ -1,17 +1,19 @@
-/* two_streams.c - finds a forgotten record_stream without a GPU: two streams on the simulated
- * driver, work on them that says which memory it touches, and the hazards that were seen.
+/* two_streams.c - finds a forgotten record_stream without a GPU, on the simulated driver.
+ *
+ * The program submits work that says which memory it touches, and prints the hazards found.
  *
  *     cc two_streams.c -o two_streams $(pkg-config --cflags --libs pleat) -lpleat_sim
  *     PLEAT_CONF=driver:sim,sim:[capacity:64M] ./two_streams
  *
- * A block is filled on one stream, read on another and freed on the first. Whoever frees it must
- * have said that the second stream uses it, or it is given out again while that still reads. */
+ * A block is filled on one stream, read on another and freed on the first. Before the free the
+ * program must say that the second stream uses the block. Otherwise the memory is given out again
+ * while the second stream still reads. */
 #include <pleat.h>
 #include <pleat_sim.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of the driver; with a CUDA toolkit: #include <cuda.h> instead. libpleat_sim.so has them. */
+/* The driver's functions, from libpleat_sim.so; with a CUDA toolkit: #include <cuda.h> instead. */
 int cuInit(unsigned flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
@@ -29,7 +31,7 @@ static void require(int status)
     }
 }
 
-/* What stands for a kernel: it touches these bytes when its turn on the stream has come. */
+/* Stands for a kernel: touches the bytes when its turn on the stream has come. */
 static void work(void *stream, pleat_devptr block, bool is_write)
 {
     pleat_sim_access access = { .ptr = block, .bytes = BYTES, .is_write = is_write };
@@ -49,7 +51,7 @@ static void hand_over(pleat gpu, void *filling, void *reading, bool is_told)
     }
     require(pleat_block_free(gpu, 0, block, filling));
 
-    /* The device has no room for two: this one is in the place of the first. */
+    /* The device has no room for two blocks: this block lies where the first lay. */
     require(pleat_block_alloc(gpu, 0, BYTES, filling, &next));
     work(filling, next, true);
     require(pleat_block_free(gpu, 0, next, filling));

@@ -1,9 +1,9 @@
 /* weight_cache.c - ten models on a device that holds three: weights that sleep and wake.
  *
- * Each model's weights carry a tag. A model that nobody asks for sleeps: its memory goes back to
- * the driver, its contents to the host, and its tensors keep their addresses, so nothing has to be
- * loaded, built or captured again. Where there is no room for who wakes, the model that was not
- * asked for longest goes to sleep.
+ * Each model's weights carry a tag. A model without requests sleeps: its memory goes back to the
+ * driver, its contents to the host, and its tensors keep their addresses. So nothing has to be
+ * loaded, built or captured again. If a waking model finds no room, the least recently used model
+ * goes to sleep.
  *
  *     cc weight_cache.c -o weight_cache $(pkg-config --cflags --libs pleat)
  *     PLEAT_CONF=driver:sim,sim:[capacity:130M] ./weight_cache     # or as it is, on a GPU:
@@ -38,7 +38,7 @@ static void require(pleat_status status)
     }
 }
 
-/* False: everybody else sleeps already. */
+/* False: all other models sleep already. */
 static bool send_one_to_sleep(const model *but)
 {
     model *oldest = NULL;
@@ -56,7 +56,7 @@ static bool send_one_to_sleep(const model *but)
     return true;
 }
 
-/* Once, as the program starts; those before it sleep as soon as there is no room. */
+/* Called once for each model at the start; earlier models sleep as soon as room is short. */
 static void load(model *m, unsigned number)
 {
     snprintf(m->tag, sizeof m->tag, "model %u", number);
@@ -93,7 +93,7 @@ static void serve(model *m, unsigned now)
     /* ... kernels, or a graph captured at the start, on m->layers: the addresses are the same ... */
 }
 
-/* Some models are asked for more often than others. */
+/* Draws some models more often than others. */
 static unsigned draw_model(void)
 {
     static uint64_t state = 1;

@@ -1,8 +1,8 @@
 """GPU memory that does not fragment.
 
-pleat.torch puts it under PyTorch. This module needs no framework. It has the library, its
-configuration, and the statistics and snapshots of its default instance, from which all adapters
-allocate. Importing it loads nothing; the first call loads the library.
+pleat.torch makes pleat the allocator of PyTorch. This module needs no framework. It has the
+library, its configuration, and the statistics and snapshots of the default instance; all adapters
+allocate from the default instance. An import loads nothing; the first call loads the library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The console commands `pleat` and `pleat-runtime`: they become the programs in the package."""
+"""The console commands `pleat` and `pleat-runtime`: each executes a program of the package."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Configuration texts: `key:value,key:value`, where a value in brackets may hold commas."""
+"""Configuration texts: `key:value,key:value`; a value in brackets may hold commas."""
 
 from __future__ import annotations
 
 
 def split_conf(text: str) -> dict[str, str]:
-    """Split a configuration into keys and values, in order; libpleat decides what they mean.
+    """Split a configuration into keys and values, in order; libpleat interprets them.
 
     Raises  ValueError for an entry without a colon, a key given twice, or brackets that do not
             match.
@@ -40,10 +40,10 @@ def _add_entry(entries: dict[str, str], text: str) -> None:
 
 
 def join_conf(entries: dict[str, str]) -> str:
-    """The text of these entries."""
+    """Join entries to a configuration text."""
     return ",".join(f"{key}:{value}" for key, value in entries.items())
 
 
 def overlay(below: str, above: str) -> dict[str, str]:
-    """The entries of `below`, replaced key by key by those of `above`."""
+    """Merge two configurations: entries of `above` replace entries of `below`, key by key."""
     return {**split_conf(below), **split_conf(above)}

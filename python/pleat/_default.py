@@ -1,8 +1,8 @@
 """libpleat's functions on the default instance, from which the adapters allocate.
 
 Every function raises PleatError with the library's own sentence. All may be called from any thread.
-Units are bytes. The first call in a process makes the instance from PLEAT_CONF, which loads and
-initialises the driver: the real one, unless PLEAT_CONF names the simulator.
+Units are bytes. The first call in a process makes the instance from PLEAT_CONF, and so loads and
+initialises the driver: the real driver, unless PLEAT_CONF names the simulator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Device(NamedTuple):
     """"cuda" or "sim"."""
     allocator: str
     note: str
-    """Why the allocator is not the configured one; "" if it is."""
+    """Why the configured allocator is not at work; "" if it is."""
     total_bytes: int
     granule_bytes: int
     limit_bytes: int
@@ -42,9 +42,9 @@ class Compaction(NamedTuple):
     """What a compaction did."""
 
     n_split: int
-    """Chunks that smaller ones replaced."""
+    """Chunks replaced by smaller ones."""
     n_merged: int
-    """Granules that now share the memory of another one."""
+    """Granules that now share another granule's memory."""
     moved_bytes: int
     won_bytes: int
     """Given back to the driver."""
@@ -103,7 +103,7 @@ def reset_peaks(device: int = 0) -> None:
 
 
 def reset_accumulated(device: int = 0) -> None:
-    """Set the sums of what was ever allocated and freed, and the scalars, to zero."""
+    """Reset to zero the sums of allocated and freed bytes and counts, and the scalars."""
     check(library().pleat_torch_reset_accumulated(device))
 
 
@@ -123,10 +123,10 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
 
 
 def compact(device: int = 0) -> Compaction:
-    """Move live memory of a device together, and give what is won back to the driver.
+    """Move live memory of a device together, and give emptied memory back to the driver.
 
-    The call is a promise: nobody submits work to the device, or captures any, until it returns.
-    Work submitted before is waited for. Every pointer and every live byte stays.
+    The caller promises: until the call returns, nobody submits work to the device, or captures any.
+    The call waits for earlier work. Every pointer and every live byte stays.
 
     Raises   PleatError (PLEAT_ENOTSUP: a classic cache is at work; PLEAT_ECAPTURE: a capture is
              under way).
@@ -139,12 +139,12 @@ def compact(device: int = 0) -> Compaction:
 
 
 def set_limit(device: int, limit_bytes: int) -> None:
-    """Set the most bytes that may be resident on a device; 0 = no limit."""
+    """Limit the bytes that may be resident on a device; 0 = no limit."""
     check(library().pleat_device_set_limit(instance(), device, limit_bytes))
 
 
 def memory_info(device: int = 0) -> tuple[int, int]:
-    """(free, total) bytes as the driver tells: memory that pleat caches is not free."""
+    """(free, total) bytes by the driver's count: memory cached by pleat is not free."""
     free = ctypes.c_uint64()
     total = ctypes.c_uint64()
     check(
@@ -156,7 +156,7 @@ def memory_info(device: int = 0) -> tuple[int, int]:
 
 
 def describe(device: int = 0) -> Device:
-    """Tell the driver and the allocator of a device; opens it."""
+    """Describe the driver and the allocator of a device; opens the device."""
     info = DeviceInfo()
     size = ctypes.sizeof(info)
     check(library().pleat_device_query_sized(instance(), device, size, ctypes.byref(info)))
@@ -202,8 +202,8 @@ def snapshot_pickle() -> bytes:
 
 
 def dump_snapshot(path: str | os.PathLike[str]) -> None:
-    """Write the snapshot into a file, which is replaced only when all is written; JSON if it ends
-    in .json.
+    """Write the snapshot to a file; JSON if `path` ends in .json. An existing file is replaced only
+    when the new file is complete.
 
     Raises  PleatError (PLEAT_EWRITE names the path and the system's reason).
     """

@@ -7,8 +7,8 @@ import ctypes
 from ._default import instance
 from ._library import check, library
 
-# Fields of pleat_stats: groups of three pools, the first of which is all; groups of one; then
-# single numbers, which torch.cuda.memory_stats does not have.
+# Fields of pleat_stats. First groups of three pools, with the sum over all pools first. Then groups
+# of one. Then single numbers, which torch.cuda.memory_stats does not have.
 _GROUPS = (
     "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
     "active_bytes", "inactive_split_bytes", "requested_bytes",
@@ -55,8 +55,8 @@ def whole_stat(name: str, device: int = 0) -> Stat:
     """Read one of PyTorch's counters, over all pools, without the cost of naming the others.
 
     Params   name  of a group: "allocated_bytes" and the like.
-    Returns  what memory_stats has under name.all, but that `allocated` and `freed` go on after
-             reset_accumulated.
+    Returns  the value of name.all in memory_stats, except that reset_accumulated does not reset
+             `allocated` and `freed`.
     Raises, Threads  as device_stats.
     """
     found: Stat = getattr(_read(device), name)[0]

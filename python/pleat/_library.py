@@ -1,7 +1,7 @@
 """Finds and loads libpleat.so, and declares its functions.
 
-The library is in the package; PLEAT_LIBRARY names another one (such as a build folder's). The first
-use loads it, and it stays loaded. Loading touches no GPU and starts no thread.
+The package contains the library; PLEAT_LIBRARY names another file (such as a build folder's). The
+first use loads the library, which stays loaded. Loading touches no GPU and starts no thread.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _TEXT = ctypes.c_char_p
 _U64 = ctypes.c_uint64
 _OUT = ctypes.POINTER(ctypes.c_uint64)
 
-# name: (result, arguments). Results that are a pleat_status are c_int: see check().
+# name: (result, arguments). A pleat_status is a c_int: see check().
 _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "pleat_version": (_TEXT, []),
     "pleat_last_error": (ctypes.POINTER(ErrorRecord), []),
@@ -163,7 +163,7 @@ def library_path() -> str:
 
 
 def beside(name: str) -> str | None:
-    """The path of another library beside libpleat.so; None if there is none."""
+    """Find the path of another library beside libpleat.so; None if missing."""
     path = Path(library_path()).parent / name
     return str(path) if path.is_file() else None
 

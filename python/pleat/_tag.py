@@ -21,11 +21,11 @@ class Slept(NamedTuple):
     bytes: int
     """Given back to the driver, or had from it."""
     shared_bytes: int
-    """That stayed, since other processes map them."""
+    """Left, since other processes map the memory."""
     kept_bytes: int
-    """Whose contents are kept, or are back."""
+    """With contents that are kept, or are back."""
     left_bytes: int
-    """That a wake has left out."""
+    """Still missing after a wake."""
 
 
 class Tag(NamedTuple):
@@ -47,7 +47,7 @@ class Tag(NamedTuple):
 
 @contextlib.contextmanager
 def scope(tag: str | None) -> Iterator[None]:
-    """What the calling thread allocates inside carries the tag; None: carries none."""
+    """Let the calling thread's allocations in the block carry the tag; None: carry no tag."""
     check(library().pleat_tag_push(None if tag is None else tag.encode()))
     try:
         yield
@@ -89,7 +89,7 @@ def wake(tag: str, device: int, most_bytes: int) -> Slept:
 
 
 def places(tags: Iterable[str]) -> Iterator[tuple[str, int, Tag]]:
-    """These tags on torch's devices, where there is something under them or kept of them."""
+    """Find the tags on torch's devices: where a tag has memory, or kept contents."""
     import torch
 
     torch.cuda.init()
@@ -109,7 +109,7 @@ def read_kept(device: int, address: int, n_bytes: int, to: int) -> None:
 
 
 def find_kept(device: int, address: int, n_bytes: int) -> int | None:
-    """Where in host memory they are kept; None: not side by side, or in a file."""
+    """Find kept contents in host memory; None: not side by side, or in a file."""
     found = ctypes.c_void_p()
     try:
         check(

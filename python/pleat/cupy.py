@@ -3,9 +3,10 @@
     import cupy, pleat.cupy
     pleat.cupy.install()
 
-Memory belongs to the current CuPy stream of the allocating thread; the current stream of the thread
-that drops the last reference counts as a use. Work on any other stream must be ordered with one of
-the two, as under CuPy's own pool. Managed, pinned and asynchronous memory stays CuPy's.
+Memory belongs to the current CuPy stream of the allocating thread. When a thread drops the last
+reference, its current stream counts as a further user. The program must order work on any other
+stream with one of the two, as under CuPy's own pool. Managed, pinned and asynchronous memory stays
+CuPy's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _former: Allocator | None = None
 
 
 def _stream_function() -> int:
-    """CuPy's C function that tells the thread's current stream on a device; 0 if its form is not
+    """Find CuPy's C function for the thread's current stream on a device; 0 if its form is not
     `intptr_t (int)`. Called with the interpreter's lock held, like all of CuPy's functions."""
     capsule = getattr(cupy_backends.cuda.stream, "__pyx_capi__", {}).get("get_stream_ptr")
     form = b"intptr_t (int)"
@@ -46,7 +47,7 @@ def _address(name: str) -> int:
 
 
 def _told_allocator() -> Allocator:
-    """For a CuPy whose current stream C cannot ask for: asks Python, a little slower."""
+    """Make an allocator for a CuPy without that C function: asks Python, a little slower."""
 
     def malloc(size: int, device: int) -> int:
         stream = cupy.cuda.get_current_stream().ptr
@@ -111,7 +112,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Put back the allocator that install() found; existing arrays stay with pleat."""
+    """Restore the allocator from before install(); existing arrays stay with pleat."""
     global _former
     if _former is not None:
         cupy.cuda.set_allocator(_former)

@@ -6,8 +6,8 @@ or numba.cuda.set_memory_manager(pleat.numba.PleatMemoryManager) before the firs
 device memory comes from pleat; pinned and managed memory stays Numba's.
 
 Numba names no stream: memory belongs to pleat.streams.current_stream() of the thread, the legacy
-default stream at first. A program that works on other streams sets it (pleat.streams.use_stream),
-or synchronises before it drops arrays that those still use.
+default stream at first. A program that works on other streams sets the thread's stream
+(pleat.streams.use_stream), or synchronises the streams before it drops their arrays.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ._library import library
 from ._shortage import shortage
 from ._status import EPENDING, PleatError
 
-# By name: numba-cuda replaces the numba.cuda of numba itself, which no checker sees.
+# Imported by name: numba-cuda replaces numba's own numba.cuda, and no checker sees that.
 _cuda: Any = importlib.import_module("numba.cuda")
 
 
 class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
-    """One for each of Numba's contexts, which are the primary contexts of the devices."""
+    """The memory manager of one Numba context; Numba's contexts are the devices' primary ones."""
 
     def initialize(self) -> None:
-        """Bound the pinned memory that Numba may leave pending, as its own manager does."""
+        """Bound the pinned memory that Numba may leave pending, as Numba's own manager does."""
         if self.deallocations.memory_capacity == 0:
             self.deallocations.memory_capacity = self.get_memory_info().total
 
@@ -52,7 +52,7 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
         )
 
     def get_memory_info(self) -> Any:
-        """(free, total) as the driver tells: memory that pleat caches is not free."""
+        """(free, total) bytes by the driver's count: memory cached by pleat is not free."""
         free, total = memory_info(self.context.device.id)
         return _cuda.MemoryInfo(free=free, total=total)
 

@@ -3,8 +3,8 @@
     session = onnxruntime.InferenceSession(
         path, providers=[("CUDAExecutionProvider", pleat.onnxruntime.cuda_provider_options())])
 
-The provider computes on the legacy default stream as soon as it has an external allocator, so all
-sessions of a device share its memory safely; and it refuses a `user_compute_stream`.
+With an external allocator the provider computes on the legacy default stream, so all sessions of a
+device share its memory safely. The provider then refuses a `user_compute_stream`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _address(name: str) -> str:
 
 
 def cuda_provider_options(device: int = 0) -> dict[str, str]:
-    """Options of CUDAExecutionProvider that make it allocate from pleat; add others at will.
+    """Make options for CUDAExecutionProvider to allocate from pleat; add further options at will.
 
     Returns  device_id and the addresses of pleat's three functions, all as decimal strings.
     Raises   FileNotFoundError; OSError if libpleat cannot be loaded.

@@ -3,8 +3,8 @@
     import pleat.rmm
     pleat.rmm.install()          # before anything allocates
 
-RMM calls back into Python for each block, which costs some microseconds. C++ programs use
-pleat_cuda_mr.hpp instead, which costs nothing.
+RMM calls back into Python for each block, at a cost of some microseconds. C++ programs use
+pleat_cuda_mr.hpp instead, without such a cost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _deallocate(ptr: int, size: int, stream: Stream) -> None:
 
 
 def resource() -> rmm.mr.CallbackMemoryResource:
-    """Make a resource that allocates from pleat, on whichever device is current.
+    """Make a resource that allocates from pleat, on the current device.
 
     Returns  a resource for rmm.mr.set_current_device_resource and RMM's adaptors. Allocations raise
              MemoryError if memory is short.
@@ -41,6 +41,6 @@ def resource() -> rmm.mr.CallbackMemoryResource:
 
 
 def install() -> None:
-    """Make pleat the resource of the current device. Do so for each device in use, before anything
-    is allocated there."""
+    """Make pleat the resource of the current device. Call install() for each device in use, before
+    its first allocation."""
     rmm.mr.set_current_device_resource(resource())

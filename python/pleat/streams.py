@@ -1,8 +1,8 @@
-"""The stream that a thread uses, for frameworks that name none when they allocate.
+"""The stream that a thread uses, for frameworks that name no stream when they allocate.
 
-Numba names no stream to its memory manager; nor does a CuPy whose current stream pleat cannot ask
-for. Their memory belongs to the stream set here, one for each thread and device; by default, and
-with 0, that is the legacy default stream.
+Numba names no stream to its memory manager, nor does a CuPy without a C function for the current
+stream. Their memory belongs to the stream set here, for each thread and device. By default, and
+with 0, the stream is the legacy default stream.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ def set_current_stream(stream: int, device: int = 0) -> None:
 
 
 def current_stream(device: int = 0) -> int:
-    """The stream that the calling thread uses on a device; 0 = the legacy default stream."""
+    """Tell the stream that the calling thread uses on a device; 0 = the legacy default stream."""
     return library().pleat_current_stream(device) or 0
 
 
 @contextlib.contextmanager
 def use_stream(stream: int, device: int = 0) -> Iterator[None]:
-    """Set the calling thread's stream for a `with` block, and restore the former one afterwards."""
+    """Set the calling thread's stream for a `with` block, and restore the former stream
+    afterwards."""
     before = current_stream(device)
     set_current_stream(stream, device)
     try:

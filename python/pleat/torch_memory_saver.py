@@ -1,4 +1,4 @@
-"""torch_memory_saver's interface over pleat's tags, for programs that know that one.
+"""torch_memory_saver's interface over pleat's tags, for programs written for torch_memory_saver.
 
     import pleat.torch
     from pleat.torch_memory_saver import torch_memory_saver
@@ -9,9 +9,9 @@
     torch_memory_saver.pause("weights")
     torch_memory_saver.resume("weights")
 
-A program that imports torch_memory_saver itself gets this one after replace(). It differs in what
-lies below: no library is preloaded, regions share memory with everything else, a pause waits for all
-work, and a resume without memory raises and leaves the region paused.
+After replace() a program that imports torch_memory_saver gets this module. Four things differ from
+the original. No library is preloaded. Regions share memory with all other tensors. A pause waits
+for all work. A resume without memory raises and leaves the region paused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _names(tag: str | None) -> list[str]:
 
 
 def _places(tag: str | None) -> Iterator[tuple[str, int, _tag.Tag]]:
-    """pleat's tags of it on the devices that have something under them."""
+    """Find pleat's tags of a region, on the devices where they have memory."""
     return _tag.places(_names(tag))
 
 
@@ -61,9 +61,9 @@ class TorchMemorySaver:
 
     enabled = True
     hook_mode: str | None = None
-    """Assigned by programs that choose how to hook cudaMalloc; there is nothing to choose here."""
+    """Assigned by programs that choose how to hook cudaMalloc; pleat hooks nothing."""
     memory_margin_bytes = 0
-    """Likewise: pleat has reserve_mb."""
+    """Ignored: pleat has reserve_mb."""
 
     def __init__(self) -> None:
         self._disk_folder: str | None = None
@@ -73,12 +73,12 @@ class TorchMemorySaver:
         stays until the next resume."""
 
     def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
-        """The copy that a pause has made of a tensor; None where there is none, nor one of a region
-        that is not paused and has had new tensors since it was.
+        """Get the copy of a tensor that a pause has made; None without a copy. Also None if the
+        region is awake and got new tensors since its pause.
 
-        Params   zero_copy  the host's memory itself, where pleat has the tensor side by side there
-                            (of a tensor of many MiB it may not: then a copy). It is true until the
-                            next pause, or a resume that does not retain it.
+        Params   zero_copy  return the host's memory itself, if the tensor lies side by side there
+                            (a tensor of many MiB may not: then a copy). The memory is valid until
+                            the next pause, or a resume that does not retain it.
         Raises   ValueError (not a contiguous CUDA tensor).
         """
         from .torch import kept
@@ -178,15 +178,15 @@ class TorchMemorySaver:
                     _tag.sleep(name, device, *self._keep(name))
                     done.append((name, device))
         except BaseException:
-            # What a region without a backup held is lost by then, as after any pause.
+            # As after any pause, a region without a backup has lost its contents.
             for name, device in done:
                 _tag.wake(name, device, 0)
             raise
 
     def resume(self, tag: str | None = None) -> None:
-        """Have memory under them again; with their contents where the region has a backup.
+        """Map memory again under the tag's regions; a region with a backup gets its contents back.
 
-        Raises   PleatError (PLEAT_ENOMEM_DEVICE): what has no memory is still paused.
+        Raises   PleatError (PLEAT_ENOMEM_DEVICE): regions without memory are still paused.
         """
         for name, device, told in _places(tag):
             if name.endswith(_BACKUP):

@@ -3,11 +3,13 @@
     import pleat.vllm
     pleat.vllm.replace()                  # before vLLM is imported, in each of its processes
 
-installs pleat under torch and lets vLLM's own `from vllm.device_allocator.cumem import
-CuMemAllocator` find the one below. Since vLLM's workers are processes of their own, the package has
-an entry point in `vllm.general_plugins`, which vLLM calls in each: it does the same where PLEAT_VLLM
-is 1. What is different: memory of the pool is the same as everybody's, with a tag on it; a sleep
-waits for all work; and a wake without memory raises and leaves what it concerns asleep, whole.
+replace() installs pleat under torch. From then on vLLM's own `from vllm.device_allocator.cumem
+import CuMemAllocator` finds the class below. vLLM's workers are processes of their own. So the
+package has an entry point in `vllm.general_plugins`, which vLLM calls in each process: with
+PLEAT_VLLM=1 the entry point calls replace().
+
+Three things differ from vLLM's allocator. The pool's memory is everybody's memory with a tag. A
+sleep waits for all work. A wake without memory raises, and all its tags sleep again.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from . import _tag
 __all__ = ["CuMemAllocator", "cumem_available", "plugin", "replace"]
 
 cumem_available = True
-"""What vLLM asks before it lets sleep mode be used."""
+"""vLLM reads this before it allows sleep mode."""
 
 _PREFIX = "vllm:"
 
@@ -33,19 +35,19 @@ def _named(tags: Iterable[str] | str) -> set[str]:
 
 
 def _places() -> Iterator[tuple[str, int, _tag.Tag]]:
-    """The pool's tags, by device, where there is something under them."""
+    """Find the pool's tags, on the devices where they have memory."""
     return _tag.places(name for name in _tag.names() if name.startswith(_PREFIX))
 
 
 class CuMemAllocator:
-    """What vLLM knows under that name: a singleton, by get_instance()."""
+    """The class that vLLM knows under this name: a singleton, by get_instance()."""
 
     instance: CuMemAllocator | None = None
     default_tag = "default"
 
     @staticmethod
     def get_instance() -> CuMemAllocator:
-        """The one that there is.
+        """Get the single instance.
 
         Raises   RuntimeError (pleat is not installed under torch: see replace).
         """
@@ -59,17 +61,17 @@ class CuMemAllocator:
 
     @contextlib.contextmanager
     def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
-        """Tensors that the thread makes inside sleep and wake under the tag; None: "default"."""
+        """Let the thread's tensors in the block sleep and wake under the tag; None: "default"."""
         with _tag.scope(_PREFIX + (self.default_tag if tag is None else tag)):
             yield
 
     def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
-        """Give the pool's memory back, on all devices; what sleeps already sleeps on.
+        """Give the pool's memory back, on all devices; tags asleep already sleep on.
 
-        Params   offload_tags  the tags whose contents are kept on the host; None: "default". Those
-                               of others are discarded.
-        Raises   PleatError: all that was awake is awake again. Contents are kept before any are
-                 discarded; those of a tag that had been discarded by then are lost.
+        Params   offload_tags  the tags whose contents are kept on the host; None: "default". Other
+                               tags lose their contents.
+        Raises   PleatError: tags that were awake are awake again. Contents are kept before any are
+                 discarded; tags discarded before the failure have lost their contents.
         """
         kept = _named((self.default_tag,) if offload_tags is None else offload_tags)
         places = [(name, device) for name, device, told in _places() if not told.is_asleep]
@@ -77,7 +79,7 @@ class CuMemAllocator:
         self._sleep([(*place, "host" if place[0] in kept else "discard") for place in places])
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
-        """Let these tags sleep without their contents; the others stay as they are."""
+        """Let some tags sleep without their contents; other tags stay as they are."""
         wanted = _named(tags)
         places = [place for place in _places() if place[0] in wanted and not place[2].is_asleep]
         self._sleep([(name, device, "discard") for name, device, _ in places])
@@ -98,10 +100,10 @@ class CuMemAllocator:
         pleat.torch.empty_cache()
 
     def wake_up(self, tags: list[str] | None = None) -> None:
-        """Have memory again under these tags, or all, with the contents that were kept.
+        """Map memory again under some tags, or all, with kept contents.
 
-        Raises   PleatError (PLEAT_ENOMEM_DEVICE): what this call had woken sleeps again, with what
-                 was kept; nothing is lost.
+        Raises   PleatError (PLEAT_ENOMEM_DEVICE): tags woken by this call sleep again, with kept
+                 contents; nothing is lost.
         """
         wanted = None if tags is None else _named(tags)
         woken: list[tuple[str, int, str]] = []
@@ -121,7 +123,7 @@ class CuMemAllocator:
 
 
 def replace() -> None:
-    """Install pleat under torch, if it is not, and let vLLM find this module from now on.
+    """Install pleat under torch if needed, and let vLLM find this module from now on.
 
     Raises   RuntimeError (torch has used CUDA already).
     """
@@ -133,6 +135,6 @@ def replace() -> None:
 
 
 def plugin() -> None:
-    """The entry point that vLLM calls in each of its processes: replace(), where PLEAT_VLLM is 1."""
+    """The entry point that vLLM calls in each of its processes: replace() if PLEAT_VLLM is 1."""
     if os.environ.get("PLEAT_VLLM") == "1":
         replace()

@@ -1,4 +1,4 @@
-/* class_probe.cpp - asks torch's current allocator what only C++ may: class_test.py compiles it. */
+/* class_probe.cpp - C++ access to torch's current allocator; class_test.py compiles this file. */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
@@ -41,8 +41,8 @@ PROBE size_t probe_base(void *ptr, void **base)
     return bytes;
 }
 
-/* An allocator that nobody is in between of: it counts what is freed under running work, and is
- * slow or fails when it is told to. */
+/* An allocator with no cache before it. It counts memory freed under running work, and is slow or
+ * fails on request. */
 static std::atomic<int> n_freed;
 static std::atomic<int> n_freed_early;
 static std::atomic<int> sleep_ms;
@@ -117,7 +117,7 @@ PROBE bool probe_empty_pool(unsigned long long first, unsigned long long second)
     return empty_pool(CA::get(), { first, second }, 0);
 }
 
-/* A route whose filter takes its time, and accepts nothing. */
+/* A route whose filter is slow, and accepts nothing. */
 static std::atomic<int> n_filtering;
 
 PROBE void probe_begin_filtered(unsigned long long first, unsigned long long second, int ms)

@@ -1,4 +1,5 @@
-"""pleat as a class of torch's, compiled on first use: what torch offers without patches."""
+"""pleat as a class derived from torch's, compiled on first use: torch's features without
+patches."""
 
 from __future__ import annotations
 
@@ -509,7 +510,7 @@ def test_failed_captures_keep_no_memory(run_class: Run) -> None:
     assert reserved() >= 100, reserved()
     graph.replay()
 
-    # Who has the pool keeps it.
+    # A user of the pool keeps it.
     pool = torch.cuda.MemPool()
     fail(pool=pool.id)
     held = reserved()
@@ -673,7 +674,7 @@ def test_a_failed_compilation_is_remembered(run_cuda: Run, tmp_path: Path) -> No
 
 
 def test_a_compiled_class_serves_every_file_of_the_library(run_cuda: Run) -> None:
-    """A wheel's libpleat.so has another SONAME than the one that a build installs."""
+    """A wheel's libpleat.so has another SONAME than a build's installed library."""
     run_cuda(
         """
         from pathlib import Path

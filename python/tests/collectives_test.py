@@ -96,7 +96,7 @@ def ask(what, comm):
 def run_ranks(
     tmp_path: Path, code: str, n: int = 2, sim: str = CONTENTS, **extra: str
 ) -> list[str]:
-    """What each rank printed; all must end well, and leave nothing in /dev/shm."""
+    """Run the ranks and get their outputs; all must end well, and leave nothing in /dev/shm."""
     path = tmp_path / "rank.py"
     path.write_text(COMMON + code)
     environment = clean_environment(LD_PRELOAD=str(RUNTIME), PLEAT_SIM=sim, **extra)
@@ -137,6 +137,7 @@ assert read(other, n * N) == b"".join(pattern(r * N + RANK, n) for r in range(N)
 
 good(cuda.ncclScatter(all, mine, n, UINT8, ROOT, comm, None))
 assert read(mine, n) == pattern(ROOT * N + RANK, n)
+
 write(other, bytes(n * N))
 good(cuda.ncclGather(mine, other, n, UINT8, 0, comm, None))
 found = b"".join(pattern(ROOT * N + r, n) for r in range(N)) if RANK == 0 else bytes(n * N)
@@ -181,6 +182,7 @@ write(mine, bytes_of(RANK))
 assert read(mine, n) == bytes_of(RANK) and read(mine + 10, n) == bytes_of(RANK)[10:] + bytes(10)
 good(cuda.ncclAllGather(mine, all, n, UINT8, comm, None))
 assert read(all, n * N) == b"".join(bytes_of(r) for r in range(N))
+
 assert cuda.cudaMemcpy(ptr(all + large), ptr(all), long(n), 3) == 0
 assert read(all + large, n) == bytes_of(0)
 
@@ -332,6 +334,7 @@ def test_an_abort_on_another_thread_ends_the_wait(tmp_path: Path) -> None:
 REFUSED = """
 id = share_id()
 assert join(id, device=1) == INVALID_USAGE and "Duplicate GPU" in last_error(), last_error()
+
 assert join(share_id("2"), n=2 + RANK, rank=0 if RANK == 0 else 2) in (INVALID_USAGE, REMOTE)
 assert "3 ranks" in last_error() or "2 ranks" in last_error() or RANK == 0, last_error()
 assert join(share_id("3"), rank=N) == INVALID_ARGUMENT

@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def run_python(tmp_path: Path) -> Run:
-    """run_python(ARGUMENT..., status=0, VARIABLE=...): the same with python's arguments."""
+    """run_python(ARGUMENT..., status=0, VARIABLE=...): run python with these arguments."""
 
     def run_it(*arguments: str, status: int | None = 0, **extra: str) -> object:
         return run_arguments(*arguments, cwd=tmp_path, status=status, **extra)
@@ -73,7 +73,7 @@ def run_python(tmp_path: Path) -> Run:
 
 
 class Zygote:
-    """Forks of one python that has imported torch, as tests ask for them."""
+    """Forks of a python that has imported torch, made on demand."""
 
     def __init__(self, **extra: str) -> None:
         self.extra = extra
@@ -120,7 +120,7 @@ def run_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def run_cuda(cuda_zygote: Zygote, tmp_path: Path) -> Run:
-    """The same on the simulated CUDA runtime, one device of 4 GiB."""
+    """Run code on the simulated CUDA runtime, one device of 4 GiB."""
 
     def run_code(code: str, status: int | None = 0, **extra: str) -> object:
         return cuda_zygote.run(code, tmp_path, status, **{"PLEAT_SIM": SIMULATOR, **extra})

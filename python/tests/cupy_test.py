@@ -1,5 +1,5 @@
 """The real CuPy, as far as it works without a GPU: its CUDA runtime is linked in statically and
-starts on NVIDIA's driver only. What CuPy calls is in tests/api/frameworks_test.c."""
+starts on NVIDIA's driver only. tests/api/frameworks_test.c tests CuPy's hooks."""
 
 # needs: torch
 

@@ -1,8 +1,8 @@
 """Two processes under torchrun, each on a simulated device of its own: DistributedDataParallel and
 FSDP2 train, natively, with expandable segments and under pleat.
 
-There are two runs of torchrun, of a script and of `-m pleat.torch` with it. Importing torch takes
-most of a run, so the ranks fork themselves for each program, before they use CUDA."""
+There are two runs of torchrun: of a script, and of `-m pleat.torch` with the script. Importing
+torch takes most of a run. So the ranks fork themselves for each program, before they use CUDA."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.s
 SIM = "capacity:4G,devices:2,compute:9.0"
 CONTENTS_SIM = SIM + ",backing:memory"
 
-# The ranks of one run, each with its argument: a folder that holds a list of programs. What the
-# program i writes is i.RANK.out there, and its exit status i.RANK.status.
+# The ranks of one run, each with one argument: a folder with a list of programs. Program i writes
+# its output to i.RANK.out there, and its exit status to i.RANK.status.
 RANKS = """
 import json, os, sys, time
 import torch
@@ -40,7 +40,7 @@ def begin(i, sim, settings):
     if settings:
         torch.cuda.memory._set_allocator_settings(settings)
     PLACE = f"{os.getcwd()}/{i}"
-    # torchrun's own way to meet serves a process once.
+    # torchrun's own rendezvous serves a process once.
     MEET = {"init_method": f"file://{PLACE}.meet", "rank": RANK, "world_size": 2}
     MEET = MEET if i > 0 else {}
 
@@ -63,7 +63,7 @@ def serve():
 exec(compile(serve(), "<program>", "exec"))
 """
 
-# Before each program; what it does not define is the script's above.
+# Runs before each program; other names are the script's above.
 COMMON = """
 import ctypes
 
@@ -138,7 +138,7 @@ say()
 distributed.destroy_process_group()
 """
 
-# The shapes are compared by an all_gather and a broadcast, whose results the host reads.
+# An all_gather and a broadcast compare the shapes; the host reads their results.
 SHAPES = """
 nn.parallel.DistributedDataParallel(layers(width=512 + 8 * RANK), device_ids=[RANK])
 """
@@ -166,7 +166,7 @@ PLEAT = {"pleat": Program(TRAIN), "contents": Program(CONTENTS, CONTENTS_SIM)}
 
 
 class Outcome(NamedTuple):
-    """What the ranks' programs wrote, and their exit statuses."""
+    """Outputs of the ranks' programs, and their exit statuses."""
 
     outputs: list[str]
     statuses: list[int]

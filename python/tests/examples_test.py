@@ -1,4 +1,4 @@
-"""Compiles all programs of examples/, and runs those that need no GPU."""
+"""Compiles all programs of examples/, and runs programs that need no GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools over another allocator, under the class: cached as torch does it, counted, given back."""
+"""Pools over another allocator, under the class: cached as torch does, counted, given back."""
 
 # labels: python
 
@@ -14,12 +14,14 @@ FOREIGN = """
 probe.probe_empty_pool.argtypes = [ctypes.c_ulonglong] * 2
 probe.probe_empty_pool.restype = ctypes.c_bool
 own = torch.cuda.memory.CUDAPluggableAllocator({!r}, "probe_malloc", "probe_free")
-# Older versions keep no pool's allocator alive, so the class calls cudaFree once a pool has ended.
+
+# Older versions drop a pool's allocator with the pool: the class calls cudaFree once a pool ends.
 from pathlib import Path
 header = Path(torch.__file__).parent / "include/c10/cuda/CUDACachingAllocator.h"
 IS_KEPT = "std::shared_ptr<CUDAAllocator>" in header.read_text()
-# Before that the pool's allocator was that of the thread's active pool.
+# In 2.6 and 2.7 the thread's active pool has the allocator.
 HAS_ROUTES = not torch.__version__.startswith(("2.6.", "2.7."))
+
 def make_pool():
     return torch.cuda.MemPool(own.allocator())
 def pool_of(tensor):
@@ -159,7 +161,7 @@ def play():
 def test_another_allocator_s_memory_is_cached_as_torch_does(
     run_class: Run, run_cuda: Run, probe: str
 ) -> None:
-    """The same requests natively: sizes, segments, what is cut off and joined, all statistics."""
+    """Play equal requests natively: sizes, segments, cutting and joining, all statistics."""
     shown = "\nfor each in play():\n    print(each)\n"
     code = PROBE.format(probe) + FOREIGN.format(probe) + CACHED + shown
     before = "import gc, torch\nMIB = 1 << 20\n" + (

@@ -15,8 +15,8 @@ ZYGOTE = Path(__file__).parent / "zygote.py"
 class Forks:
     """Pythons with one start: run() works as if a fresh python had imported torch.
 
-    What torch reads as it is loaded comes from `environment`: PYTORCH_CUDA_ALLOC_CONF's backend,
-    OMP_NUM_THREADS, LD_PRELOAD. The rest it reads when it is first used, from run()'s."""
+    torch reads some variables while loading, so they come from `environment`:
+    PYTORCH_CUDA_ALLOC_CONF's backend, OMP_NUM_THREADS, LD_PRELOAD. All others come from run()."""
 
     def __init__(self, environment: dict[str, str], *modules: str) -> None:
         self.process: Any = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""What torch_memory_saver's own examples ask of it, asked of pleat.torch_memory_saver.
+"""The examples of torch_memory_saver, run on pleat.torch_memory_saver.
 
-Sizes are smaller, and contents come from the host and go there, since kernels compute nothing on
-the simulated runtime. docs/sleep.md says which of the originals run as they are."""
+Sizes are smaller, and contents come from the host and go back, since kernels compute nothing on
+the simulated runtime. docs/sleep.md says which originals run unchanged."""
 
 from __future__ import annotations
 

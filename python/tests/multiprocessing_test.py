@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.s
 
 CONTENTS = "capacity:4G,backing:memory"
 
-# What each process checks: bytes, since kernels compute nothing.
+# Each process checks bytes, since kernels compute nothing.
 COMMON = """
 import gc, os, sys, torch, torch.multiprocessing as mp
 
@@ -46,7 +46,7 @@ def end(child):
 
 
 def run_both(tmp_path: Path, allocator: str, script: str, **extra: str) -> str:
-    """Run a script whose process starts another one; its output."""
+    """Run a script that starts a second process; return the output."""
     path = tmp_path / "both.py"
     path.write_text(COMMON + script)
     done = run_arguments(

@@ -1,5 +1,5 @@
-"""What newer versions of PyTorch ask pleat's class for: exact addresses, stacks of a live block,
-early refusals, private pools' figures. Each test is skipped on a version that has it not."""
+"""Requests of newer PyTorch versions to pleat's class: exact addresses, stacks of a live block,
+early refusals, private pools' figures. Each test is skipped on versions without its feature."""
 
 # labels: python
 # needs: torch

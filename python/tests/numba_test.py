@@ -35,8 +35,8 @@ assert pleat.check_invariants() == 0
 
 @pytest.fixture
 def run_numba(run: Run) -> Run:
-    """run_numba(CODE) on one device of 1 GiB whose memory has contents; all arrays must be gone
-    at its end."""
+    """run_numba(CODE) on one device of 1 GiB whose memory has contents; all arrays must be gone at
+    the end."""
 
     def run_code(code: str, **extra: str) -> object:
         variables = {

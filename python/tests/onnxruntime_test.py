@@ -1,5 +1,5 @@
-"""Calls the addresses for ONNX Runtime as it does; and, if its wheel and NVIDIA's libraries are
-installed, runs the real CUDA provider on the simulated runtime."""
+"""Calls the addresses for ONNX Runtime as ONNX Runtime does. If its wheel and NVIDIA's libraries
+are installed, also runs the real CUDA provider on the simulated runtime."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_options_are_callable_addresses(run: Run) -> None:
 
 
 # A model that adds its two inputs of 4 floats, as a protocol buffer. Kernels compute nothing here,
-# so the test can only see who gave the memory.
+# so the test sees only which allocator gave the memory.
 SESSION = """
 import numpy as np, onnxruntime, pleat, pleat.onnxruntime
 
@@ -80,12 +80,14 @@ assert stats["allocation.all.current"] == 0, stats["allocation.all.current"]
 assert pleat.check_invariants() == 0
 """
 
-# Answers that it is loaded, and does nothing else.
+# A library that loads, and does nothing else.
 CUDNN = """
 #include <stddef.h>
-int cudnnCreate(void **handle) { static char it; *handle = &it; return 0; }
+
+int cudnnCreate(void **handle) { static char dummy; *handle = &dummy; return 0; }
 int cudnnDestroy(void *handle) { return handle == NULL; }
 int cudnnSetStream(void *handle, void *stream) { return handle == stream; }
+
 size_t cudnnGetVersion(void) { return 91000; }
 const char *cudnnGetErrorString(int status) { return status ? "failure" : "success"; }
 """

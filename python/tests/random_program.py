@@ -1,15 +1,16 @@
 """A random program of tensors, streams, threads, graphs and pools, which checks each byte.
 
-Usage: random_program.py SEED STEPS THREADS ALLOCATOR, the latter pleat or torch; on pleat-runtime
-with contents, on a device that is too small for it at times.
+Usage: random_program.py SEED STEPS THREADS ALLOCATOR (pleat or torch), on pleat-runtime with
+contents. The device is sometimes too small for the program.
 
-Each tensor is filled with a part of one array of random bytes, by a copy on a stream of its
-thread's own; copies of it are made on other streams, and in graphs; now and then one is read back.
-Threads hand tensors to each other. Streams are destroyed, and so are pools and graphs whose memory
-is in use. Nothing waits for more than CUDA's rules ask for, so memory that is given out too early
-shows: as wrong bytes, or as a hazard of the simulator's. Prints a line of JSON.
+Each tensor holds a part of one array of random bytes, copied on a stream of its thread. The program
+copies tensors on other streams and in graphs, and sometimes reads a tensor back. Threads hand
+tensors to each other. The program destroys streams, pools and graphs whose memory is in use. It
+waits only where CUDA's rules require a wait. So memory given out too early shows as wrong bytes, or
+as a hazard of the simulator. Prints a line of JSON.
 
-While a thread captures the others rest: a device's synchronisation would break the capture."""
+While a thread captures, all other threads rest: a device's synchronisation would break the capture.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ runtime = ctypes.CDLL(None)
 
 
 def new_stream() -> torch.cuda.Stream:
-    """One that no other thread has: torch's own come from a pool of 32."""
+    """Make a stream that no other thread has: torch's own come from a pool of 32."""
     handle = ctypes.c_void_p()
     assert runtime.cudaStreamCreateWithFlags(ctypes.byref(handle), NON_BLOCKING) == 0
     return torch.cuda.ExternalStream(handle.value)
@@ -49,7 +50,7 @@ def destroy(stream: torch.cuda.Stream) -> None:
 
 
 def page_lock(tensor: torch.Tensor) -> None:
-    """Not by pin_memory(): torch would record events on streams that are destroyed."""
+    """Not by pin_memory(): torch would record events on destroyed streams."""
     at, n = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(tensor.numel())
     assert runtime.cudaHostRegister(at, n, 0) == 0
 
@@ -90,7 +91,7 @@ class Turns:
 
 @dataclass
 class Piece:
-    """A tensor that holds the bytes from `at` on; its stream is where it was last written."""
+    """A tensor with the bytes from `at` on, and the stream that last wrote them."""
 
     tensor: torch.Tensor
     at: int
@@ -234,7 +235,7 @@ class Worker(threading.Thread):
     # ---- graphs ----
 
     def copies(self, piece: Piece, stream: torch.cuda.Stream) -> Iterator[Piece]:
-        """On the stream, which is captured, and maybe on one that is forked from it."""
+        """Copy on the captured stream, and sometimes on a stream forked from it."""
         n = piece.tensor.numel()
         between = self.empty(n)
         between.copy_(piece.tensor)
@@ -296,7 +297,7 @@ class Worker(threading.Thread):
                 self.make()
 
     def change_streams(self) -> None:
-        """All that was on it is over; but memory may still be known by it."""
+        """Replace a stream whose work is over, though memory may still be known by its handle."""
         i = self.random.randrange(N_STREAMS)
         old, self.streams[i] = self.streams[i], new_stream()
         old.synchronize()
@@ -338,7 +339,7 @@ def play(program: Program, n_threads: int, steps: int) -> None:
 
 
 def left() -> dict[str, int]:
-    """What is still counted, once everything is gone."""
+    """The statistics once every tensor is gone."""
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Random programs of torch's, under the class: each byte is what was written there."""
+"""Random programs of torch, under the class: each byte is as last written."""
 
 # needs: torch
 

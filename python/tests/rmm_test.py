@@ -24,7 +24,7 @@ resource = pleat.rmm.resource()
 
 @pytest.fixture
 def run_rmm(run: Run) -> Run:
-    """run_rmm(CODE) on a device of 1 GiB; everything must be freed at its end."""
+    """run_rmm(CODE) on a device of 1 GiB; everything must be freed at the end."""
 
     def run_code(code: str) -> object:
         return run(

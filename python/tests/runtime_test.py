@@ -391,8 +391,8 @@ def test_a_captured_graph_keeps_its_memory_to_itself(run_cuda: Run) -> None:
 def test_a_graph_that_runs_where_nobody_looks_keeps_its_memory_until_it_is_done(
     run_cuda: Run,
 ) -> None:
-    """The replay's stream allocates nothing, so pleat never hears of it. The work is copies,
-    because the simulator knows what they touch: it would record the hazard."""
+    """The replay's stream allocates nothing, so pleat never hears of the stream. The work is
+    copies: the simulator knows their memory, and would record the hazard."""
     run_cuda(
         installed(
             """
@@ -491,6 +491,7 @@ pleat.torch.install(history=100)
 first = empty(5 * MIB)
 entries = [e for e in pleat.torch.snapshot()["device_traces"][0] if e["action"] == "alloc"]
 assert [(e["addr"], e["size"]) for e in entries] == [(first.data_ptr(), 5 * MIB)]
+
 pleat.torch.record_memory_history(None)
 second = empty(5 * MIB)
 entries = [e for e in pleat.torch.snapshot()["device_traces"][0] if e["action"] == "alloc"]

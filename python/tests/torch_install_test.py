@@ -1,4 +1,4 @@
-"""install() and the runner with the real torch, without a GPU: what happens before any CUDA call."""
+"""install() and the runner with the real torch, without a GPU: their work before any CUDA call."""
 
 from __future__ import annotations
 

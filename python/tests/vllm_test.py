@@ -1,7 +1,7 @@
-"""What vLLM's sleep mode asks of its allocator, asked of pleat.vllm on the simulated runtime.
+"""The calls of vLLM's sleep mode to its allocator, made on pleat.vllm with the simulated runtime.
 
-vLLM itself is not installed here: a package of its name holds the place of its module. Contents
-come from the host and go there, since kernels compute nothing."""
+vLLM itself is not installed: a package of its name stands in for its module. Contents come from the
+host and go back, since kernels compute nothing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ package = pathlib.Path("vllm/device_allocator")
 package.mkdir(parents=True)
 (package.parent / "__init__.py").touch()
 (package / "__init__.py").touch()
-(package / "cumem.py").write_text("raise ImportError('this one must not be found')")
+(package / "cumem.py").write_text("raise ImportError('the stand-in was found')")
 sys.path.insert(0, os.getcwd())
+
 import pleat, pleat.vllm
 pleat.vllm.replace()
 import torch
 from vllm.device_allocator.cumem import CuMemAllocator, cumem_available
 assert cumem_available
+
 MIB = 1 << 20
 allocator = CuMemAllocator.get_instance()
 assert allocator is CuMemAllocator.get_instance()

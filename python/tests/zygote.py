@@ -1,8 +1,9 @@
-"""A python that has imported torch and forks itself for each piece of code that it gets.
+"""A python that has imported torch and forks itself for each piece of code.
 
-Importing torch takes seconds, a fork does not; arguments name further modules. Requests are lines of JSON on standard input: code,
-cwd, environment, and the files for its output; the answer is a line with the exit status. A child
-runs the code as its main module and ends like any interpreter. See forks.py.
+Importing torch takes seconds, a fork does not; arguments name further modules. Requests are lines
+of JSON on standard input: code, cwd, environment, and the files for its output. The answer is a
+line with the exit status. A child runs the code as its main module and ends like any interpreter.
+See forks.py.
 """
 
 from __future__ import annotations

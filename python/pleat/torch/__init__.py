@@ -3,9 +3,9 @@
     import pleat.torch
     pleat.torch.install()          # before the first use of CUDA
 
-makes pleat the allocator of all CUDA tensors; `python -m pleat.torch script.py` does it for an
-unchanged script. mem_pool() is the other route: a torch.cuda.MemPool over pleat, with torch's own
-cache in charge. docs/pytorch.md compares the two.
+install() makes pleat the allocator of all CUDA tensors. For an unchanged script,
+`python -m pleat.torch script.py` calls install(). mem_pool() instead makes a torch.cuda.MemPool
+over pleat, with torch's own cache in charge. docs/pytorch.md compares the two.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def run_script(path: str) -> None:
         runpy.run_path(path, run_name="__main__")  # a folder or archive, or it is missing
         return
     with io.open_code(os.path.abspath(path)) as file:
-        # With its own future features only: those of this module must not apply to the script.
+        # With the script's own future features only, not this module's.
         code = compile(file.read(), path, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
     module.__file__ = path
@@ -56,7 +56,7 @@ def run_script(path: str) -> None:
 
 
 def set_search_path(script: str, is_module: bool) -> None:
-    """What python puts first: the folder of the script, or the current one for a module."""
+    """Put the script's folder first, as python does, or the current folder for a module."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(script))
 
@@ -66,7 +66,7 @@ def gibibytes(n_bytes: int) -> str:
 
 
 def report() -> None:
-    """Prints a line on standard error for each device that was allocated from."""
+    """Prints a line on standard error for each device with allocations."""
     if not torch.cuda.is_initialized():
         print("pleat: CUDA was not used", file=sys.stderr)
         return
@@ -86,7 +86,7 @@ def report() -> None:
 
 
 def finish(options: argparse.Namespace) -> None:
-    """Writes what was asked for at the end, however the script ended."""
+    """Writes the requested outputs at the end, however the script ended."""
     try:
         if options.report:
             report()
@@ -97,10 +97,10 @@ def finish(options: argparse.Namespace) -> None:
 
 
 def say_where_to_run() -> None:
-    """Without a GPU the script still runs, and may fail for want of one: say what there is.
+    """Tell the user how to run without a GPU, since the script may fail for want of one.
 
-    Asks nobody on a simulated device: looking for devices would start it, and a later fork of the
-    script would inherit that.
+    On a simulated device nothing is looked up: looking for devices would start the simulator, and
+    a later fork of the script would inherit a started simulator.
     """
     is_simulated = "PLEAT_SIM_LIBRARY" in os.environ
     if is_simulated or torch.version.cuda is None or torch.cuda.device_count() > 0:

@@ -1,10 +1,11 @@
 """pleat as a class derived from torch's own CUDAAllocator, compiled on this machine.
 
-torch changes that class from version to version, so its sources (source/) lie in the package and
-are compiled against the headers of the installed torch, once for each version of torch and of
-pleat. The library goes into pleat's cache folder, $XDG_CACHE_HOME/pleat or ~/.cache/pleat, where
-processes that start together wait for the one that compiles. It needs a C++ compiler ($CXX, else
-c++, g++ or clang++) and the headers of the CUDA runtime, which come with torch's wheel.
+torch changes the class CUDAAllocator from version to version. So the package has the sources
+(source/) of pleat's class, and compiles them against the headers of the installed torch, once for
+each version of torch and of pleat. The library goes into pleat's cache folder,
+$XDG_CACHE_HOME/pleat or ~/.cache/pleat. Processes that start together wait there for the process
+that compiles. Compiling needs a C++ compiler ($CXX, else c++, g++ or clang++) and the headers of
+the CUDA runtime, which come with torch's wheel.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _loaded: list[ctypes.CDLL] = []  # the class, once it is installed
 
 
 class Unavailable(RuntimeError):
-    """Why the class cannot be had here; the hooks can."""
+    """Why the class is not available here; the hooks still are."""
 
 
 def prepare(again: bool = False) -> str:
@@ -75,7 +76,7 @@ def install(path: str) -> None:
 
     Raises  RuntimeError: torch refuses. Unavailable: the library cannot be loaded.
     """
-    # The class finds pleat's functions in what all can see, whatever file they come from: one
+    # The class finds pleat's functions among the global symbols, whatever file they come from: one
     # compiled class serves a wheel, and every build of the same sources.
     ctypes.CDLL(library_path(), mode=ctypes.RTLD_GLOBAL)
     try:
@@ -130,7 +131,7 @@ def find_compiler() -> list[str]:
 
 
 def compiler_version(compiler: list[str]) -> str:
-    """What another version of the compiler, under the same name, says of itself differently."""
+    """Read the compiler's version text, which differs between versions under the same name."""
     try:
         said = run_compiler([*compiler, "--version"]).stdout.splitlines()
     except OSError as error:
@@ -146,7 +147,7 @@ def torch_include() -> list[Path]:
 
 
 def cuda_include() -> Path:
-    """Where cuda_runtime_api.h is: in the wheels that torch requires, or in a toolkit."""
+    """Find the folder of cuda_runtime_api.h: in the wheels that torch requires, or in a toolkit."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
     major = (torch.version.cuda or "").split(".")[0]
@@ -232,7 +233,7 @@ def compile_into(path: Path, failure: Path, compiler: list[str], include: list[P
 
 
 def standards() -> tuple[str, str]:
-    """The one that torch's headers are most likely written for, and the other one."""
+    """The C++ standard that torch's headers most likely need, then the second guess."""
     is_new = torch_version() >= FIRST_TORCH_OF_CXX20
     return ("c++20", "c++17") if is_new else ("c++17", "c++20")
 

@@ -1,4 +1,4 @@
-"""The configuration that PyTorch's allocations run with: PLEAT_CONF, made safe.
+"""The configuration of PyTorch's allocations: PLEAT_CONF, made safe.
 
 A simulated address in a real kernel corrupts memory or faults, so driver:sim is refused if torch
 sees a real GPU.
@@ -19,8 +19,8 @@ from .._library import check, library
 
 VARIABLE = "PLEAT_CONF"
 
-# What torch does by itself when pleat is its allocator: it keeps the streams that it makes, and
-# routes its captures to private pools. So pleat need not ask the driver at each request.
+# Under pleat, torch itself keeps the streams that it makes, and routes its captures to private
+# pools. So pleat need not ask the driver at each request.
 TOLD_BY_TORCH = {"stream_identity": "handle", "capture": "told"}
 # torch.multiprocessing sends CUDA tensors without asking first. Devices that cannot share their
 # memory still serve torch.
@@ -51,7 +51,7 @@ def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
 
 
 def shared(text: str) -> str:
-    """A configuration (of merged()) whose memory other processes can open, unless it says no."""
+    """Let other processes open the memory of a configuration of merged(), unless it says no."""
     entries = overlay(text, "")
     return join_conf({**entries, **SHARED_BY_TORCH, **entries})
 
@@ -104,7 +104,7 @@ def undone_on_failure() -> Iterator[None]:
 
 
 def _effective(entries: dict[str, str]) -> dict[str, str]:
-    """The entries with what counts where they say nothing: driver:auto never is the simulator."""
+    """Add torch's defaults to the entries. driver:auto never means the simulator."""
     whole = {**OF_TORCH, "driver": "cuda", **entries}
     return {**whole, "driver": "cuda"} if whole["driver"] == "auto" else whole
 

@@ -16,7 +16,7 @@ from ._memory import DeviceLike, device_index
 
 
 class Pages:
-    """A buffer of pleat. Every storage over it keeps it; it goes with the last one."""
+    """A buffer of pleat. Every storage over the buffer keeps it; it goes with the last storage."""
 
     def __init__(self, device: int, most_bytes: int, page_bytes: int) -> None:
         base = ctypes.c_uint64()
@@ -61,11 +61,11 @@ class Window:
 
 
 class Growable:
-    """A tensor of so many rows, `tensor`, which stays the same object while rows come and go.
+    """A tensor, `tensor`, which stays the same object while rows come and go.
 
-    Its storage has the bytes of its rows, and begins at the same address for ever. Views of it keep
-    the buffer, but look at rows that may be given up: to use these then is an error of the
-    program, as with any memory that is freed too early. No gradients run through it.
+    Its storage has the bytes of its rows, and begins at the same address for ever. Views keep the
+    buffer, but a view may show rows that were given up. To use such rows is an error of the
+    program, as with any memory freed too early. No gradients run through the tensor.
     """
 
     def __init__(
@@ -88,13 +88,14 @@ class Growable:
 
     @torch.no_grad()
     def resize(self, n_rows: int) -> torch.Tensor:
-        """Have so many rows. New ones hold anything; the others keep what they hold, where it is.
+        """Set the number of rows. Rows that stay keep their contents and addresses; new rows hold
+        anything.
 
         Returns  the tensor.
         Raises   ValueError (more than max_rows); PleatError (PLEAT_ENOMEM_DEVICE; PLEAT_ECAPTURE:
                  the current stream is being captured): all is as before.
-        Owner    rows are given up in the order of the current stream: work that was submitted to
-                 other streams comes before it by their events.
+        Owner    rows are given up in the order of the current stream: work submitted to other
+                 streams must come before it by their events.
         """
         if not 0 <= n_rows <= self.max_rows:
             raise ValueError(f"{n_rows} rows: the tensor was made for at most {self.max_rows}")
@@ -134,16 +135,16 @@ def growable(
         cache.append(keys)             # cache.tensor has more rows, at the same address
 
     Params   shape     of the first rows; the first number may be 0.
-             max_rows  the most that may come: so many addresses are reserved, no memory.
+             max_rows  the most rows ever: their addresses are reserved, no memory.
              dtype     None: torch's default.
     Returns  a Growable; its rows hold anything.
     Raises   ValueError; PleatError (PLEAT_ENOTSUP: a classic cache is at work;
              PLEAT_ENOMEM_DEVICE).
-    Owner    in tag("kv") its memory is the tag's, also what comes later: it sleeps and wakes with
-             it, and while it sleeps rows may go, but none come (PLEAT_EASLEEP).
-             The memory goes when the Growable and all tensors over it are gone. It is pleat's
-             whether pleat is installed under torch or not; with install(), the same memory feeds
-             other tensors.
+    Owner    in tag("kv") its memory is the tag's, later rows included. The memory sleeps and wakes
+             with the tag; while the tag sleeps rows may go, but no row comes (PLEAT_EASLEEP).
+             The memory goes when the Growable and all tensors over it are gone. The memory is
+             pleat's whether pleat is installed under torch or not; with install(), the same memory
+             feeds other tensors.
     Threads  any; changes wait for each other.
     """
     torch.cuda.init()

@@ -1,5 +1,5 @@
-"""pleat as PyTorch's CUDA allocator: a class of torch's (_class.py) where it can be compiled, else
-torch.cuda.memory.CUDAPluggableAllocator with every hook."""
+"""pleat as PyTorch's CUDA allocator: a class derived from torch's own (_class.py) if compiling
+works, else torch.cuda.memory.CUDAPluggableAllocator with every hook."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._configure import configure, merged, shared, undone_on_failure
 SHIM = "libpleat_torch.so"
 OLDEST_TORCH = (2, 1)
 
-# Setter of torch's C++ object: (function, whether it is in the shim). A torch without one of them
-# calls the hook with another signature, or not at all: it is too old.
+# Setter of torch's C++ object: (function, whether it is in the shim). A torch without one of these
+# setters calls the hook with another signature, or not at all: such a torch is too old.
 HOOKS = {
     "set_init_fn": ("pleat_torch_init", False),
     "set_reset_fn": ("pleat_torch_reset", False),
@@ -51,7 +51,7 @@ def is_installed() -> bool:
 
 
 def binding() -> str | None:
-    """By what pleat is under torch: "class", "hooks", or None before install()."""
+    """How pleat is bound to torch: "class", "hooks", or None before install()."""
     return _binding
 
 
@@ -181,7 +181,7 @@ def install_hooks(text: str) -> None:
 
 
 def check_torch() -> None:
-    """Raise RuntimeError if this torch cannot take another CUDA allocator."""
+    """Raise RuntimeError if this torch cannot use pleat as its CUDA allocator."""
     version = torch.__version__
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
     if numbers < OLDEST_TORCH:
@@ -201,7 +201,7 @@ def build_allocator() -> Any:
     """A CUDAPluggableAllocator over pleat with every hook that this torch calls.
 
     Raises  RuntimeError without the shim. torch would take NULL for an address, and without pool
-            hooks it would let everybody use a graph's memory: neither may happen silently.
+            hooks torch would let everybody use a graph's memory: neither may happen silently.
     """
     shim_path = beside(SHIM)
     if shim_path is None:
@@ -211,7 +211,7 @@ def build_allocator() -> Any:
         )
     plain = library()
     shim = ctypes.CDLL(shim_path)
-    # Like torch's CUDAPluggableAllocator, whose constructor wants both symbols in one file.
+    # Like torch's CUDAPluggableAllocator, but its constructor wants both symbols in one file.
     made: Any = torch._C._cuda_customAllocator(
         address(shim, "pleat_torch_malloc_or_throw"), address(plain, "pleat_torch_free")
     )

@@ -1,7 +1,7 @@
 """torch.cuda's memory functions over pleat's numbers: same names, keys, units and meanings.
 
-Until CUDA is initialised they answer like torch: nothing is allocated, no driver is touched.
-`device` is as in torch: an index, a torch.device, a string, None for the current device.
+Until CUDA is initialised the functions answer like torch's: nothing is allocated, no driver is
+touched. `device` is as in torch: an index, a torch.device, a string, None for the current device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DeviceLike = Union[torch.device, str, int, None]
 
 
 def device_index(device: DeviceLike) -> int:
-    """The index of a device; the current one for None."""
+    """The index of a device; of the current device for None."""
     return int(_get_device_index(device, optional=True))
 
 
@@ -40,7 +40,7 @@ def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """The same, as torch.cuda.memory_stats_as_nested_dict nests it."""
+    """Read memory_stats as nested by torch.cuda.memory_stats_as_nested_dict."""
     return nest(memory_stats(device))
 
 
@@ -114,12 +114,12 @@ def empty_cache() -> None:
 
 
 def compact(device: DeviceLike = None) -> _default.Compaction:
-    """Move live tensors' memory together, and give what is won back to the driver.
+    """Move live tensors' memory together, and give emptied memory back to the driver.
 
-    For a safe point, such as the end of a step: this thread and all others submit no work to the
-    device, launch and capture no graph, until it returns. What was submitted before is waited for.
-    Tensors, pointers and captured graphs stay valid; what is shared with other processes, or
-    registered for RDMA by its physical memory, must not be live.
+    For a safe point, such as the end of a step. Until the call returns, no thread may submit work
+    to the device, launch or capture a graph. The call waits for earlier work. Tensors, pointers and
+    captured graphs stay valid. No memory may be live that is shared with other processes, or
+    registered for RDMA by its physical memory.
 
     Returns  what was done: n_split, n_merged, moved_bytes, won_bytes; zeros until CUDA is
              initialised.
@@ -138,7 +138,7 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 
 def _asks_the_class() -> bool:
-    """The class counts what pools have of other allocators, too."""
+    """Whether to ask the class, which also counts pools of other allocators."""
     from ._install import binding
 
     return binding() == "class"

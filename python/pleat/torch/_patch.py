@@ -1,9 +1,9 @@
 """Lets torch.cuda's own memory functions tell pleat's numbers.
 
 torch.cuda.memory_stats, memory_allocated, memory_summary, memory_snapshot, memory._snapshot,
-memory._record_memory_history and so on are Python over a few functions of torch._C, which refuse a
-pluggable allocator. Those few are replaced, so everything made of them works, under every name that
-a script imported.
+memory._record_memory_history and so on are Python code over a few functions of torch._C. These few
+functions refuse a pluggable allocator. This module replaces them: then all others work, too, under
+every name that a script imported.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
 
 
 def patch() -> None:
-    """Let torch.cuda's memory functions tell pleat's numbers; install() does this by default.
+    """Let torch.cuda's memory functions tell pleat's numbers; install() calls patch() by default.
 
     Raises   RuntimeError unless pleat is installed: torch's own allocator would no longer be asked.
-    Threads  any, while no other thread is in one of them. A second call does nothing.
+    Threads  any, while no other thread calls such a function. A second call does nothing.
     """
     from ._install import binding  # which imports this module
 
@@ -115,7 +115,7 @@ def patch() -> None:
 
 
 def unpatch() -> None:
-    """Undo patch(): those functions then raise again, as torch's own do with a pluggable
+    """Undo patch(): torch.cuda's memory functions then raise again, as with any pluggable
     allocator."""
     while _originals:
         name, original = _originals.popitem()

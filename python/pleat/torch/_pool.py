@@ -17,8 +17,8 @@ from ._memory import DeviceLike
 
 @functools.lru_cache(maxsize=None)
 def _allocator() -> Any:
-    # Not the throwing symbol: here torch itself turns NULL into an out-of-memory error, after it
-    # has tried everything that it can.
+    # Not the throwing symbol: here torch itself turns NULL into an out-of-memory error, after its
+    # own remedies.
     pluggable = torch.cuda.memory.CUDAPluggableAllocator(
         library_path(), "pleat_torch_malloc", "pleat_torch_free"
     )
@@ -65,7 +65,7 @@ def mem_pool(
 def use_mem_pool(
     pool: torch.cuda.MemPool | None = None, device: DeviceLike = None
 ) -> Iterator[torch.cuda.MemPool]:
-    """Allocate the tensors that this thread makes in the block from a pool.
+    """Allocate this thread's tensors in the block from a pool.
 
     Params   pool  of mem_pool(); None makes one for the block.
     """

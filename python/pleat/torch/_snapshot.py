@@ -1,4 +1,4 @@
-"""Snapshots in PyTorch's form, and recording of the histories that they contain."""
+"""Snapshots in PyTorch's form, and recording of the histories inside."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Lets children that multiprocessing spawns inherit the installation.
 
-A spawned child is a new python, which reads a dictionary from its parent before anything else. The
-parent adds an entry that installs pleat when it is read: before the child imports the main script,
-so before it uses CUDA. The configuration travels in PLEAT_CONF. Pinned memory is taken in the child
-if the parent has taken it when the child starts. A child that cannot do it says so and goes on with
+A spawned child is a new python, which first reads a dictionary from its parent. The parent adds an
+entry that installs pleat when read: before the child imports the main script, and so before the
+child uses CUDA. The configuration travels in PLEAT_CONF. If the parent has pinned memory from pleat
+when the child starts, so has the child. A child that cannot install pleat says so and goes on with
 torch's own allocator. PLEAT_TORCH_SPAWN=0 leaves children alone.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 VARIABLE = "PLEAT_TORCH_SPAWN"
 
-# Runs in the child; sys.path is not yet the parent's.
+# Runs in the child, where sys.path is not yet the parent's.
 _CODE = """
 try:
     import pleat.torch
@@ -25,7 +25,7 @@ except Exception as error:
     print(f"pleat: this spawned child uses torch's own allocator: {{error}}", file=sys.stderr)
 """
 
-# Behind it, where the parent's pinned memory is pleat's.
+# Runs after _CODE, if the parent's pinned memory is pleat's.
 _PINNED_CODE = """
 try:
     if pleat.torch.is_installed():
@@ -51,7 +51,7 @@ class _Inheritance:
 
 
 def inherit(binding: str, patch: bool) -> None:
-    """Make all children that are spawned from now on install pleat as this process did."""
+    """Make all children spawned from now on install pleat as this process did."""
     global _original
     if _original is not None:
         return
@@ -69,6 +69,6 @@ def inherit(binding: str, patch: bool) -> None:
 
 
 def inherit_pinned() -> None:
-    """Make those children take their pinned memory from pleat, too."""
+    """Make children of inherit() take their pinned memory from pleat, too."""
     global _takes_pinned
     _takes_pinned = True

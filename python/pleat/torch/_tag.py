@@ -38,11 +38,11 @@ def sleep(
 ) -> _tag.Slept:
     """Give the tag's memory back to the driver; its tensors stay, at their addresses.
 
-    They must not be used until wake(). What was submitted before the call is waited for; work on
-    other tensors goes on.
+    The tensors must not be used until wake(). The call waits for earlier work; work on other
+    tensors goes on.
 
-    Params   keep    what becomes of the contents: "host" (page-locked memory), "file" (in `folder`),
-                     or "discard".
+    Params   keep    what becomes of the contents: "host" (page-locked memory), "file" (in
+                     `folder`), or "discard".
     Returns  what was done: bytes, shared_bytes, kept_bytes, left_bytes.
     Raises   ValueError; PleatError (PLEAT_EASLEEP: it sleeps already; PLEAT_ECAPTURE: a graph is
              being captured; PLEAT_EINVAL: no tensor was ever made under the tag).
@@ -64,10 +64,10 @@ def wake(name: str, device: DeviceLike = None, *, most_bytes: int = 0) -> _tag.S
 
 
 def retain(name: str, is_retained: bool = True, device: DeviceLike = None) -> None:
-    """Let wakes leave the host memory that a sleep has filled: the next one need not page-lock any.
+    """Let wakes leave host memory filled by a sleep: the next sleep need not page-lock any.
 
-    Until then what it holds can be read (kept). False: wakes give it back, and this call what a tag
-    that is awake has retained.
+    Until the next sleep the contents can be read (kept). False: wakes give the host memory back,
+    and this call gives back host memory that an awake tag has retained.
     """
     torch.cuda.init()
     _tag.retain(name, device_index(device), is_retained)
@@ -108,9 +108,9 @@ def tag_stats(name: str, device: DeviceLike = None) -> _tag.Tag:
 
 
 def set_tag_limit(name: str, limit: int | float, device: DeviceLike = None) -> None:
-    """Limit what tensors of the tag may have: a fraction of the device up to 1.0, or bytes; 0 = none.
+    """Limit the bytes of the tag's tensors: a fraction of the device up to 1.0, or bytes; 0 = none.
 
-    A tensor beyond it is torch.OutOfMemoryError, and its text names the tag.
+    A tensor beyond the limit raises torch.OutOfMemoryError, and the text names the tag.
     """
     torch.cuda.init()
     index = device_index(device)

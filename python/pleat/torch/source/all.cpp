@@ -1,5 +1,5 @@
-/* all.cpp - the whole class as one unit: PyTorch's headers take longer to read than the rest. */
-/* As the wheels for Linux are made: without it headers take expandable segments for unknown. */
+/* all.cpp - the whole class as one unit: reading PyTorch's headers takes most of the time. */
+/* As in the wheels for Linux: without this macro the headers do not know expandable segments. */
 #define PYTORCH_C10_DRIVER_API_SUPPORTED
 #include "memory.cpp"
 

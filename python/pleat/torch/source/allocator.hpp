@@ -1,12 +1,11 @@
 /* allocator.hpp - pleat as PyTorch's CUDAAllocator: a translation onto pleat's C interface.
  *
- * PyTorch changes this class from version to version, so it is compiled on the user's machine
- * against the headers of the wheel that it will run in (../_class.py). Functions that some versions
- * have and others do not are declared without `override`: where the base class has no such function
- * they are ordinary ones that nobody calls.
+ * PyTorch changes this class from version to version, so it is compiled on the user's machine,
+ * against the headers of the installed wheel (../_class.py). Functions that only some versions have
+ * are declared without `override`: if the base class lacks such a function, nobody calls it.
  *
- * Nothing here knows how memory is managed; what pleat cannot do yet is a TORCH_CHECK that says so.
- */
+ * This class does not know how memory is managed. If pleat lacks a feature, a TORCH_CHECK says so.
+ * */
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -47,11 +46,11 @@ pleat instance(); /* the default one */
 /* CA::OomRejectionObserver, which older versions lack. */
 using RejectionObserver = std::function<void(int64_t, size_t, size_t, size_t)>;
 
-/* In a forked child nothing is its own, and its parent's threads may have held any mutex. */
+/* True in a forked child: it owns nothing here, and threads of its parent may have held a mutex. */
 bool is_forked_child() noexcept;
 
-/* What a callback of pleat makes. No exception passes through C: the first one ends the work, and
- * is thrown where the value is taken. */
+/* The result of a callback of pleat. No exception passes through C: the first exception ends the
+ * work, and is thrown again where the value is taken. */
 template <typename Value>
 struct Guarded {
     Value value{};
@@ -184,10 +183,10 @@ private:
 
     std::atomic<bool> is_enabled_;     /* false: memory is cudaMalloc's, for debugging */
     std::atomic<int> n_devices_{ 0 };  /* 0 = not initialised */
-    /* Calls of emptyCache, each of which waits for every stream, by device. */
+    /* Calls of emptyCache, by device; each call waits for every stream. */
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_emptied_{};
     std::array<std::atomic<int64_t>, C10_COMPILE_TIME_MAX_GPUS> n_refused_{}; /* refuse_early */
-    /* torch's setting roundup_power2_divisions as pleat was told of it. */
+    /* torch's setting roundup_power2_divisions, as last told to pleat. */
     std::array<std::atomic<size_t>, n_roundings> roundings_{};
     std::mutex mutex_;                 /* guards the next three */
     std::map<std::pair<DeviceIndex, MempoolId>, PoolSums> sums_before_; /* at the last reset */
@@ -198,7 +197,7 @@ private:
     Pools pools_{ recorder_, budget_ };
 };
 
-/* The one that is installed; NULL before. It is never destroyed: tensors may outlive everything. */
+/* The installed allocator; NULL before. Never destroyed: tensors may outlive everything. */
 extern Allocator *installed;
 
 } // namespace pleat_torch

@@ -18,7 +18,7 @@ uint64_t limit_of_pleat(DeviceIndex device)
 
 } // namespace
 
-/* If pleat's limit is another than was written, somebody has set it since: for both together. */
+/* If pleat's limit differs from the written limit, somebody has set a limit for both together. */
 Budget::Charge &Budget::look(DeviceIndex device)
 {
     Charge &charge = charges_[device];
@@ -37,7 +37,7 @@ uint64_t Budget::left_of(const Charge &charge)
     return charge.limit == 0 ? 0 : has_room ? charge.limit - charge.bytes : 1;
 }
 
-/* Have pleat's limit follow. False: pleat cannot give back so much, and all is as before. */
+/* Update pleat's limit. False: pleat cannot give back enough, and all is as before. */
 bool Budget::write(DeviceIndex device, Charge &charge, const Charge &wanted)
 {
     const uint64_t left = left_of(wanted);
@@ -65,8 +65,8 @@ void Budget::discharge(DeviceIndex device, uint64_t bytes)
     (void)write(device, charge, charge);
 }
 
-/* Where pleat's live blocks and others' memory exceed it together, though not pleat's alone, none
- * of them gets more: pleat keeps what it cannot give back, until it can (renew). */
+/* If pleat's live blocks and other memory exceed the limit only together, nobody gets more: pleat
+ * keeps memory over the limit until it can give that memory back (renew). */
 void Budget::set_limit(DeviceIndex device, uint64_t bytes)
 {
     const std::lock_guard<std::mutex> guard(mutex_);

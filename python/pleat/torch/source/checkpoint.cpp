@@ -32,8 +32,7 @@ struct Restoring {
     c10::DeleterFnPtr give;
 };
 
-/* PyTorch frees all blocks and makes those of the checkpoint anew; a block that is kept is told as
- * both. */
+/* PyTorch frees all blocks and makes the checkpoint's blocks anew: a kept block counts as both. */
 void see_restored(void *context, pleat_restored what, const pleat_pool_block *block)
 {
     auto &restoring = *static_cast<Restoring *>(context);
@@ -54,8 +53,8 @@ const size_t block_step = 512;
 
 } // namespace
 
-/* Whose pool the address belongs to is pleat's to know, so each is asked; PyTorch asks the one that
- * the stream's requests go to. */
+/* Only pleat knows which pool has the address, so each pool is asked. PyTorch asks the pool that
+ * serves the stream's requests. */
 c10::DataPtr Allocator::allocateWithAddress(size_t bytes, void *ptr)
 {
     DeviceIndex device = 0;
@@ -100,8 +99,8 @@ std::shared_ptr<CA::AllocatorState> Allocator::getCheckpointState(DeviceIndex de
     return std::make_shared<State>(device, id);
 }
 
-/* What a restore frees has been used before what is submitted from now on: PyTorch's graphs of one
- * pool run one after the other. */
+/* All uses of freed blocks come before later work: PyTorch's graphs of one pool run one after the
+ * other. */
 CA::CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device,
                                                       std::shared_ptr<CA::AllocatorState> state)
 {

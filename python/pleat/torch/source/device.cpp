@@ -1,4 +1,5 @@
-/* device.cpp - what PyTorch asks about devices: statistics, limits, caches, copies between them. */
+/* device.cpp - PyTorch's calls about devices: statistics, limits, caches, copies between devices.
+ * */
 #include "allocator.hpp"
 
 #include <c10/cuda/CUDAException.h>
@@ -108,8 +109,8 @@ void Allocator::emptyCache()
     }
 }
 
-/* The free memory of a pool of pleat's belongs to its graphs until it is released; then it is
- * everybody's, and as much as the pool had goes back. */
+/* The free memory of a pool belongs to its graphs until the pool is released. Then the memory is
+ * everybody's, and this call gives back as many bytes as the pool had. */
 void Allocator::emptyCache(MempoolId pool)
 {
     const bool is_all = pool == MempoolId{ 0, 0 };
@@ -142,9 +143,9 @@ static uint64_t room_of(const pleat_device_info &info, const pleat_stats &stats,
     return std::min(free_bytes, left);
 }
 
-/* The largest request that succeeds without waiting: a search of cuDNN's for the fastest algorithm
- * keeps its workspaces below this. pleat puts free granules together with each other and with new
- * ones; the classic caches do not. */
+/* The largest request that succeeds without waiting: cuDNN searches for the fastest algorithm with
+ * workspaces below this size. pleat joins free granules with each other and with new granules; the
+ * classic caches do not. */
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 {
     const pleat_device_info info = describe(device);
@@ -211,8 +212,8 @@ std::map<MempoolId, PoolSums> Allocator::list_pools(DeviceIndex device)
     return pools;
 }
 
-/* Sums count from the last reset. Those of a pool that was forgotten, and came again under the old
- * name, begin at 0. */
+/* Sums count from the last reset. If a forgotten pool comes again under its old name, its sums
+ * begin at 0. */
 std::map<MempoolId, PoolSums> Allocator::private_pools(DeviceIndex device)
 {
     auto pools = list_pools(device);
@@ -282,8 +283,8 @@ std::vector<CA::StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIn
 
 /* ---- several devices ---- */
 
-/* Maps what cudaMalloc gives. Kernels reach pleat's own memory from other devices only with
- * peers:True, which is a matter of the configuration; copies always work. */
+/* Maps memory of cudaMalloc. Kernels on other devices reach pleat's memory only with peers:True, an
+ * option of the configuration; copies always work. */
 void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex peer)
 {
     const c10::cuda::CUDAGuard guard(device);
@@ -295,7 +296,7 @@ void Allocator::enablePeerAccess(DeviceIndex device, DeviceIndex peer)
     }
 }
 
-/* cudaMemcpyAsync would need the memory to be mapped for the peer; the other call does not. */
+/* cudaMemcpyAsync would need memory mapped for the peer; cudaMemcpyPeerAsync does not. */
 cudaError_t Allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device,
                                    size_t bytes, cudaStream_t stream, bool /*is_p2p*/)
 {

@@ -1,4 +1,5 @@
-/* ended.cpp - pools of pleat's that have ended: as much as they held goes back when PyTorch asks. */
+/* ended.cpp - pools of pleat that have ended: when PyTorch asks, as many bytes go back as they
+ * held. */
 #include "allocator.hpp"
 
 namespace pleat_torch

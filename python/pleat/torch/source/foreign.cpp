@@ -14,7 +14,7 @@ namespace
 
 constexpr size_t quantum = 512;
 constexpr size_t mib = size_t{ 1 } << 20;
-constexpr size_t most_small = mib;      /* such a request gets its block from a small segment */
+constexpr size_t most_small = mib;      /* such requests get blocks of small segments */
 constexpr size_t small_segment = 2 * mib;
 constexpr size_t large_segment = 20 * mib; /* for requests below least_large */
 constexpr size_t least_large = 10 * mib;
@@ -83,7 +83,7 @@ void Foreign::unset_free(Blocks::iterator at)
     }
 }
 
-/* What is behind the first `bytes` of a block that is not free becomes a free one of its own. */
+/* Cut a live block after `bytes`: the rest becomes a free block of its own. */
 void Foreign::cut(Blocks::iterator at, size_t bytes)
 {
     Block &block = at->second;
@@ -198,7 +198,7 @@ void Foreign::give(void *ptr)
     end_use(at->first);
 }
 
-/* One use of an awaited block is over: with the last one it is free. */
+/* One use of an awaited block is over: after its last use the block is free. */
 void Foreign::end_use(uintptr_t address)
 {
     const auto at = blocks_.find(address);
@@ -221,7 +221,7 @@ StreamState state_of(cudaStream_t stream)
                                                         : StreamState::open;
 }
 
-/* Have an event behind the stream's work up to now. False: nothing can be asked of it now. */
+/* Record an event behind the stream's work up to now. False: the stream cannot be asked now. */
 bool Foreign::mark(DeviceStream stream, Wait &wait)
 {
     const c10::cuda::CUDAGuard on(stream.first);

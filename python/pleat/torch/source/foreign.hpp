@@ -1,15 +1,16 @@
-/* foreign.hpp - the memory of a private pool that has an allocator of its own
- * (torch.cuda.MemPool(allocator), for memory that NCCL allocates), cached as PyTorch does it.
+/* foreign.hpp - the memory of a private pool with an allocator of its own
+ * (torch.cuda.MemPool(allocator), for memory that NCCL allocates), cached as PyTorch does.
  *
- * That allocator gives whole segments, often of 2 MiB at least, and none of them can be mapped
- * elsewhere: what pleat does with its own memory cannot be done here. So small tensors share
- * segments, a request gets the best fit of its stream's free memory, what is left over is cut off,
- * and neighbours that are free are joined. What was recorded on other streams is awaited: an event
- * is recorded there at the free, since the stream may be gone before anybody asks, and only the
- * oldest of a stream's events is looked at, so a hundred thousand awaited blocks cost a request no
- * more than one.
+ * The pool's allocator gives whole segments, often of 2 MiB at least. No segment can be mapped
+ * elsewhere, so pleat's own method does not work here. Instead small tensors share segments, and a
+ * request gets the best fit of its stream's free memory. The rest of the fit is cut off, and free
+ * neighbours are joined.
  *
- * Its owner guards it, and calls the allocator and its trackers.
+ * A freed block waits for recorded uses on other streams. The free records an event on each such
+ * stream at once, since the stream may be gone later. Only the oldest event of a stream is looked
+ * at: so a request looks at one event a stream, even with a hundred thousand awaited blocks.
+ *
+ * The owner guards a Foreign, and calls the allocator and its trackers.
  * Source of the algorithm and its sizes: c10/cuda/CUDACachingAllocator.cpp. */
 #pragma once
 
@@ -34,8 +35,8 @@ namespace pleat_torch
 using Source = std::shared_ptr<CA::CUDAAllocator>;
 using DeviceStream = std::pair<DeviceIndex, cudaStream_t>;
 
-/* While it lives, calls of this thread are let through that captures of others, in global mode,
- * would not survive. */
+/* While a Relaxed lives, this thread may make calls that would break other threads' captures in
+ * global mode. */
 class Relaxed
 {
 public:
@@ -60,14 +61,14 @@ public:
         cudaStream_t stream;
         bool is_small;
     };
-    /* What a request becomes: a block of so many bytes, of a segment of so many. */
+    /* Sizes for a request: of its block, and of the block's segment. */
     struct Sizes {
         size_t block;
         size_t segment;
         bool is_small;
     };
 
-    /* The sums are counted in; they outlive this. */
+    /* All sums are counted in `sums`, which outlives the object. */
     Foreign(Source from, DeviceIndex device, MempoolId pool, pleat_stats &sums)
         : from(std::move(from)), device(device), pool(pool), sums_(sums)
     {
@@ -79,23 +80,23 @@ public:
     const DeviceIndex device;
     const MempoolId pool;
     bool is_whole = false;    /* no_split: each block is a segment of its own */
-    size_t n_busy = 0;        /* requests that may be about to add to it */
+    size_t n_busy = 0;        /* requests that may still add a segment */
     bool was_emptied = false; /* since its pool ended */
     PoolSums reserved{};      /* bytes of segments */
 
     Sizes sizes_of(size_t bytes) const;
-    /* From what is free, or NULL. */
+    /* A block of free memory, or NULL. */
     void *take(size_t bytes, cudaStream_t stream);
-    /* Have one more segment, all of it free. Throws std::bad_alloc: as before. */
+    /* Add a segment, all of it free. Throws std::bad_alloc: as before. */
     void add(const Segment &segment);
-    /* The rest is about live blocks by their addresses. */
+    /* The functions below take live blocks, by address. */
     void record(void *ptr, DeviceStream stream);
     pleat_piece look(void *ptr) const;
     Segment segment_of(void *ptr) const;
     void give(void *ptr);
-    /* What was freed serves again, as far as its uses on other streams are over. */
+    /* Make awaited blocks free whose uses on other streams are over. */
     void settle();
-    /* Segments of which nothing is in use leave. */
+    /* Remove all segments without a block in use. */
     std::vector<Segment> take_idle();
     bool is_empty() const
     {
@@ -115,10 +116,10 @@ private:
     };
     using Blocks = std::map<uintptr_t, Block>;
     using Free = std::tuple<bool, cudaStream_t, size_t, uintptr_t>; /* is_small, bytes, address */
-    /* What a stream is awaited for. A stream that is being captured is asked later: what it records
-     * now would be an event of the graph. */
+    /* Blocks that wait for a stream. While a stream is being captured, no event is recorded: the
+     * event would belong to the graph. */
     struct Wait {
-        std::vector<uintptr_t> unmarked; /* no event stands behind them yet */
+        std::vector<uintptr_t> unmarked; /* without an event behind them yet */
         std::deque<std::pair<cudaEvent_t, std::vector<uintptr_t>>> marked; /* oldest first */
     };
 

@@ -13,7 +13,8 @@ namespace pleat_torch
 namespace
 {
 
-/* Wait for the stream's work, which leaves captures of others alone. False: it is being captured. */
+/* Wait for the stream's work, without breaking captures of other threads. False: the stream itself
+ * is being captured. */
 bool wait_for(cudaStream_t stream)
 {
     const Relaxed relaxed;
@@ -65,7 +66,8 @@ void Pools::leave(const Cache &cache)
     cache->n_busy--;
 }
 
-/* What the cache has free, or NULL. The block is told before anybody else can free it. */
+/* A block of the cache's free memory, or NULL. The block is reported before any other thread can
+ * free it. */
 void *Pools::hand_out(const Cache &cache, size_t bytes, cudaStream_t stream)
 {
     pleat_piece piece;
@@ -85,7 +87,7 @@ void *Pools::hand_out(const Cache &cache, size_t bytes, cudaStream_t stream)
     return ptr;
 }
 
-/* A segment from the pool's allocator; ptr NULL = it has none. */
+/* A segment from the pool's allocator; ptr NULL = the allocator has none. */
 Foreign::Segment Pools::grow(const Foreign &cache, size_t bytes, cudaStream_t stream)
 {
     const Foreign::Sizes sizes = cache.sizes_of(bytes);
@@ -106,13 +108,13 @@ Foreign::Segment Pools::grow(const Foreign &cache, size_t bytes, cudaStream_t st
     return segment;
 }
 
-/* NULL: its allocator has no more. */
+/* NULL: the pool's allocator has no more. */
 void *Pools::take_from(const Cache &cache, size_t bytes, cudaStream_t stream)
 {
     void *ptr = hand_out(cache, bytes, stream);
     while (ptr == nullptr) { /* another thread may be faster to take the segment */
         Foreign::Segment segment = grow(*cache, bytes, stream);
-        if (segment.ptr == nullptr) { /* what lies free elsewhere may be what the allocator lacks */
+        if (segment.ptr == nullptr) { /* give free memory back to the driver */
             (void)empty_foreign({ 0, 0 });
             pleat_torch_reset();
             segment = grow(*cache, bytes, stream);
@@ -192,8 +194,8 @@ bool Pools::give_foreign(void *ptr, pleat_piece &piece)
         n_foreign_--;
         piece = cache->look(ptr);
     }
-    /* Before anybody else gets it. That its other uses are over is told at once, too: nobody would
-     * be there to tell it later. */
+    /* Reported before any other thread gets the block. The end of its other uses is reported here,
+     * too, since nobody could report it later. */
     tell(piece, PLEAT_CHANGE_FREE_REQUESTED);
     tell(piece, PLEAT_CHANGE_FREE_COMPLETED);
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -224,7 +226,7 @@ bool Pools::record_foreign(void *ptr, DeviceStream stream)
     return at != live_.end();
 }
 
-/* As PyTorch shares memory: from the first byte that its driver knows. */
+/* As PyTorch shares memory: from the first byte that the driver knows. */
 bool Pools::base_of_foreign(void *ptr, void *&base, size_t &bytes)
 {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -240,7 +242,7 @@ bool Pools::base_of_foreign(void *ptr, void *&base, size_t &bytes)
 
 /* ---- give back ---- */
 
-/* Give a segment back. Throws what its allocator throws; it is gone all the same. */
+/* Give a segment back. Throws the exception of its allocator; even then the segment is gone. */
 void Pools::drop(const Gone &gone)
 {
     tell(gone, PLEAT_CHANGE_SEGMENT_FREE);
@@ -257,8 +259,8 @@ void Pools::drop(const Gone &gone)
     }
 }
 
-/* A segment goes back when the work of its stream is over; what was recorded on others is. Where a
- * capture forbids to wait for it, it is kept for the next time. */
+/* A segment goes back when the work of its stream is over; recorded uses of other streams are over
+ * already. If a capture forbids the wait, the segment is kept until the next call. */
 void Pools::drop(std::vector<Gone> gone)
 {
     std::map<DeviceStream, bool> is_over;
@@ -286,9 +288,8 @@ void Pools::drop(std::vector<Gone> gone)
     }
 }
 
-/* What is idle of pools that have ended; caches that are empty go. An allocator that is only lent
- * is its owner's, who may drop it once the pool has ended: older versions of PyTorch then free with
- * cudaFree, too. */
+/* Idle segments of pools that have ended; empty caches go. A pool's owner may drop a lent allocator
+ * once the pool has ended: then cudaFree frees the segments, as in older versions of PyTorch. */
 std::vector<Pools::Gone> Pools::take_ended(const std::vector<Cache> &ended)
 {
     std::vector<Gone> gone;
@@ -340,7 +341,7 @@ bool Pools::empty_foreign(MempoolId id)
 
 /* ---- being looked at ---- */
 
-/* Of pools that there are, and that have ended. The mutex is held. */
+/* Caches of existing pools, and of pools that have ended. The mutex is held. */
 std::vector<Pools::Cache> Pools::caches_of(DeviceIndex device) const
 {
     std::vector<Cache> caches;

@@ -1,9 +1,9 @@
 /* host.cpp - pleat as PyTorch's allocator of pinned host memory (at::HostAllocator, since 2.10).
  *
- * An instance of its own with memory:host (pleat_host.h), configured like the default one, but
- * without its limit. PyTorch tells which streams use a block and, when it deletes the block, none:
- * the last one is kept beside the block, so that pleat is told at the free, where it can fence it.
- */
+ * Uses an instance of its own with memory:host (pleat_host.h), configured like the default instance
+ * but without a limit. PyTorch names the streams that use a block, but names none when it deletes
+ * the block. So each block remembers the last stream: pleat learns it at the free, and can fence it
+ * then. */
 #include "allocator.hpp"
 
 #if PLEAT_TORCH_HAS_HOST_ALLOCATOR
@@ -25,10 +25,10 @@ struct HostBlock {
     void *ptr;
     int device;
     bool is_used;
-    void *stream; /* is_used: the last that used it */
+    void *stream; /* is_used: the last stream that used the block */
 };
 
-/* The keys that another value is given for; a value may be a list in brackets. */
+/* Remove keys that get another value; a value may be a list in brackets. */
 std::string without(const std::string &conf, const std::vector<std::string> &keys)
 {
     std::string kept;
@@ -94,7 +94,7 @@ class PinnedAllocator final : public at::HostAllocator
         return { ptr, block, &delete_host_block, c10::DeviceType::CPU };
     }
 
-    /* PyTorch may name a block by its beginning alone, or memory that is none of ours. */
+    /* PyTorch may name a block by its beginning alone, or name memory of another allocator. */
     bool record_event(void *ptr, void *context, c10::Stream stream) override
     {
         std::lock_guard<std::mutex> guard(lock_);
@@ -165,7 +165,7 @@ class PinnedAllocator final : public at::HostAllocator
         default_copy_data(to, from, bytes);
     }
 
-    /* What a graph uses waits for its end by itself. */
+    /* Memory used by a graph waits for the graph's end without a pool. */
     void begin_allocate_to_pool(c10::MempoolId_t, std::function<bool(c10::Stream)>)
     {
     }

@@ -16,7 +16,7 @@ bool is_forked_child() noexcept
     return is_child.load(std::memory_order_relaxed);
 }
 
-/* Before CUDA's first use, or PyTorch would free with one allocator what another one gave. */
+/* Before CUDA's first use: later PyTorch would free memory of its former allocator with pleat. */
 static void install()
 {
     TORCH_CHECK(installed == nullptr, "pleat is PyTorch's allocator already");
@@ -34,8 +34,8 @@ static void install()
 
 } // namespace pleat_torch
 
-/* Makes pleat PyTorch's allocator of CUDA memory. NULL, or why it could not; the text lives until
- * the thread's next call. */
+/* Makes pleat PyTorch's allocator of CUDA memory. Returns NULL, or the reason of a failure; the
+ * text lives until the thread's next call. */
 extern "C" __attribute__((visibility("default"))) const char *pleat_torch_install(void)
 {
     static thread_local std::string problem;

@@ -1,8 +1,8 @@
-/* memory.cpp - allocate, free, record uses: the part that every tensor passes through.
+/* memory.cpp - allocate, free, record uses: the path of every tensor.
  *
  * A request costs the current device, the current stream and one call of pleat; a free costs one
- * call. Everything else - histories, the profiler, pools with allocators of their own - is behind
- * one look at whether anybody wants it. */
+ * call. One test skips histories, the profiler, and pools with allocators of their own, while
+ * nobody uses them. */
 #include "allocator.hpp"
 
 #include <c10/core/impl/GPUTrace.h>
@@ -58,7 +58,7 @@ __attribute__((cold, noinline)) void Allocator::round_anew()
     }
 }
 
-/* torch tells no allocator that its settings have changed, so each request looks at its own. */
+/* torch reports no change of its settings, so each request looks at its own setting. */
 C10_ALWAYS_INLINE void Allocator::heed_rounding(size_t bytes)
 {
     const size_t i = rounding_index(bytes);
@@ -70,10 +70,10 @@ C10_ALWAYS_INLINE void Allocator::heed_rounding(size_t bytes)
 /* ---- allocate ---- */
 
 /* Every look at the profiler takes as long as a small block. A free looks only after some request
- * has been profiled: so frees of older blocks before a profile's first request are not in it. */
+ * has been profiled: so a profile lacks frees of older blocks before its first request. */
 static std::atomic<bool> was_profiled;
 
-/* What the profiler's timeline shows. `bytes` is negative for a free. */
+/* Add to the profiler's timeline. `bytes` is negative for a free. */
 void Allocator::tell_profiler(void *ptr, int64_t bytes, DeviceIndex device)
 {
     const pleat_stats stats = all_stats(device);
@@ -109,8 +109,8 @@ void *Allocator::take_told(size_t bytes, DeviceIndex device, cudaStream_t stream
     return ptr;
 }
 
-/* torch keeps its own streams. The number of one is odd, or 0 for the default stream; that of an
- * ExternalStream is its handle, an address (c10/cuda/CUDAStream.cpp). */
+/* torch keeps its own streams alive. Their numbers are odd, or 0 for the default stream. The number
+ * of an ExternalStream is its handle, an address (c10/cuda/CUDAStream.cpp). */
 static bool is_external(c10::cuda::CUDAStream stream)
 {
     return stream.id() != 0 && stream.id() % 2 == 0;
@@ -188,7 +188,7 @@ void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream)
     const DeviceIndex device = current_device();
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
     if (stream != nullptr && (stream != current.stream() || is_external(current))) {
-        pleat_torch_doubt_stream(device, stream); /* torch does not say whose it is */
+        pleat_torch_doubt_stream(device, stream); /* torch does not say whose */
     }
     return take(bytes, device, stream);
 }
@@ -265,7 +265,7 @@ c10::DeleterFnPtr Allocator::raw_deleter() const
 
 void Allocator::recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream)
 {
-    /* What others allocated, tensors of other processes among them, waits for no stream. */
+    /* Memory of other allocators, such as tensors of other processes, waits for no stream. */
     if (ptr.get() != nullptr && ptr.get_deleter() == &Allocator::give &&
         !(pools_.has_foreign() &&
           pools_.record_foreign(ptr.get(), { stream.device_index(), stream.stream() }))) {

@@ -1,5 +1,6 @@
-/* pools.cpp - users and routes of pools: see pools.hpp; and what PyTorch calls for its pools. The
- * mutex is not held while others' code runs: filters, and allocators of pools. */
+/* pools.cpp - users and routes of pools (pools.hpp), and PyTorch's calls about pools.
+ *
+ * The mutex is not held while foreign code runs: filters, and allocators of pools. */
 #include "allocator.hpp"
 
 #include <algorithm>
@@ -67,7 +68,7 @@ void Pools::use(DeviceIndex device, MempoolId id, Source from)
     pool.n_users++;
 }
 
-/* A pool that was counted before it was known to have an allocator: pleat has it no more. */
+/* A pool had users before its allocator was known: pleat gives the pool up. */
 void Pools::set_source(Pool &pool, Key key, Source from)
 {
     for (int n = pool.n_users; n > 0; n--) {
@@ -124,7 +125,7 @@ void Pools::end(DeviceIndex device, MempoolId id)
     routes_.erase(std::next(at).base());
     pools_[key].n_ended += route->filter ? 1 : 0;
     n_foreign_ -= route->is_foreign;
-    /* What the filter uses may go when this returns. Within a filter nobody can wait. */
+    /* After the return the program may free the filter's data. Within a filter nobody can wait. */
     left_.wait(guard, [&] { return route->n_running == 0 || n_filters_inside > 0; });
     guard.unlock();
     if (!route->is_foreign) {
@@ -135,7 +136,7 @@ void Pools::end(DeviceIndex device, MempoolId id)
 void Pools::release(DeviceIndex device, MempoolId id)
 {
     const Key key{ device, id };
-    if (is_forked_child()) { /* the pool is its parent's, and the mutex may be a thread's there */
+    if (is_forked_child()) { /* the pool is its parent's, whose threads may have held the mutex */
         return;
     }
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -159,11 +160,11 @@ void Pools::release(DeviceIndex device, MempoolId id)
     }
 }
 
-/* PyTorch begins a route for each capture, and ends it when the capture has ended well; the graph
- * then is a user of the pool until it is reset. After a capture that failed it does neither, so the
- * route and the pool would stay for ever. Such is a pool whose users are all routes that have not
- * ended, if pleat saw a capture for each and the driver says that none has left a graph. Graphs that
- * allocated nothing are users as others are, or routes for which no capture was seen. */
+/* PyTorch begins a route for each capture, and ends the route after a good capture. The graph then
+ * is a user of the pool until it is reset. After a failed capture PyTorch does neither, so route
+ * and pool would stay for ever. A pool counts as failed under three conditions: all of its users
+ * are routes that have not ended; pleat saw a capture for each; and the driver says that none left
+ * a graph. Graphs that allocated nothing count as other users, or as routes without a capture. */
 bool Pools::has_failed(Key key, const Pool &pool)
 {
     const auto n = static_cast<uint64_t>(
@@ -176,8 +177,8 @@ bool Pools::has_failed(Key key, const Pool &pool)
            n_gone >= pool.n_ended + n;
 }
 
-/* A version of PyTorch that ends and releases such pools itself may do so after this: failed_ counts
- * what it need not do any more. */
+/* A later version of PyTorch may end and release such pools itself: failed_ counts the calls to
+ * ignore then. */
 bool Pools::release_failed()
 {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -254,7 +255,7 @@ void Pools::set_lending(DeviceIndex device, MempoolId id, bool lends)
     find({ device, id }, "use_on_oom cannot be set").lends = lends;
 }
 
-/* PyTorch asks for it so that tensors do not fragment a pool, which is no danger in pleat's. */
+/* PyTorch asks for whole segments so that tensors do not fragment a pool: no danger in pleat's. */
 void Pools::set_whole(DeviceIndex device, MempoolId id)
 {
     if (is_forked_child()) {

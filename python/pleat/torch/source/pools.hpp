@@ -1,11 +1,12 @@
-/* pools.hpp - which private pools there are for PyTorch: their users, and those whose memory comes
- * from an allocator of their own (torch.cuda.MemPool(allocator), for memory that NCCL allocates).
+/* pools.hpp - PyTorch's private pools: their users, and pools whose memory comes from an allocator
+ * of their own (torch.cuda.MemPool(allocator), for memory that NCCL allocates).
  *
- * pleat routes requests to pools and keeps their memory. A pool with an allocator of its own is not
- * pleat's: its memory is cached here (foreign.hpp) until the last user of the pool is gone, and
- * then goes back segment by segment, none before its stream's work is over and what was recorded on
- * others; who replays a graph elsewhere keeps the pool until that is over. Histories, trackers,
- * snapshots, statistics and the memory fraction count it. */
+ * pleat routes requests to pools and keeps their memory. The exception is a pool with an allocator
+ * of its own: the class caches its memory (foreign.hpp) until the last user of the pool is gone.
+ * Then the memory goes back, segment by segment. Each segment first waits for its stream's work,
+ * and for recorded uses on other streams. A program that replays a graph on another stream keeps
+ * the pool until the replay is over. Histories, trackers, snapshots, statistics and the memory
+ * fraction count the cached memory. */
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -46,7 +47,7 @@ public:
     void use(DeviceIndex device, MempoolId id, Source from);
     void release(DeviceIndex device, MempoolId id);
     int use_count(DeviceIndex device, MempoolId id);
-    /* Release what failed captures hold: see pools.cpp. False: nothing. */
+    /* Release pools held by failed captures: see pools.cpp. False: none. */
     bool release_failed();
     void set_lending(DeviceIndex device, MempoolId id, bool lends);
     void set_whole(DeviceIndex device, MempoolId id);
@@ -65,8 +66,8 @@ public:
     bool look_foreign(void *ptr, pleat_piece &piece);
     bool record_foreign(void *ptr, DeviceStream stream);
     bool base_of_foreign(void *ptr, void *&base, size_t &bytes); /* of its segment */
-    /* Give back what is idle of a pool that has ended or, with {0, 0}, of all such. False: there is
-     * none. Waits for the streams that used it. */
+    /* Give back idle segments of a pool that has ended or, with {0, 0}, of all such pools. False:
+     * no such pool. Waits for the streams that used them. */
     bool empty_foreign(MempoolId id);
     bool is_used(MempoolId id); /* on any device */
     /* The pool has ended: give back as much as it held. False: no such pool has ended lately. */
@@ -77,7 +78,7 @@ public:
     std::map<MempoolId, PoolSums> reserved_by_foreign(DeviceIndex device);
     void reset_foreign_totals(DeviceIndex device);
     void reset_foreign_peaks(DeviceIndex device);
-    /* From the free memory of a pool that lends it when there is no other (use_on_oom), or NULL. */
+    /* A block of a pool that lends its free memory when all else is used (use_on_oom), or NULL. */
     void *take_lent(size_t bytes, DeviceIndex device, cudaStream_t stream);
 
 private:
@@ -91,7 +92,7 @@ private:
     };
     /* A segment on its way back. */
     struct Gone {
-        Source from; /* NULL: it may be gone; cudaFree does */
+        Source from; /* NULL: the allocator may be gone, so cudaFree frees */
         Foreign::Segment segment;
         DeviceIndex device;
         MempoolId pool;
@@ -105,7 +106,7 @@ private:
     };
     struct Ended {
         Key pool;
-        uint64_t bytes; /* that it held at its end */
+        uint64_t bytes; /* held at its end */
     };
 
     Pool &find(Key key, const char *what);
@@ -133,13 +134,13 @@ private:
     std::mutex mutex_;                /* guards the rest */
     std::map<Key, Pool> pools_;
     std::vector<std::shared_ptr<Route>> routes_; /* oldest first */
-    std::condition_variable left_;               /* a filter runs no more */
-    std::map<Key, int> failed_; /* captures whose pool was released for them */
+    std::condition_variable left_;               /* signals that a filter has ended */
+    std::map<Key, int> failed_; /* captures for which a pool was released */
     std::unordered_map<void *, Cache> live_;
-    std::vector<Cache> ended_caches_; /* of pools that are gone, with memory yet */
+    std::vector<Cache> ended_caches_; /* of ended pools, still with memory */
     std::map<DeviceIndex, pleat_stats> sums_;
-    std::deque<Ended> ended_; /* pools of pleat's, oldest first; nobody need ask for them */
-    std::vector<Gone> kept_;  /* a capture forbade to wait for their work */
+    std::deque<Ended> ended_; /* pools of pleat, oldest first; nobody need ask for them */
+    std::vector<Gone> kept_;  /* a capture forbade the wait for their work */
 };
 
 } // namespace pleat_torch

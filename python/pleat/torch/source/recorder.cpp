@@ -1,5 +1,6 @@
-/* recorder.cpp - see recorder.hpp. `note` runs under pleat's lock: it calls neither pleat nor
- * CUDA. */
+/* recorder.cpp - see recorder.hpp.
+ *
+ * `note` runs under pleat's lock: it calls neither pleat nor CUDA. */
 #include "recorder.hpp"
 
 #include "allocator.hpp"
@@ -94,7 +95,7 @@ Recorder::Scope::~Scope()
     current_tag = tag_before_;
 }
 
-/* Keeps what a live block or a segment needs, and returns what the entry gets. */
+/* Stores the context of a live block or a segment, and returns the entry's context. */
 Context Recorder::context_of(Device &device, const pleat_change &change)
 {
     Context now = current != nullptr ? *current : nullptr;
@@ -198,7 +199,8 @@ void Recorder::see(const pleat_change *change, void *context)
 
 /* ---- switching ---- */
 
-/* Watches if anybody wants it. pleat's lock is taken here, so ours may not be held. */
+/* Watches while somebody records or tracks. Takes pleat's lock, so the caller must not hold
+ * mutex_. */
 void Recorder::listen()
 {
     const std::lock_guard<std::mutex> listening(listening_);

@@ -1,11 +1,12 @@
-/* recorder.hpp - PyTorch's history of what happened to the memory: entries with the stacks that
- * PyTorch gathers, for its snapshots and for those who track every change.
+/* recorder.hpp - PyTorch's history of memory: entries with the stacks that PyTorch gathers, for its
+ * snapshots and for trackers of every change.
  *
- * pleat tells its watcher of each change under its lock, on the thread that makes it. What that
- * thread gathered before the call is the change's context; a live block keeps the one of its
- * allocation. While nobody records or tracks, pleat tells nothing and the calls take their short
- * way. Histories of different devices are told at the same time, so all is guarded by the mutex; a
- * context is let go under it, which PyTorch's own allocator does under its lock as well. */
+ * pleat tells its watcher of each change under pleat's lock, on the thread that makes the change.
+ * Before the call the thread gathers a context, which becomes the context of the change. A live
+ * block keeps its allocation's context. While nobody records or tracks, pleat tells nothing, and
+ * calls take their short path. Histories of different devices may be told at the same time, so the
+ * mutex guards everything. Contexts are released under the mutex, as PyTorch's own allocator
+ * releases them under its lock. */
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -38,11 +39,11 @@ public:
         std::unordered_set<int> skipped; /* actions */
     };
 
-    /* Holds the calling thread's context, for what its call of pleat changes. */
+    /* Holds the calling thread's context for the changes of its next call of pleat. */
     class Scope
     {
     public:
-        /* `tag` is what entries say of why they were made, where they can (internal_metadata). */
+        /* `tag` is the reason in the entries, if they have room for one (internal_metadata). */
         Scope(Recorder &recorder, CA::RecordContext level, const char *tag = nullptr);
         ~Scope();
         Scope(const Scope &) = delete;
@@ -59,7 +60,7 @@ public:
     {
         return is_on_.load(std::memory_order_relaxed);
     }
-    /* Takes no mutex: trackers ask it. */
+    /* Takes no mutex: trackers call this. */
     bool is_recording() const
     {
         return is_recording_;
@@ -67,12 +68,12 @@ public:
     /* A change of memory that is not pleat's. */
     void tell_foreign(const pleat_change &change);
     Context born(DeviceIndex device, pleat_devptr base); /* of a live block */
-    /* pleat may be asked from now on: before CUDA is initialised that would initialise it. */
+    /* From now on pleat may be asked; before CUDA is initialised, asking would initialise CUDA. */
     void start();
     void record(bool is_on, Settings settings, bool is_cleared);
     void track(CA::AllocatorTraceTracker tracker);
     void annotate(const std::vector<std::pair<std::string, std::string>> &metadata);
-    /* An entry of its own for a block that lives, with the scope's stack. */
+    /* Add an entry for a live block, with the scope's stack. */
     void annotate_block(const pleat_block_info &info, const std::string &text);
     void push_compile_context(const std::string &text);
     void pop_compile_context();
@@ -110,7 +111,7 @@ private:
     c10::ApproximateClockToUnixTimeConverter clock_;
     std::atomic<bool> is_on_{ false };
     std::atomic<bool> is_started_{ false };
-    std::mutex listening_; /* of listen(); taken before the other */
+    std::mutex listening_; /* of listen(); taken before `mutex_` */
     std::mutex mutex_;     /* guards the rest */
     std::mutex looking_;   /* one snapshot at a time; taken before `mutex_` */
     std::atomic<bool> is_recording_{ false };

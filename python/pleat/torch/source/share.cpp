@@ -1,4 +1,4 @@
-/* share.cpp - CUDA tensors of other processes: pleat's names of blocks are what PyTorch sends. */
+/* share.cpp - CUDA tensors of other processes: PyTorch sends pleat's names of blocks. */
 #include "allocator.hpp"
 
 #include "pleat_share.h"
@@ -17,8 +17,8 @@ struct Unclosed {
     pleat_devptr ptr;
 };
 
-/* What is open here, by its name. PyTorch asks again for every storage in a block. The mutex is not
- * held while another process is asked, which may be stopped. */
+/* Opened blocks, by name. PyTorch asks again for every storage in a block. The mutex is not held
+ * while another process is asked, since that process may be stopped. */
 struct Opened {
     std::mutex mutex; /* guards the rest */
     std::unordered_map<std::string, std::weak_ptr<void>> by_name;
@@ -41,7 +41,7 @@ void forget(const std::string &name)
     }
 }
 
-/* A received tensor may be in use on any stream: PyTorch records no uses of it. */
+/* A received tensor may be in use on any stream, since PyTorch records no uses of it. */
 void wait_for_all(int device)
 {
     int before = 0;
@@ -57,7 +57,7 @@ bool try_close(pleat all, const Unclosed &it)
     return pleat_share_close(all, it.device, it.ptr, nullptr) == PLEAT_OK;
 }
 
-/* Closes that failed are tried again by the next one. */
+/* The next close tries failed closes again. */
 void close_left(pleat all)
 {
     std::vector<Unclosed> left;
@@ -73,7 +73,7 @@ void close_left(pleat all)
     }
 }
 
-/* A deleter: it must not throw. In a forked child nothing of this is its own. */
+/* A deleter: it must not throw. A forked child owns nothing here. */
 void close(int device, void *ptr, const std::string &name) noexcept
 {
     pleat all;
@@ -107,7 +107,7 @@ std::shared_ptr<void> open(const std::string &name)
 
 } // namespace
 
-/* The name is the block's, so that all of its storages have the same. */
+/* Names the whole block, so that all storages of a block have the same name. */
 CA::ShareableHandle Allocator::shareIpcHandle(void *ptr)
 {
     pleat_block_info info;
@@ -133,7 +133,8 @@ static std::shared_ptr<void> find_opened(const std::string &name)
     return at == opened().by_name.end() ? nullptr : at->second.lock();
 }
 
-/* Threads that open the same at once each open it; pleat counts, and closes with the last. */
+/* Threads that open a name at the same time each open it. pleat counts, and unmaps with the last
+ * close. */
 std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle)
 {
     std::shared_ptr<void> found = find_opened(handle);

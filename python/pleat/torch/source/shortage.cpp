@@ -1,4 +1,4 @@
-/* shortage.cpp - what is tried when pleat finds no memory, and how the failure is told. */
+/* shortage.cpp - remedies when pleat finds no memory, and the report of the failure. */
 #include "allocator.hpp"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ bool is_shortage(pleat_status status)
            status == PLEAT_ENOSPACE_VA || status == PLEAT_ESIZE;
 }
 
-/* Libraries that hold memory of ours back, such as shared tensors that nobody uses any more. */
+/* Callbacks of libraries that hold memory back, such as shared tensors without users. */
 bool run_callbacks()
 {
     bool has_freed = false;
@@ -89,8 +89,8 @@ pleat instance()
                      size_text(free_bytes), " is free. pleat: ", text);
 }
 
-/* With torch's setting throw_on_cudamalloc_oom: live bytes above torch's setting
- * per_process_memory_fraction, or the fraction that was set since, are an error at once. */
+/* With torch's setting throw_on_cudamalloc_oom, too many live bytes are an error at once: more than
+ * torch's setting per_process_memory_fraction, or than a fraction set later. */
 void Allocator::refuse_early([[maybe_unused]] size_t bytes, [[maybe_unused]] DeviceIndex device)
 {
 #if PLEAT_TORCH_HAS_EARLY_REFUSAL
@@ -122,7 +122,7 @@ void Allocator::refuse_early([[maybe_unused]] size_t bytes, [[maybe_unused]] Dev
 #endif
 }
 
-/* What is tried here calls pleat, too, so the error is kept from before. */
+/* The remedies call pleat, too, so the error is kept from before. */
 void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t stream)
 {
     const Recorder::Scope scope(recorder_, CA::RecordContext::STATE);
@@ -146,7 +146,7 @@ void *Allocator::take_short(size_t bytes, DeviceIndex device, cudaStream_t strea
     return ptr;
 }
 
-/* The same of a pool over another allocator, which has none. */
+/* Like take_short, for a pool whose own allocator has no memory. */
 void *Allocator::take_foreign_short(size_t bytes, DeviceIndex device, cudaStream_t stream)
 {
     const Recorder::Scope scope(recorder_, CA::RecordContext::STATE);

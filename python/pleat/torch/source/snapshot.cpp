@@ -1,5 +1,5 @@
-/* snapshot.cpp - PyTorch's snapshot of all memory, with the contexts that the recorder keeps, and
- * the calls that switch histories. */
+/* snapshot.cpp - PyTorch's snapshot of all memory, with the recorder's contexts, and the calls that
+ * switch histories. */
 #include "allocator.hpp"
 
 namespace pleat_torch
@@ -87,7 +87,7 @@ void add_newer_settings([[maybe_unused]] CA::AllocatorConfigInfo &info)
 #endif
 }
 
-/* As they are set, though pleat heeds few of them; the text is pleat's own. */
+/* torch's settings as they are, though pleat heeds few of them; the text is pleat's own. */
 CA::AllocatorConfigInfo settings()
 {
     using Config = CA::CUDAAllocatorConfig;

@@ -1,4 +1,4 @@
-/* sums.hpp - statistics of a device's memory that is not pleat's, kept as pleat keeps its own. */
+/* sums.hpp - statistics of a device's memory outside pleat, kept as pleat keeps its own. */
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace pleat_torch
 using PoolSums = std::array<pleat_stat, PLEAT_N_SIZES>;
 using Group = pleat_stat[PLEAT_N_SIZES];
 
-/* The groups and the counters that both kinds of memory have. */
+/* The groups and counters common to both kinds of memory. */
 constexpr std::array<Group pleat_stats::*, 9> summed_groups = {
     &pleat_stats::allocation,      &pleat_stats::segment,
     &pleat_stats::active,          &pleat_stats::inactive_split,

@@ -15,12 +15,12 @@
 #define PLEAT_TORCH_HAS_SEGMENT_SIZES (PLEAT_TORCH_VERSION >= 210)
 /* c10::DeviceAllocator, which is also registered by the type of device. */
 #define PLEAT_TORCH_HAS_DEVICE_ALLOCATOR (PLEAT_TORCH_VERSION >= 209)
-/* at::setHostAllocator with HostStats of today; 2.9 has other figures, 2.7 no such function. */
+/* at::setHostAllocator with today's HostStats; 2.9 has other figures, 2.7 no such function. */
 #define PLEAT_TORCH_HAS_HOST_ALLOCATOR (PLEAT_TORCH_VERSION >= 210)
-/* A pool's own allocator, and the pool of a snapshot, are those of the pool that is active in the
- * thread (c10::cuda::MemPoolContext), in 2.6 and 2.7. Later ones are told of them. */
+/* In 2.6 and 2.7, a pool's own allocator, and the pool of a snapshot, belong to the pool active in
+ * the thread (c10::cuda::MemPoolContext). Later versions pass both. */
 #define PLEAT_TORCH_HAS_ACTIVE_POOL (PLEAT_TORCH_VERSION < 208)
-/* Annotations of live blocks, and metadata that are a thread's; in 2.15 and missing from 2.13. */
+/* Annotations of live blocks, and a thread's metadata; in 2.15 and missing from 2.13. */
 #define PLEAT_TORCH_HAS_BLOCK_NOTES (PLEAT_TORCH_VERSION >= 214)
 
 /* The setting throw_on_cudamalloc_oom; in 2.13 and missing from 2.11. */
@@ -49,7 +49,7 @@ inline CA::CUDAAllocator *allocator_of_active_pool([[maybe_unused]] MempoolId id
 #endif
 }
 
-/* {0, 0}: there is none. */
+/* {0, 0}: none. */
 inline MempoolId active_pool()
 {
 #if PLEAT_TORCH_HAS_ACTIVE_POOL
@@ -61,7 +61,7 @@ inline MempoolId active_pool()
 }
 
 /* torch's setting roundup_power2_divisions has an entry for each power of two from 1 MiB to 32 GiB.
- * Which one holds for requests of so many bytes? */
+ * The index of the entry for requests of `bytes`. */
 constexpr size_t n_roundings = 16;
 inline size_t rounding_index(size_t bytes)
 {
@@ -82,7 +82,7 @@ inline size_t rounding_at(size_t index)
 #endif
 }
 
-/* Does torch's setting ask to refuse what exceeds its memory fraction before anything is tried? */
+/* True if torch's setting asks to refuse requests over its memory fraction before any remedy. */
 inline bool refuses_early()
 {
 #if PLEAT_TORCH_HAS_EARLY_REFUSAL
@@ -92,8 +92,8 @@ inline bool refuses_early()
 #endif
 }
 
-/* Of the pool's owner, not ours: versions that tell of a pointer only keep it no longer than the
- * owner does. */
+/* Does not delete: the pool's owner does. Versions that pass a plain pointer keep it no longer than
+ * the owner does. */
 struct Lent {
     void operator()(CA::CUDAAllocator *) const
     {
@@ -110,7 +110,7 @@ inline bool is_lent(const std::shared_ptr<CA::CUDAAllocator> &from)
     return std::get_deleter<Lent>(from) != nullptr;
 }
 
-/* While Python ends it forgets objects in no order: the allocator may have gone before its pool. */
+/* While Python ends, it drops objects in no order: the allocator may be gone before its pool. */
 inline bool may_be_gone(const std::shared_ptr<CA::CUDAAllocator> &from)
 {
     static void *const since_3_13 = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
