@@ -5,7 +5,7 @@
 #include "api/pleat.h"
 
 /* Like pleat_block_alloc, but patient with pending memory: the request is repeated until `wait_ms`
- * have passed since its first wait, since another thread may end the capture that holds the memory.
+ * have passed since its first wait. Meanwhile another thread may end a capture that holds memory.
  * Only then the request is refused, and the history is told once. */
 pleat_status pl_block_alloc_patiently(pleat handle, int device, size_t bytes, void *stream,
                                       pleat_devptr *out);

@@ -1,4 +1,4 @@
-/* caller.h - the threads that make public calls, and what each is calling.
+/* caller.h - the threads inside public calls.
  *
  * A call enters an instance by raising its own thread's count, without a locked instruction. After
  * raising the count the call passes the light half of a barrier, then reads `pl_live` (instance.h).

@@ -7,7 +7,7 @@
 #include "api/slot.h"
 #include "vmm/base/lasting.h"
 
-/* Serves no call: its key is 0, and its stream is no stream. */
+/* Serves no call: the key is 0, and the stream matches none. */
 pl_front pl_front_none = { .stream = (const void *)UINTPTR_MAX };
 
 _Thread_local pl_fronts *pl_fronts_self;

@@ -1,10 +1,10 @@
 /* front.h - the fronts of the calling thread (segments/base/front.h), and the calls they serve.
  *
- * A thread has a few fronts, one for each stream that it names, found by the stream's handle. If a
- * thread names more streams than it has fronts, the handle decides which streams share a front. A
- * call on the general path binds a front to its own arguments. The front's key is the instance, its
- * generation and the device. The key goes with the instance, so a front serves no call on an
- * instance that is gone. A thread that ends empties its fronts.
+ * A thread has a few fronts: one for each stream, found by the stream's handle. If a thread names
+ * more streams than it has fronts, the handle decides which streams share a front. A call on the
+ * general path binds a front to its own arguments. The front's key is the instance, its generation
+ * and the device. The key goes with the instance, so a front serves no call on an instance that is
+ * gone. A thread that ends empties its fronts.
  *
  * While requests are routed into pools, or a history is recorded, calls take the general path. */
 #ifndef PLEAT_API_FRONT_H
@@ -27,7 +27,7 @@ typedef struct pl_fronts {
 extern _Thread_local pl_fronts *pl_fronts_self;
 
 /* Hide the calling thread's fronts while allocations carry a tag, or show them again. Hidden fronts
- * keep their blocks, and other threads may empty them. */
+ * keep blocks until another thread empties them. */
 void pl_fronts_hide(bool hides);
 
 /* A request on the stream succeeded on the general path, without a front: bind one for the next

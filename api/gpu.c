@@ -1,4 +1,4 @@
-/* gpu.c - one device of an instance: its first use opens it, the instance's end takes it apart.
+/* gpu.c - opens a device of an instance at its first use, and takes it apart at the instance's end.
  *
  * The first thread marks the device OPENING and calls the driver without any lock. Other threads
  * wait for the outcome. After a failure they try themselves, because its reason may have passed (a

@@ -37,7 +37,7 @@ enum { PL_N_DEVICES = 64, PL_NOTE_BYTES = 160 };
 
 typedef struct pl_instance pl_instance;
 
-/* One device of an instance; its first use opens it. */
+/* A device of an instance, opened by its first use. */
 typedef struct pl_gpu {
     const pl_allocator_ops *ops; /* const once open, like the next five */
     pl_allocator *allocator;
@@ -118,8 +118,8 @@ pl_use pl_use_enter_unusual(pleat handle) __attribute__((cold));
 /* The cold part of pl_use_gpu: opens the device. On failure NULL; the last error says why. */
 pl_gpu *pl_gpu_open(pl_instance *instance, int device) __attribute__((cold));
 
-/* A handle in one word, in one register, as calls pass it: gcc would take the struct apart and put
- * it together again. A slot counts from 1, so no handle is 0. */
+/* A handle in one word, as calls pass handles in one register. gcc alone would take the struct
+ * apart and put it together again. A slot counts from 1, so no handle is 0. */
 static inline uint64_t pl_handle_word(pleat handle)
 {
     uint64_t word;

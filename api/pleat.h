@@ -64,7 +64,7 @@ extern "C" {
 #define PLEAT_MUST_USE
 #endif
 
-/** One instance: all devices of one driver under one allocator. A value; copies mean the same
+/** An instance: all devices of a driver under one allocator. A value; copies mean the same
  *  instance. After pleat_destroy every use returns PLEAT_EGONE. */
 typedef struct pleat {
     uint32_t slot;
@@ -389,10 +389,10 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, i
  *  are over, on any stream. A graph keeps memory that was allocated, freed or recorded as used
  *  during the capture, private pools apart.
  *
- *  Since CUDA 11.3 the driver tells when a graph, its executables and their launches are gone: then
- *  programs need not call this function, and the call releases nothing while the graph lives. With
- *  older drivers the call means the oldest capture on the stream. So older drivers need one call
- *  for each graph, in the order of the captures.
+ *  Since CUDA 11.3 the driver tells when a graph, its executables and their launches are gone. Then
+ *  the call is not needed, and releases nothing while the graph lives. With older drivers the call
+ *  means the oldest capture on the stream. So older drivers need one call for each graph, in the
+ *  order of the captures.
  *
  *  So far the rules of allocator:pleat. The allocators cuda-async and unpooled keep the memory
  *  until this call, and then give it back at once: the graph must be gone before. The other classic
@@ -409,8 +409,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_release_capture(pleat instanc
                                                                    void *stream);
 
 /** Say that a stream is about to be destroyed: pleat fences earlier frees on the stream now, and
- *  never uses the handle again. Programs that create and destroy streams should make this call:
- *  without it, the last frees on a stream may wait for a point behind all work of the device.
+ *  never uses the handle again. Programs that destroy streams should make this call. Otherwise the
+ *  last frees on a stream may wait for a point behind all work of the device.
  *
  *  Params   stream  alive; nothing is submitted to it any more. The default streams stay. The call
  *                   also tells peer devices whose blocks the stream used.

@@ -18,11 +18,10 @@
  *
  * Streams, as with blocks: work on the call's stream may use a committed page at once. Work on
  * another stream may use the page if the program orders the stream after the call, and names the
- * stream in pleat_buffer_record_stream. Decommitted pages keep their memory until all work
- * submitted so far is over: on the stream that committed the pages, on recorded streams and on the
- * call's stream. Pages given up by a resize or a destroy do the same. No call waits for the work.
- * Later work must not touch the pages. After decommit and commit the contents of a page are
- * undefined.
+ * stream in pleat_buffer_record_stream. Decommitted pages keep their memory until work submitted so
+ * far is over, on the committing stream, on recorded streams and on the call's stream. Pages given
+ * up by a resize or a destroy do the same. No call waits for the work. Later work must not touch
+ * the pages. After decommit and commit the contents of a page are undefined.
  *
  * A buffer made in a scope of a tag (pleat_tag.h) carries the tag for its life, whatever scopes
  * later calls are in. Its pages count as blocks of the tag, for statistics and limit, and sleep and

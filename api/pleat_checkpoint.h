@@ -72,13 +72,13 @@ enum {
     PLEAT_RESTORE_SETTLED = 1,
 };
 
-/** Make exactly the checkpoint's blocks live in its pool, each with its address, size and stream,
+/** Make exactly the checkpoint's blocks live in the pool, with their addresses, sizes and streams,
  *  and tell what was done.
  *
- *  Live blocks that the checkpoint lacks are freed, as on their own streams: nobody may free them
- *  again. A live block that the checkpoint has stays as it is, its recorded uses included. If
+ *  Live blocks outside the checkpoint are freed, as on their own streams. The program must not free
+ *  them again. A live block that the checkpoint has stays as it is, its recorded uses included. If
  *  another stream has since used the memory of a made block, a later free of the block waits for
- *  that use; a program that writes earlier must order the streams itself.
+ *  that use. A program that writes earlier must order the streams itself.
  *
  *  Params   flags  0, or PLEAT_RESTORE_SETTLED.
  *           see    called for every block once all is done: first freed blocks, then live blocks,

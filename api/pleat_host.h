@@ -7,11 +7,11 @@
  *   ... cuMemcpyHtoDAsync(d, p, bytes, stream) ...
  *   pleat_host_free(host, device, p, stream);       not used again before the copy is over
  *
- * An instance with `memory:host` manages page-locked memory of the host in place of device memory:
- * segments that grow and shrink, blocks in steps of 512 bytes, chunks of the driver's granularity.
- * Where the driver cannot map host memory (cuMemCreate on a host node), the allocator torch-native
- * gets whole pieces from cuMemHostAlloc, unless `fallback` names another allocator. Limits,
- * trimming, statistics, histories, snapshots, private pools and buffers that grow in place
+ * An instance with `memory:host` manages page-locked host memory instead of device memory. It has
+ * segments that grow and shrink, blocks in steps of 512 bytes, and chunks of the driver's
+ * granularity. Where the driver cannot map host memory (cuMemCreate on a host node), the allocator
+ * torch-native gets whole pieces from cuMemHostAlloc, unless `fallback` names another allocator.
+ * Limits, trimming, statistics, histories, snapshots, private pools and buffers that grow in place
  * (pleat_buffer.h) work as in any instance. `device` says on which device's streams the memory is
  * used; with `peers:True` all devices may use it. `host_node` chooses the NUMA node (default: the
  * node nearest to the GPU).

@@ -62,7 +62,7 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_mapping_list(pleat instance, int dev
                                                          size_t *n);
 
 typedef enum pleat_mapping_change {
-    PLEAT_MAPPING_COME = 0, /* memory was mapped at these addresses; nobody uses it yet */
+    PLEAT_MAPPING_COME = 0, /* memory was mapped at these addresses, still unused */
     PLEAT_MAPPING_GO = 1    /* memory will be unmapped once the observer returns */
 } pleat_mapping_change;
 
@@ -71,17 +71,17 @@ typedef enum pleat_mapping_change {
  *  side by side. If the driver refuses to unmap, pleat tries again, and may report GO again. When
  *  memory changes under live addresses (sleep and wake), GO and COME name the same addresses.
  *
- *  May call: the driver, libraries that register memory, locks and waits of the program's own, as
- *  long as no holder of these waits for pleat. Must not call pleat, since other threads may wait
- *  for the calling thread's work: calls return PLEAT_EBUSY. Must return: no exception, no longjmp;
- *  a child forked in the callback must exec or _exit. No context is promised to be current. The
- *  time of the callback is part of the request, and counts as driver time. */
+ *  May call the driver and libraries that register memory. May use the program's locks and waits,
+ *  as long as no holder waits for pleat. Must not call pleat, since other threads may wait for the
+ *  calling thread's work: calls return PLEAT_EBUSY. Must return: no exception, no longjmp; a child
+ *  forked in the callback must exec or _exit. No context is promised to be current. The time of the
+ *  callback is part of the request, and counts as driver time. */
 typedef void (*pleat_mapping_fn)(int device, pleat_mapping_change change, pleat_devptr base,
                                  uint64_t bytes, void *context);
 
-/** Observe all memory that the instance maps and unmaps on its devices from now on: its own memory,
- *  and opened memory of other processes. Memory already mapped is not reported, nor are the
- *  driver's pools of cuda-async.
+/** Observe all memory that the instance maps and unmaps on its devices from now on, opened memory
+ *  of other processes included. Memory already mapped is not reported, nor are the driver's pools
+ *  of cuda-async.
  *
  *  Params   context     handed to every call of `see`; stays the caller's.
  *           number [out] for pleat_mapping_unobserve.

@@ -70,7 +70,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
  *  capture is known. This call does not wait. Meanwhile pleat_pool_stats says that the pool is
  *  gone, and counts its memory for the default pool.
  *
- *  A capture that failed has no graph: end its route and release the pool as after any other.
+ *  A failed capture has no graph. After it, end the route and release the pool as after a good
+ *  capture.
  *
  *  Returns  PLEAT_OK; PLEAT_EDEVICE; PLEAT_EPOOL; PLEAT_EBUSY (the last user, but requests are
  *           still routed there).
@@ -80,8 +81,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_end(pleat instance, int device,
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_pool_release(pleat instance, int device,
                                                          pleat_pool_id id);
 
-/** Tell of the private pools that the device has or had, one by one. The list has the last 256 gone
- *  pools. When an older gone pool leaves the list, later pools move up by one index.
+/** List the private pools of the device, gone pools included, one by one. The list has the last 256
+ *  gone pools. When an older gone pool leaves the list, later pools move up by one index.
  *
  *  Units    bytes resident in the pool, by PLEAT_SIZES_...
  *  Params   index  0, 1, 2... in order of first use, gone pools included.

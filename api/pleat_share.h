@@ -1,4 +1,4 @@
-/* pleat_share.h - memory that other processes of the same user open at addresses of their own.
+/* pleat_share.h - memory shared with other processes of the same user.
  *
  * Part of pleat.h: see there for results that any call may return.
  *
@@ -18,8 +18,8 @@
  * for each chunk. With PLEAT_SHARE_SERVE a thread of the exporting process hands out descriptors on
  * a socket, to processes under the same effective user. Importers need neither the right to trace
  * processes nor a common parent. Without the flag the program sends descriptors itself
- * (SCM_RIGHTS): pleat_share_fds here, pleat_share_open_fds there. Both processes run on one
- * machine; a socket is found within one network namespace.
+ * (SCM_RIGHTS): pleat_share_fds here, pleat_share_open_fds there. Both processes run on one machine
+ * and, to find the socket, in one network namespace.
  *
  * Rules, the same as for torch.multiprocessing:
  *   - The block stays allocated until every process that opened the block has closed it, and no

@@ -51,9 +51,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_write(pleat instance,
                                                            pleat_write_fn write, void *context);
 
 /** Write the snapshot of pleat_snapshot_write to a file. The call writes a new file beside `path`,
- *  and renames the new file once it is complete. An existing file keeps its mode, and keeps its
- *  owner and group where the system lets the caller set them; other hard links keep the old
- *  content. A new file gets 0666 less the umask.
+ *  and renames the new file once it is complete. An existing file keeps its mode, and its owner and
+ *  group if the system allows. Other hard links keep the old content. A new file gets 0666 less the
+ *  umask.
  *
  *  Params   path  ends in .json: JSON; else a pickle. A symbolic link stays: its target is
  *           replaced, or made if it is missing. A pipe or a device is written to.

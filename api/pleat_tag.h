@@ -210,7 +210,7 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_wake(pleat instance, int dev
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_read_kept(pleat instance, int device,
                                                           pleat_devptr ptr, size_t bytes, void *to);
 
-/** Find kept contents in host memory: a program that reads them in place need not copy them.
+/** Find kept contents in host memory, for reading without a copy.
  *
  *  Params   out [out] their address: page-locked memory, to be read. At most 32 MiB are side by
  *                side.

@@ -108,7 +108,7 @@ static int make_alike(int descriptor, const struct stat *old)
     return fchmod(descriptor, mode) == 0 ? 0 : errno;
 }
 
-/* Nobody may read the new file before its rights are those of the old file. */
+/* Nobody may read the new file before it has the old file's rights. */
 static int open_like(pl_replace *file, const struct stat *old)
 {
     int error = open_beside(file, S_IRUSR | S_IWUSR);

@@ -18,8 +18,8 @@ typedef struct pl_replace {
 
 /* Returns 0, or an errno; then nothing is held. */
 int pl_replace_open(pl_replace *file, const char *path);
-/* Call after closing the descriptor: renames the file into place if it is whole, else removes it.
- * Returns 0 or an errno; 0 if the target itself was written to. */
+/* Call after closing the descriptor: renames a whole file into place, or removes it. Returns 0 or
+ * an errno; 0 if the target itself was written to. */
 int pl_replace_end(pl_replace *file, bool is_whole);
 
 #endif

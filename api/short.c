@@ -69,7 +69,7 @@ static uint32_t time_left(const pl_wish *w)
 
 /* The memory is there, but pends. The allocator has polled, ordered and waited where possible. If
  * time is left, the memory still pending waits for captures. Nobody reports the end of a capture.
- * This thread's own captures would never end here, but other threads may end theirs. */
+ * No capture of this thread can end during this call, but other threads may end captures. */
 static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
 {
     enum { NS_PER_MS = 1000000, FIRST_NS = NS_PER_MS / 2, MOST_NS = 16 * NS_PER_MS };

@@ -15,7 +15,7 @@ typedef struct pl_sized {
     size_t own_bytes;   /* of this library's */
 } pl_sized;
 
-/* `last`: the last member that the struct had in its first version. */
+/* `last`: the last member of the struct's first version. */
 #define PL_SIZED(function, type, last)                                                             \
     {                                                                                              \
         (function), #type, (offsetof(type, last) + sizeof(((type *)0)->last) + 7) / 8 * 8,         \

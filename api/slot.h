@@ -7,7 +7,7 @@
 /* State that all instances share. */
 typedef struct pl_api {
     pl_lock lock;                     /* rank 10: the api lock */
-    pl_cond changed;                  /* signals that one of the two flags below was cleared */
+    pl_cond changed;                  /* signals that a flag below was cleared */
     bool is_creating;                 /* api lock: one instance is made at a time */
     bool is_making_default;           /* api lock */
     bool has_sim_conf;                /* api lock: sim_conf is the simulator's last reset */

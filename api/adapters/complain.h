@@ -19,8 +19,9 @@ typedef enum pl_complaint {
     PL_N_COMPLAINTS
 } pl_complaint;
 
-/* Print "pleat: WHAT: the last error's text" for the first complaint of each kind. Failures
- * after the driver's end or in a forked child are not printed: every exit would be full of them. */
+/* Print "pleat: WHAT: ERROR", with the last error's text, for the first complaint of each kind.
+ * Failures after the driver's end or in a forked child are not printed: every exit would be full of
+ * them. */
 void pl_complain_once(pl_complaint kind, const char *what);
 
 /* Complain once of a failed free, in words for the last error's status. */

@@ -2,8 +2,8 @@
  *
  * C++17. Header only over pleat.h: needs libpleat. An owner gives back its memory in its
  * destructor. Destructors do not throw: only pleat_last_error has their failures. All other
- * functions throw: pleat_cxx::out_of_memory, a std::bad_alloc, if memory is short, else
- * pleat_cxx::error. Both have the library's text as what().
+ * functions throw. If memory is short they throw out_of_memory, a std::bad_alloc, else error
+ * (namespace pleat_cxx). Both have the library's text as what().
  *
  *   pleat_cxx::instance gpu("limit:0.9");
  *   pleat_cxx::block weights(gpu, 0, 300 << 20, stream);         // freed in the stream's order
@@ -335,10 +335,9 @@ class host_resource : public std::pmr::memory_resource
     void *stream_;
 };
 
-/** Device memory in the order of a stream, for code that takes device memory from a
- *  std::pmr::memory_resource. The host cannot read or write the memory: use no container of host
- *  elements, and no std::pmr pool on top, which keeps lists in its memory. The instance outlives
- *  the resource. */
+/** Device memory in the order of a stream, as a std::pmr::memory_resource. The host cannot read or
+ *  write the memory. So use no container of host elements, and no std::pmr pool, since pools keep
+ *  lists in the memory. The instance outlives the resource. */
 class device_resource : public std::pmr::memory_resource
 {
   public:

@@ -5,8 +5,8 @@
  * or in a forked child, functions leave memory alone, without a word. Functions that cannot return
  * an error leave it in pleat_last_error and, once for each kind, on standard error.
  *
- * The library libpleat_torch.so adds two hooks in C++: a malloc that throws, and a hook that takes
- * a std::function by value. Python: pleat.torch.install().
+ * The library libpleat_torch.so adds hooks in C++: a throwing malloc, and a hook with a
+ * std::function argument. Python: pleat.torch.install().
  *
  * Source of the signatures: torch/csrc/cuda/CUDAPluggableAllocator.h. */
 #ifndef PLEAT_TORCH_H
@@ -46,16 +46,16 @@ PLEAT_API void pleat_torch_free(void *ptr, size_t bytes, int device, void *strea
  *  Threads  any; the block of another thread's allocation, too. */
 PLEAT_API void pleat_torch_delete(void *ptr);
 
-/** Note that the stream is not PyTorch's own: its owner may destroy the stream, and another stream
- *  may get its handle. With `stream_identity:handle` pleat then asks the driver about this stream
- *  in each call that names it, and uses the handle in no other call.
+/** Note that the stream is not PyTorch's own. Its owner may destroy the stream, and a new stream
+ *  may get its handle. With `stream_identity:handle`, calls that name this stream then ask the
+ *  driver about it. No other call uses the handle.
  *
  *  Params   stream  as in the request that follows, which reports errors of the stream.
  *  Blocks   a few calls of the driver; makes the default instance and opens the device. */
 PLEAT_API void pleat_torch_doubt_stream(int device, void *stream);
 
-/** Note that CUDA was initialised, with `n_devices` devices. Makes the default instance, so that a
- *  bad PLEAT_CONF shows here; opens no device. */
+/** Note that CUDA was initialised, with `n_devices` devices. Makes the default instance, to show a
+ *  bad PLEAT_CONF early; opens no device. */
 PLEAT_API void pleat_torch_init(int n_devices);
 
 /** Give back all free memory on every device, waiting for its last uses: torch.cuda.empty_cache.

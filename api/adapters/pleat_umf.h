@@ -8,9 +8,9 @@
  *   pleat_umf_create(&params, &provider);
  *   umfPoolCreate(umfProxyPoolOps(), provider, NULL, 0, &pool);      // or a pool of UMF's own
  *
- * Use the proxy pool, which passes requests on: pleat is a cache itself. A pool that holds memory
- * hides its free memory from everybody else. The provider neither owns nor ends the instance; the
- * instance outlives the provider.
+ * Use the proxy pool, which passes requests on: pleat is a cache itself. A pool that keeps freed
+ * memory hides it from the rest of the program. The provider neither owns nor ends the instance;
+ * the instance outlives the provider.
  *
  * Handles for other processes are names (pleat_share.h): the instance needs `shareable:True`. All
  * handles of UMF have one size, so memory over more than PLEAT_UMF_MOST_CHUNKS pieces has no

@@ -2,8 +2,8 @@
  *
  * Hooks cannot return errors. A failed malloc returns NULL; any other failure is complained of
  * once, and the process goes on. After the driver has shut down, and in a forked child, hooks are
- * silent: destructors of tensors run at every exit. Each hook works on its `device`, whichever
- * device is current; vmm restores the caller's context. Holds no lock. */
+ * silent: destructors of tensors run at every exit. Each hook works on its `device`, not on the
+ * current device, and vmm restores the caller's context. Holds no lock. */
 #include "api/adapters/pleat_torch.h"
 
 #include "api/adapters/complain.h"

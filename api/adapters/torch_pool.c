@@ -1,6 +1,6 @@
 /* torch_pool.c - PyTorch's hooks on the default instance: private pools.
  *
- * The hook that begins a pool takes a std::function by value, so it is in torch_shim.cpp. PyTorch
+ * The hook that begins a pool is in torch_shim.cpp, since its argument is a std::function. PyTorch
  * releases a pool when its last graph is gone, but a launch of the graph may still run, and another
  * graph may be under capture. So no hook waits here; the pool drains by itself
  * (segments/pleat/private.h). Holds no lock. */

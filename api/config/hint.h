@@ -23,8 +23,8 @@ void pl_nearest_offer(pl_nearest *nearest, pl_span known);
 /* Writes "; did you mean 'X'?", or `none`; returns `out`. */
 const char *pl_nearest_say(const pl_nearest *nearest, const char *none, char out[PL_HINT_BYTES]);
 
-/* Append why a text is no size, and return true, if the reason is known: KB, MB, ... , which some
- * readers take as powers of 1,000; a number without a unit; an empty text. */
+/* Append why a text is no size, and return true, if the reason is known. Known reasons are KB, MB,
+ * ... (powers of 1,000 to some readers), a number without a unit, and an empty text. */
 bool pl_hint_size(pl_span value, pl_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* key.h - the configuration's keys: its own, and those of the allocators' option tables. */
+/* key.h - the configuration's keys, and the keys of the allocators' option tables. */
 #ifndef PLEAT_API_CONFIG_KEY_H
 #define PLEAT_API_CONFIG_KEY_H
 

@@ -1,7 +1,7 @@
 /* history.c - the ring of one device, and the names of its private pools.
  *
- * Telling is the hot part: one lock, one look at the clock, one entry. The clock is read under the
- * lock, so times are in the order of entries unless the system's clock is set back.
+ * Telling is the hot part: it takes a lock, reads the clock, and writes an entry. The clock is read
+ * under the lock, so times are in the order of entries unless the system's clock is set back.
  *
  * A ring is made in advance and put in place in one step. The old ring is freed under the lock,
  * since the lock guards the host memory. */

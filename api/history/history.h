@@ -79,8 +79,8 @@ size_t pl_history_host_bytes(pl_history *history);
 
 /* ---- recording ---- */
 
-/* Two steps, so that several devices change together or not at all: prepare all (ENOMEM_HOST), then
- * commit or drop each. max_entries and flags as for pleat_history_record. *out may be NULL. */
+/* Two steps, so that all devices change together or not at all: prepare all (ENOMEM_HOST), then
+ * commit or drop each. Arguments are as for pleat_history_record. *out may be NULL. */
 pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigned flags,
                                 pl_history_ring **out);
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,

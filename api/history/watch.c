@@ -1,7 +1,7 @@
 /* watch.c - reports the allocators' changes to a watcher.
  *
  * The instance keeps the watcher, for devices opened later. Guarded by the instance's lock. Each
- * device has a copy, guarded by its history's lock; the watcher is called under that lock. */
+ * device has a copy, guarded by the lock of its history, and calls the watcher under that lock. */
 #include "api/instance.h"
 #include "api/snapshot/state.h"
 

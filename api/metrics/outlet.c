@@ -70,7 +70,7 @@ static bool is_page(const char *text)
     return text[0] == '\0' || strncmp(text, PL_PAGE_BEGIN, sizeof PL_PAGE_BEGIN - 1) == 0;
 }
 
-/* Refuses a file that another open file has locked, or that is no page. */
+/* ENOTEMPTY for a file that is no page, EBUSY for a page locked by another process. */
 static int check_other(const pl_outlet *outlet, long *owner)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };

@@ -1,4 +1,4 @@
-/* outlet.h - the file of metrics: its place, its owner, and its replacement.
+/* outlet.h - the file of metrics: place, owner and replacement.
  *
  * A page is written to a file beside the old page, and then renamed: a reader sees a whole page.
  * The writer keeps the file open with a lock (fcntl). So a process with the same path, even a

@@ -13,7 +13,7 @@ typedef struct pl_page_head {
     long pid;
     bool is_running;     /* false: this is the last page */
     uint64_t written_ms; /* since the Unix epoch */
-    uint64_t n_failures; /* pages before this one that could not be written */
+    uint64_t n_failures; /* earlier pages that could not be written */
 } pl_page_head;
 
 /* Append the page. Every series has the label pid, so that files of several processes may lie in

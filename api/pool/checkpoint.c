@@ -1,8 +1,8 @@
 /* checkpoint.c - the checkpoints of a device's private pools: taken, restored, visited, released.
  *
  * A checkpoint is the allocator's roster of a pool's live blocks (segments/base/roster.h), in a
- * table by number. It refers to its pool by name; the roster knows whether the pool of that name is
- * still the same. The table's lock (rank 10) is not held in calls of the allocator or the user. */
+ * table by number. A checkpoint names its pool, and the roster knows whether the name still means
+ * the same pool. The table's lock (rank 10) is not held in calls of the allocator or the user. */
 #include "api/pool/state.h"
 #include "vmm/base/cancel.h"
 

@@ -1,10 +1,10 @@
 /* inside.c - who may change the blocks of a pool: requests side by side, a restore alone.
  *
- * A request is inside its pool from its route to its end. A restore waits until no request is
- * inside, closes the pool, and opens the pool again. Meanwhile new requests wait, holding the pool
- * but no lock. A callback of a request may make further calls from inside the pool. Such a thread
- * must not wait for a waiting restore, since the restore waits for that thread. Nor may it restore
- * a pool while other threads are inside. */
+ * A request is inside a pool from routing to return. A restore waits until no request is inside,
+ * closes the pool, and opens the pool again. Meanwhile new requests wait, holding the pool but no
+ * lock. A callback of a request may make further calls from inside the pool. Such a thread must not
+ * wait for a waiting restore, since the restore waits for that thread. Nor may it restore a pool
+ * while other threads are inside. */
 #include "api/pool/state.h"
 #include "vmm/base/deadline.h"
 

@@ -91,7 +91,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The lowest address in only one of the two sets; 0: none. */
+/* The lowest address in only one set; 0 if both are equal. */
 static pleat_devptr find_odd(const pleat_devptr *expected, size_t n, const pl_roster *live)
 {
     pl_roster_cursor c = pl_roster_begin(live);

@@ -1,10 +1,10 @@
-/* pool.h - the private pools of one device: their names, their users, and their routes.
+/* pool.h - the private pools of one device, with names, users and routes.
  *
  * The allocator has the memory (segments/pleat/private.h); this table only decides which pool
  * serves a request. A routed request holds its pool until the request is over, so a pool without
  * users lives on until its last request. The lock is not held for filters, `forget`, and calls of
  * the allocator that need the driver. A route that has ended stays in the list while one of its
- * filters runs; pleat_pool_end waits for running filters, unless a filter calls it.
+ * filters runs. pleat_pool_end waits for running filters, except when called by a filter.
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
  *   I2  a pool with users, routes or holds has its pl_private; one without any has none

@@ -1,8 +1,8 @@
-/* route.c - which pool serves which request: routes and their filters.
+/* route.c - routes of requests to private pools, and their filters.
  *
  * Upholds I1 and I3. A filter runs without the table's lock (rank 10), and its route stays in the
- * list meanwhile. The thread that ends a route waits for its running filters. Inside one of them it
- * cannot wait: then the last filter call removes the route. */
+ * list meanwhile. The thread that ends a route waits for its running filters. A thread inside a
+ * filter cannot wait: then the last filter call removes the route. */
 #include "api/pool/state.h"
 #include "vmm/base/cancel.h"
 

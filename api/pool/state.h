@@ -34,10 +34,10 @@ struct pl_route {
     pleat_route_fn accepts; /* const; NULL = everything */
     pleat_forget_fn forget; /* const */
     void *context;          /* const */
-    pthread_t thread;       /* const: the thread that began it */
+    pthread_t thread;       /* const: the thread that began the route */
     unsigned n_calls;       /* lock: running calls of `accepts` */
     bool has_ended;         /* lock */
-    bool is_left;           /* lock: its end did not wait; the last call removes it */
+    bool is_left;           /* lock: the last call removes the route */
 };
 
 /* In the table, by number. */
@@ -45,7 +45,7 @@ typedef struct pl_checkpoint {
     uint64_t number;    /* const */
     pleat_pool_id id;   /* const: of its pool */
     pl_roster roster;   /* const: the allocator's memory */
-    unsigned n_readers; /* lock: running calls that read it */
+    unsigned n_readers; /* lock: running calls that read the checkpoint */
 } pl_checkpoint;
 
 /* Number of pools, of any device, that this thread is inside of. */
@@ -72,8 +72,8 @@ pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id);
 /* pool.c, without the lock. 0: no pool has that name. */
 unsigned pl_pools_count_users(pl_pools *pools, pleat_pool_id id);
 
-/* inside.c, without the lock. Hold the pool of that name and go inside; NULL: no such pool. Undone
- * by pl_pool_leave. */
+/* inside.c, without the lock. Hold the named pool and go inside; NULL: none. Undone by
+ * pl_pool_leave. */
 pl_pool *pl_pools_enter(pl_pools *pools, pleat_pool_id id);
 /* Like pl_pools_enter, but close the pool once nobody is inside: waits at most wait_ms and a few
  * milliseconds. PLEAT_OK; EPOOL; EBUSY. */

@@ -1,7 +1,7 @@
 /* ask.c - see ask.h.
  *
- * The caller holds nothing that others wait for: the other process may be stopped, and each of its
- * answers may take 10 s.
+ * The caller holds no lock or claim, since the other process may be stopped. Each answer may take
+ * 10 s.
  *
  * Descriptors are requested in groups, and closed once their chunks are mapped. So a block of
  * thousands of chunks needs no more descriptors at a time than a block of 64. The other process

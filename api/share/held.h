@@ -4,8 +4,8 @@
  * has it open. Descriptors and sockets are open for moments only. A fork in such a moment would
  * leave copies in the child, unknown to everybody there. So each conversation keeps its descriptors
  * in a pl_held, and forks wait while a descriptor appears or goes. The exception is a descriptor
- * that the driver makes, without the lock. The driver writes it straight to its place here: a child
- * misses the descriptor only if it is forked within the driver call.
+ * that the driver makes, without the lock. The driver writes the descriptor straight to its place
+ * in the pl_held. A child misses the descriptor only if forked within the driver call.
  *
  * The lock (rank 5) is held for no call that waits, and for no driver call. */
 #ifndef PLEAT_API_SHARE_HELD_H

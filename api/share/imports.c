@@ -20,7 +20,7 @@ struct pl_import {
     uint64_t process[2]; /* const */
     pl_range range;      /* const */
     uint64_t opens;
-    closing *closings; /* one for each stream: its last close */
+    closing *closings; /* the last close of each stream */
     size_t n;          /* const */
     pl_shared_chunk chunks[];
 };

@@ -1,4 +1,4 @@
-/* imports.h - memory of other processes that one device of an instance has opened.
+/* imports.h - opened memory of other processes, for one device of an instance.
  *
  * An import is a range with the chunks of one process mapped side by side. It is opened any number
  * of times, also by names with only some of its chunks. It goes once every open has its close, and
@@ -53,8 +53,8 @@ pleat_status pl_imports_map(pl_imports *imports, pl_device *dev, const uint64_t 
 
 /* Call the functions below with the list claimed. */
 
-/* Find and open an import in which the process's chunks are mapped side by side; NULL: none. *base:
- * the first chunk's address. */
+/* Find and open an import with the process's chunks side by side; NULL: none. *base: the first
+ * chunk's address. */
 pl_import *pl_imports_reopen(pl_imports *imports, const uint64_t process[2],
                              const pl_shared_chunk *chunks, size_t n, pleat_devptr *base);
 /* List opened memory at the address, as pl_allocator_ops.share lists live memory; chunks are named

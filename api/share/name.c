@@ -45,8 +45,8 @@ void pl_name_write(pl_name *name, const pl_shared_chunk *chunks, const pl_shared
     memcpy((char *)out + pl_name_bytes(name->n, 0), blocks, name->n_blocks * sizeof *blocks);
 }
 
-/* Adds up the chunks' bytes in *all. False for sizes that could overflow a sum: no name has them.
- * */
+/* Adds up the chunks' bytes in *all. False for sizes that could overflow a sum, since no name has
+ * such sizes. */
 static bool add_chunks(const pl_name *name, const char *chunks, uint64_t *all)
 {
     enum { MOST_LOG2 = 60 };

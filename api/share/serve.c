@@ -1,11 +1,11 @@
 /* serve.c - see serve.h.
  *
- * One thread serves all askers in turn. It waits for all their sockets at once, and answers one
+ * One thread serves all askers in turn. The thread waits for all sockets at once, and answers a
  * question of each, in some microseconds a chunk. It never waits for one asker. A silent asker has
- * a seat for 2 seconds, or until all seats are taken and a new asker wants one. An asker that does
- * not take its answers loses its seat. An asker that was hung up on while mapping calls again
- * (ask.c). If the system lacks memory for a message, or too many descriptors are in flight, the
- * thread sends the answer again later.
+ * a seat for 2 seconds, or until all seats are taken and a new asker wants one. An asker loses its
+ * seat if it does not take answers. An asker that was hung up on while mapping calls again (ask.c).
+ * If the system lacks memory for a message, or too many descriptors are in flight, the thread sends
+ * the answer again later.
  *
  * The thread enters the instance of a question like any caller: so an instance is not destroyed
  * meanwhile, and a destroyed instance returns EGONE. The thread hangs up on processes of other

@@ -1,5 +1,5 @@
-/* serve.h - the thread that hands out descriptors of shared memory, and the number by which other
- * processes find this process. */
+/* serve.h - the thread that hands out descriptors of shared memory, and the process's number for
+ * its socket. */
 #ifndef PLEAT_API_SHARE_SERVE_H
 #define PLEAT_API_SHARE_SERVE_H
 

@@ -63,7 +63,7 @@ static bool write_out(void *context, const void *bytes, size_t n)
     return true;
 }
 
-/* Puts the file in its place if the file is whole, else removes it. */
+/* Puts a whole file in place, and removes any other. */
 static void close_sink(sink *s, bool is_whole)
 {
     if (close(s->file.descriptor) != 0 && s->error == 0) {

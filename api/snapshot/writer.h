@@ -5,9 +5,9 @@
  * bring no further library along, and writing takes a few dozen lines and no tree in memory. The
  * tests read both with Python's own readers.
  *
- * Inside a dictionary every value follows its key; nothing else is checked. Texts become valid
- * UTF-8: bytes that are no character are replaced by U+FFFD. After the output has refused bytes,
- * writing has no effect, and pl_writer_finish returns false. One thread at a time. */
+ * Inside a dictionary every value follows a key; the writer checks no other rule. Texts become
+ * valid UTF-8: bytes that are no character are replaced by U+FFFD. After the output has refused
+ * bytes, writing has no effect, and pl_writer_finish returns false. One thread at a time. */
 #ifndef PLEAT_API_SNAPSHOT_WRITER_H
 #define PLEAT_API_SNAPSHOT_WRITER_H
 

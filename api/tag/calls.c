@@ -39,7 +39,7 @@ static pl_gpu *enter(pleat handle, int device, pl_use *use)
     return gpu;
 }
 
-/* The driver's detail, for a status to which pl_error_set does not add it. */
+/* The driver's detail, where pl_error_set does not add the detail itself. */
 static const char *detail_of(pleat_status st)
 {
     bool is_own = st == PLEAT_EASLEEP || st == PLEAT_EWRITE || st == PLEAT_ENOTSUP;
@@ -196,7 +196,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 
 enum { MAX_ROUNDS = 64 };
 
-/* The application is asked for memory while its callback says that it freed some. */
+/* The application is asked for memory as long as the callback frees some. */
 static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_slept *out)
 {
     pl_driver_clear_error();

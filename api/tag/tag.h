@@ -1,4 +1,4 @@
-/* tag.h - the memory of each tag on one device: rooms of its allocator.
+/* tag.h - the rooms of one device's allocator, by tag.
  *
  *   I1  a room is made by the first request, limit or sleep that needs it, and stays until the
  *       device is closed */

@@ -71,7 +71,7 @@ def made_from() -> str | None:
 
 
 def conf() -> str:
-    """The whole configuration, in a form that PLEAT_CONF accepts."""
+    """Read the whole configuration, in a form that PLEAT_CONF accepts."""
     needed = ctypes.c_size_t()
     here = instance()
     check(library().pleat_instance_conf(here, None, 0, ctypes.byref(needed)))
@@ -111,9 +111,9 @@ def trim(device: int = 0, keep_bytes: int = 0, wait: bool = True) -> int:
     """Give free memory of a device back to the driver.
 
     Params   keep_bytes  stop when no more than this is resident.
-             wait        wait for the last uses of what is free but pending, at most `wait_ms`.
+             wait        wait for the last uses of pending memory, at most `wait_ms`.
     Returns  bytes given back.
-    Raises   PleatError (PLEAT_EPENDING: not all uses were over in time; what was over went).
+    Raises   PleatError (PLEAT_EPENDING: some uses were not over in time; other free memory went).
     """
     released = ctypes.c_uint64()
     check(

@@ -22,10 +22,10 @@ class PleatError(RuntimeError):
     """A call of libpleat failed.
 
     status        pleat_status as an integer; its name is `name`
-    text          one sentence: what failed, what would help
+    text          one sentence: the failure, and a remedy
     driver_call   the driver's function that failed, or ""
     driver_result CUresult, 0 if no driver call failed
-    bytes         the size concerned, 0 if none
+    bytes         size of the request, 0 if none
     """
 
     def __init__(

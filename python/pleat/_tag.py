@@ -29,7 +29,7 @@ class Slept(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """What a device has under a tag."""
+    """Statistics of a tag on a device."""
 
     blocks: int
     allocated_bytes: int

@@ -47,7 +47,7 @@ def _address(name: str) -> int:
 
 
 def _told_allocator() -> Allocator:
-    """Make an allocator for a CuPy without that C function: asks Python, a little slower."""
+    """Make an allocator for a CuPy without _stream_function: asks Python, a little slower."""
 
     def malloc(size: int, device: int) -> int:
         stream = cupy.cuda.get_current_stream().ptr

@@ -64,8 +64,8 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
         )
 
     def reset(self) -> None:
-        """Drop what Numba holds of pinned memory, and give free device memory back. Arrays that
-        are still referenced keep theirs, and so does work that is not over after `wait_ms`."""
+        """Drop Numba's pinned memory, and give free device memory back. Referenced arrays keep
+        their memory, and so does work that is not over after `wait_ms`."""
         super().reset()
         try:
             trim(self.context.device.id)

@@ -52,12 +52,12 @@ def _places(tag: str | None) -> Iterator[tuple[str, int, _tag.Tag]]:
 
 @contextlib.contextmanager
 def configure_subprocess() -> Iterator[None]:
-    """Processes that are started inside need no preparation."""
+    """Does nothing: processes started in the block need no preparation."""
     yield
 
 
 class TorchMemorySaver:
-    """What the module torch_memory_saver has as `torch_memory_saver`."""
+    """The class of `torch_memory_saver` in the module torch_memory_saver."""
 
     enabled = True
     hook_mode: str | None = None
@@ -68,9 +68,9 @@ class TorchMemorySaver:
     def __init__(self) -> None:
         self._disk_folder: str | None = None
         self.retain_cpu_backup = os.environ.get("TMS_RETAIN_CPU_BACKUP") == "1"
-        """Whether a resume leaves the host's copy: the next pause need not page-lock memory, and
-        until then get_cpu_backup tells what it holds. What is retained when this becomes False
-        stays until the next resume."""
+        """Whether a resume leaves the host's copy. If so, the next pause need not page-lock memory,
+        and get_cpu_backup reads the copy until then. Copies retained when this becomes False stay
+        until the next resume."""
 
     def get_cpu_backup(self, x: torch.Tensor, zero_copy: bool = False) -> torch.Tensor | None:
         """Get the copy of a tensor that a pause has made; None without a copy. Also None if the
@@ -98,13 +98,13 @@ class TorchMemorySaver:
         enable_disk_backup: bool = False,
         cpu_backup_backend: str | None = None,
     ) -> Iterator[None]:
-        """Tensors that are made inside can be paused under the tag.
+        """Let tensors made in the block be paused under the tag.
 
-        Params   enable_disk_backup  their contents go to a file without a name, in the folder that
-                                     set_disk_backup_dir or TMS_DISK_BACKUP_DIR names.
-                 cpu_backup_backend  "pinned" or "mmap": both are page-locked memory that is given
-                                     back with the resume.
-        Raises   ValueError: another backend, or one without a backup; both backups at once.
+        Params   enable_disk_backup  contents go to a file without a name, in the folder of
+                                     set_disk_backup_dir or TMS_DISK_BACKUP_DIR.
+                 cpu_backup_backend  "pinned" or "mmap": both are page-locked memory, given back by
+                                     the resume.
+        Raises   ValueError: another backend, a backend without a backup, or both backups at once.
         """
         if cpu_backup_backend not in _BACKENDS:
             raise ValueError(f"cpu_backup_backend is pinned or mmap, not {cpu_backup_backend!r}")
@@ -132,8 +132,8 @@ class TorchMemorySaver:
     ) -> Iterator[None]:
         """Capture as torch.cuda.graph does.
 
-        What the graph itself allocates lies in its private pool, which carries no tag: a pause
-        leaves it, so that the graph can be launched at any time that its other tensors are there.
+        The graph's own allocations lie in its private pool and carry no tag. A pause leaves them
+        alone, so the graph can be launched whenever its other tensors have memory.
         """
         import torch
 
@@ -145,17 +145,17 @@ class TorchMemorySaver:
 
     @contextlib.contextmanager
     def disable(self) -> Iterator[None]:
-        """Tensors that are made inside belong to no region."""
+        """Let tensors made in the block belong to no region."""
         with _tag.scope(None):
             yield
 
     @contextlib.contextmanager
     def configure_subprocess(self) -> Iterator[None]:
-        """Processes that are started inside need no preparation."""
+        """Does nothing: processes started in the block need no preparation."""
         yield
 
     def set_disk_backup_dir(self, path: str | os.PathLike[str]) -> None:
-        """Where backups on disk are made from now on; the folder is made if need be."""
+        """Set the folder of later backups on disk, and make the folder if needed."""
         os.makedirs(path, exist_ok=True)
         self._disk_folder = os.fspath(path)
 
@@ -166,8 +166,8 @@ class TorchMemorySaver:
         return ("host", None) if name.endswith(_BACKUP) else ("discard", None)
 
     def pause(self, tag: str | None = None) -> None:
-        """Give the memory of the tag's tensors back, on all devices; of all tags' for None. All of
-        it, or none.
+        """Give the memory of the tag's tensors back, on all devices; None: of all tags. Gives back
+        all of it, or none.
 
         Raises   PleatError.
         """

@@ -79,7 +79,7 @@ class CuMemAllocator:
         self._sleep([(*place, "host" if place[0] in kept else "discard") for place in places])
 
     def discard(self, tags: tuple[str, ...] | str) -> None:
-        """Let some tags sleep without their contents; other tags stay as they are."""
+        """Let the named tags sleep without their contents."""
         wanted = _named(tags)
         places = [place for place in _places() if place[0] in wanted and not place[2].is_asleep]
         self._sleep([(name, device, "discard") for name, device, _ in places])

@@ -2,7 +2,7 @@
 FSDP2 train, natively, with expandable segments and under pleat.
 
 There are two runs of torchrun: of a script, and of `-m pleat.torch` with the script. Importing
-torch takes most of a run. So the ranks fork themselves for each program, before they use CUDA."""
+torch takes most of a run. So each rank forks a child for each program, before any use of CUDA."""
 
 from __future__ import annotations
 

@@ -15,10 +15,11 @@ probe.probe_empty_pool.argtypes = [ctypes.c_ulonglong] * 2
 probe.probe_empty_pool.restype = ctypes.c_bool
 own = torch.cuda.memory.CUDAPluggableAllocator({!r}, "probe_malloc", "probe_free")
 
-# Older versions drop a pool's allocator with the pool: the class calls cudaFree once a pool ends.
+# Older versions drop a pool's allocator with the pool: then the class calls cudaFree.
 from pathlib import Path
 header = Path(torch.__file__).parent / "include/c10/cuda/CUDACachingAllocator.h"
 IS_KEPT = "std::shared_ptr<CUDAAllocator>" in header.read_text()
+
 # In 2.6 and 2.7 the thread's active pool has the allocator.
 HAS_ROUTES = not torch.__version__.startswith(("2.6.", "2.7."))
 

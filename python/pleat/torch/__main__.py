@@ -20,12 +20,12 @@ def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m pleat.torch",
         description="Run a script with pleat as PyTorch's CUDA allocator.",
-        epilog="It holds for the process and for children that multiprocessing forks or spawns. "
+        epilog="pleat serves the process, and children that multiprocessing forks or spawns. "
         "Other new processes have torch's own allocator: start workers by torchrun -m pleat.torch "
-        "SCRIPT, or call pleat.torch.install() in each.",
+        "SCRIPT, or call pleat.torch.install() in each worker.",
     )
-    parser.add_argument("--conf", metavar="CONF", help="laid over PLEAT_CONF, key by key")
-    parser.add_argument("--report", action="store_true", help="a line for each device at the end")
+    parser.add_argument("--conf", metavar="CONF", help="overrides PLEAT_CONF, key by key")
+    parser.add_argument("--report", action="store_true", help="print a line a device at the end")
     parser.add_argument("--snapshot", metavar="PATH", help="write a snapshot at the end")
     parser.add_argument(
         "--history",
@@ -33,7 +33,7 @@ def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         metavar="N",
         help="entries to record for the snapshot (100000 with --snapshot, else 0)",
     )
-    parser.add_argument("--no-patch", action="store_true", help="leave torch.cuda's functions")
+    parser.add_argument("--no-patch", action="store_true", help="do not patch torch.cuda")
     parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module")
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")

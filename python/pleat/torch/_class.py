@@ -48,8 +48,8 @@ def prepare(again: bool = False) -> str:
     Params   again  try although an earlier attempt with the same versions failed.
     Returns  the path of the library.
     Raises   Unavailable with the reason.
-    Blocks   while it compiles, some 10 s, which one line on standard error tells; on other
-             processes that do.
+    Blocks   while the class is compiled, some 10 s, after a line on standard error; while another
+             process compiles.
     """
     check_version()
     compiler = find_compiler()

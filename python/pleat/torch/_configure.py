@@ -32,12 +32,12 @@ _configured: str | None = None
 
 
 def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
-    """PLEAT_CONF with `conf` laid over it, key by key, and always with a driver.
+    """Merge `conf` over PLEAT_CONF, key by key; the result always names a driver.
 
     Params   is_told  torch tells pleat of its streams and captures (TOLD_BY_TORCH), unless the
                       configuration says otherwise.
-    Raises  ValueError for a text that is not key:value,...; PleatError (PLEAT_ECONF) for what
-            pleat refuses, by the name of the one that is to blame: `conf` or PLEAT_CONF.
+    Raises  ValueError for a text that is not key:value,...; PleatError (PLEAT_ECONF) for a text
+            that pleat refuses; the message blames `conf` or PLEAT_CONF.
     """
     entries = overlay(os.environ.get(VARIABLE, ""), conf or "")
     check(library().pleat_create((conf or "").encode(), None))
@@ -59,8 +59,8 @@ def shared(text: str) -> str:
 def configure(text: str) -> None:
     """Make `text` (of merged()) the configuration of the default instance.
 
-    Raises  PleatError (PLEAT_ECONF) for a configuration that pleat refuses; RuntimeError if another
-            one was set before, or if this one would put the simulator under a real GPU.
+    Raises  PleatError (PLEAT_ECONF) for a configuration that pleat refuses; RuntimeError after an
+            earlier, different configuration, or if the simulator would meet a real GPU.
     Threads  any, before the first allocation.
     """
     global _configured

@@ -115,7 +115,7 @@ class Growable:
         return self.tensor
 
     def _show(self, n_rows: int) -> None:
-        """Let the tensor have the rows' own storage."""
+        """Point the tensor at a storage of exactly these rows."""
         window: Any = Window(self._pages, n_rows * self._row_bytes) if n_rows > 0 else ()
         storage = torch.as_tensor(window, device=self.tensor.device).untyped_storage()
         shape = (n_rows, *self._row)

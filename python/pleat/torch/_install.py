@@ -60,34 +60,35 @@ def install(
 ) -> None:
     """Make pleat the allocator of all CUDA tensors of this process.
 
-    Params   conf     `key:value,...`, laid over PLEAT_CONF key by key. The driver is cuda unless
-                      one of them says driver:sim. torch tells pleat of its streams and captures,
-                      so stream_identity is handle and capture is told unless they are written
-                      down. The class knows streams of other libraries (ExternalStream), which may
-                      be destroyed and made anew; with hooks they need `stream_identity:id`. With
-                      the class, shareable is auto unless
-                      written down, so that torch.multiprocessing can send CUDA tensors.
-             patch    with hooks, let torch.cuda.memory_stats and everything made of it
+    Params   conf     `key:value,...`, overrides PLEAT_CONF key by key. The driver is cuda unless
+                      one of the two says driver:sim. torch tells pleat of its streams and captures:
+                      so by default stream_identity is handle and capture is told. Streams of other
+                      libraries (ExternalStream) may be destroyed and made anew. The class knows
+                      such streams; hooks need `stream_identity:id` for them. With the class,
+                      shareable is auto by default, so that torch.multiprocessing can send CUDA
+                      tensors.
+             patch    with hooks, let torch.cuda.memory_stats and all functions over it
                       (memory_allocated, memory_summary, memory._snapshot, ...) tell pleat's
                       numbers: see patch(). The class needs no patching.
              history  entries to record for each device from the start, as
                       record_memory_history(max_entries=...) does later; 0 = none.
-             binding  "class": a class of torch's, compiled on first use, with which everything
-                      works that torch.cuda.memory offers; "hooks": torch's pluggable allocator,
-                      which needs no compiler; "auto": the class if it can be had, else hooks, and
-                      one line on standard error says what is missing then. None: the environment
-                      variable PLEAT_TORCH_BINDING, else auto.
+             binding  "class": a class derived from torch's, compiled on first use; all of
+                      torch.cuda.memory works. "hooks": torch's pluggable allocator, which needs no
+                      compiler. "auto": the class if possible, else hooks, and one line on standard
+                      error says what is missing. None: the environment variable
+                      PLEAT_TORCH_BINDING, else auto.
     Raises   RuntimeError: CUDA is initialised already, torch has no CUDA or is older than 2.1,
              pleat is installed with another configuration, the simulator would meet a real GPU, or
              the package was built without a C++ compiler.
              ValueError, PleatError (PLEAT_ECONF): the configuration. FileNotFoundError: the
-             library. After any of them torch is as before.
-    Owner    children that multiprocessing spawns or forks inherit it; PLEAT_TORCH_SPAWN=0 in the
-             environment leaves spawned ones alone. NCCL_GRAPH_REGISTER is set to 0 in the
-             environment unless it has a value: NCCL registers the buffers of a captured graph by
-             the first handle under an address, and pleat's blocks may have several.
-    Threads  any; call it once, before the first use of CUDA. Again with the same configuration it
-             does nothing. There is no way back: torch offers none.
+             library. After any exception torch is as before.
+    Owner    children that multiprocessing spawns or forks inherit the installation.
+             PLEAT_TORCH_SPAWN=0 in the environment leaves spawned children alone.
+             NCCL_GRAPH_REGISTER is set to 0 in the environment unless it has a value: NCCL
+             registers the buffers of a captured graph by the first handle under an address, and
+             pleat's blocks may have several handles.
+    Threads  any; call install() once, before the first use of CUDA. A second call with the same
+             configuration does nothing. torch offers no way back.
     Blocks   while the class is compiled, some 10 s, once for each version of torch and pleat.
              Touches no GPU, so a later fork (DataLoader workers) stays possible.
     """
@@ -121,14 +122,15 @@ def install(
 def install_pinned() -> None:
     """Make pleat the allocator of torch's pinned host memory, too, after install().
 
-    Pinned tensors (pin_memory, DataLoader) then lie in an instance of their own with `memory:host`:
-    exact sizes where torch rounds up to powers of two. torch.cuda.host_memory_stats tells its
-    numbers. The configuration is that of install(), without its limit.
+    Pinned tensors (pin_memory, DataLoader) then lie in an instance of their own with `memory:host`.
+    The instance gives exact sizes where torch rounds up to powers of two.
+    torch.cuda.host_memory_stats tells its numbers. Its configuration is that of install(), without
+    the limit.
 
     Raises   RuntimeError: pleat is not installed by its class, or torch is older than 2.10.
     Owner    children that multiprocessing spawns from now on inherit it, as install().
-    Threads  any; call it once, before the first pinned tensor. Again it does nothing. There is no
-             way back.
+    Threads  any; call it once, before the first pinned tensor. A second call does nothing. torch
+             offers no way back.
     Blocks   touches no GPU.
     """
     global _has_pinned

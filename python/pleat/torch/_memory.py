@@ -45,7 +45,7 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def nest(flat: dict[str, int]) -> dict[str, Any]:
-    """Dictionaries of dictionaries, by the dots of the keys."""
+    """Make dictionaries of dictionaries, by the dots of the keys."""
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *path, last = key.split(".")
@@ -57,9 +57,9 @@ def nest(flat: dict[str, int]) -> dict[str, Any]:
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """A page of statistics to print, in the layout of the installed torch.
+    """Make a page of statistics to print, in the layout of the installed torch.
 
-    This runs torch's own function with pleat's memory_stats.
+    Runs torch's own function with pleat's memory_stats.
     """
     theirs = torch.cuda.memory.memory_summary
     names = {**theirs.__globals__, "memory_stats": _stats_or_zeros}

@@ -2,8 +2,8 @@
 
 torch.cuda.memory_stats, memory_allocated, memory_summary, memory_snapshot, memory._snapshot,
 memory._record_memory_history and so on are Python code over a few functions of torch._C. These few
-functions refuse a pluggable allocator. This module replaces them: then all others work, too, under
-every name that a script imported.
+functions refuse a pluggable allocator. This module replaces the few functions. Then all Python code
+over them works, too, under every name that a script imported.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def _fraction(device: int) -> float:
 
 
 def _set_fraction(fraction: float, device: int) -> None:
-    """Not torch's hook, which cannot refuse."""
+    """Set the fraction by pleat's own call, since torch's hook cannot refuse."""
     _memory.set_per_process_memory_fraction(fraction, device)
 
 
 def _take_snapshot(selection: Any = None, *_unused: Any, **_unknown: Any) -> dict[str, Any]:
-    """`selection` is None, or (pool id, pool id[, whether traces are wanted])."""
+    """`selection` is None, or (pool id, pool id[, whether to include traces])."""
     found = _snapshot.snapshot()
     if not selection:
         return found

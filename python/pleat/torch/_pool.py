@@ -31,14 +31,14 @@ def mem_pool(
     """Make a torch.cuda.MemPool whose segments come from pleat.
 
     torch's native cache stays the allocator: its statistics, snapshots, record_stream and
-    torch.OutOfMemoryError work as usual, for this pool too. It needs no install().
+    torch.OutOfMemoryError work as usual, also for the new pool. Needs no install().
 
-    Params   conf        `key:value,...`, laid over PLEAT_CONF; the driver as in install(). One for
+    Params   conf        `key:value,...`, overrides PLEAT_CONF; the driver as in install(). One for
                          the process.
              use_on_oom  let tensors outside the pool borrow its free blocks before failing; needs
                          torch 2.8.
-             no_split    one tensor for each segment; pleat then sees every tensor. Needs a torch
-                         whose MemPool knows it.
+             no_split    one tensor for each segment, so that pleat sees every tensor; needs a torch
+                         whose MemPool has the option.
     Raises   RuntimeError: torch has no MemPool that takes an allocator (2.5), pleat is installed as
              the global allocator, or configured otherwise. Errors of a configuration as in
              install().

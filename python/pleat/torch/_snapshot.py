@@ -12,8 +12,7 @@ _recording = 0
 
 
 def snapshot() -> dict[str, Any]:
-    """The state and recorded history of all devices in use, as torch.cuda.memory._snapshot gives
-    them.
+    """Read the state and recorded history of all devices in use, like torch.cuda.memory._snapshot.
 
     Returns  a dictionary with segments, device_traces, ...
     Raises   PleatError.
@@ -26,7 +25,8 @@ def snapshot() -> dict[str, Any]:
 def dump_snapshot(path: str | os.PathLike[str] = "dump_snapshot.pickle") -> None:
     """Write the snapshot into a file that torch's viewer (pytorch.org/memory_viz) opens.
 
-    Params   path  replaced only when all is written; JSON if it ends in .json, else a pickle.
+    Params   path  replaced only when the new file is complete; JSON if it ends in .json, else a
+                   pickle.
     Raises   PleatError (PLEAT_EWRITE names the path and the system's reason).
     """
     _default.dump_snapshot(path)
@@ -41,8 +41,8 @@ def record_memory_history(
 ) -> None:
     """Record allocations and frees for snapshots, as torch.cuda.memory._record_memory_history.
 
-    Params   enabled      "all"; "state" records as little as possible; None stops, and what was
-                          recorded stays.
+    Params   enabled      "all"; "state" records as little as possible; None stops, and old entries
+                          stay.
              context      None, "state", "alloc" or "all": which entries get a stack, if stacks do.
              stacks       "all": the C stack of each entry, microseconds each. "python": none, for
                           pleat sees no Python frames.
@@ -67,5 +67,5 @@ def record_memory_history(
 
 
 def is_recording() -> bool:
-    """Is recording on, because record_memory_history() switched it on and not off again?"""
+    """Whether record_memory_history() has switched recording on."""
     return _recording > 0

@@ -41,7 +41,7 @@ _original: Callable[..., dict[str, Any]] | None = None
 
 
 class _Inheritance:
-    """Unpickling it runs the code."""
+    """Runs its code when unpickled."""
 
     def __init__(self, code: str) -> None:
         self.code = code

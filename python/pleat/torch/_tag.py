@@ -15,13 +15,13 @@ from ._memory import DeviceLike, device_index
 
 @contextlib.contextmanager
 def tag(name: str | None) -> Iterator[None]:
-    """Let the memory of tensors that are made inside carry the tag.
+    """Let the memory of tensors made in the block carry the tag.
 
         with pleat.torch.tag("weights"):
             model = Model().cuda()
 
-    Scopes nest; None: no tag. They are the calling thread's: what autograd allocates in threads of
-    its own carries none. Memory of graphs' private pools carries none either.
+    Scopes nest; None: no tag. A scope belongs to the calling thread: allocations of autograd in
+    other threads carry no tag. Memory of graphs' private pools carries no tag either.
 
     Raises   PleatError (a tag of more than 63 bytes, or the 65th one).
     """
@@ -53,11 +53,11 @@ def sleep(
 
 
 def wake(name: str, device: DeviceLike = None, *, most_bytes: int = 0) -> _tag.Slept:
-    """Have memory again under the tag's tensors, with the contents that were kept.
+    """Map memory again under the tag's tensors, with the kept contents.
 
-    Params   most_bytes  have no more than this in this call; 0 = all.
+    Params   most_bytes  the most to map in this call; 0 = all.
     Returns  what was done; while left_bytes is not 0 the tag sleeps on.
-    Raises   PleatError (PLEAT_ENOMEM_DEVICE: memory is short): it sleeps on, and nothing is lost.
+    Raises   PleatError (PLEAT_ENOMEM_DEVICE: memory is short): the tag sleeps on, nothing is lost.
     """
     torch.cuda.init()
     return _tag.wake(name, device_index(device), most_bytes)
@@ -74,14 +74,14 @@ def retain(name: str, is_retained: bool = True, device: DeviceLike = None) -> No
 
 
 def kept(tensor: torch.Tensor, *, copy: bool = True) -> torch.Tensor:
-    """What a sleep has kept of a tensor, on the host, without a wake.
+    """Get the contents that a sleep has kept of a tensor, on the host, without a wake.
 
-    Params   copy  False: a tensor over the host memory that pleat has, where the bytes lie there
-                   side by side (of large tensors they may not: then it is a copy, too). It is true
-                   until the next sleep, a wake that does not retain it, or retain(..., False).
-    Raises   ValueError (not a contiguous CUDA tensor); PleatError (PLEAT_EFOREIGN: nothing of it is
-             kept, as its tag is awake, or sleeps without its contents; or the tag retains something,
-             but tensors have come under it since it woke).
+    Params   copy  False: a tensor over pleat's host memory, if the bytes lie side by side there
+                   (bytes of large tensors may not: then a copy). The memory is valid until the next
+                   sleep, a wake that does not retain it, or retain(..., False).
+    Raises   ValueError (not a contiguous CUDA tensor); PleatError (PLEAT_EFOREIGN: no contents are
+             kept: the tag is awake, or sleeps without contents, or retains contents but got new
+             tensors since its wake).
     """
     if not tensor.is_cuda or not tensor.is_contiguous():
         raise ValueError("only a contiguous CUDA tensor has bytes that are kept")
@@ -99,7 +99,7 @@ def kept(tensor: torch.Tensor, *, copy: bool = True) -> torch.Tensor:
 
 
 def tag_stats(name: str, device: DeviceLike = None) -> _tag.Tag:
-    """What the device has under the tag.
+    """Read statistics of the tag on a device.
 
     Raises   PleatError (PLEAT_EINVAL: no tensor was ever made under the tag).
     """

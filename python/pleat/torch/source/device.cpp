@@ -143,9 +143,9 @@ static uint64_t room_of(const pleat_device_info &info, const pleat_stats &stats,
     return std::min(free_bytes, left);
 }
 
-/* The largest request that succeeds without waiting: cuDNN searches for the fastest algorithm with
- * workspaces below this size. pleat joins free granules with each other and with new granules; the
- * classic caches do not. */
+/* The largest request that succeeds without waiting. cuDNN searches for the fastest algorithm with
+ * workspaces below this size. While pleat joins free granules with each other and with new
+ * granules, the classic caches do not. */
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 {
     const pleat_device_info info = describe(device);

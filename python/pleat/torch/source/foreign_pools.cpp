@@ -194,8 +194,8 @@ bool Pools::give_foreign(void *ptr, pleat_piece &piece)
         n_foreign_--;
         piece = cache->look(ptr);
     }
-    /* Reported before any other thread gets the block. The end of its other uses is reported here,
-     * too, since nobody could report it later. */
+    /* Reported before any other thread gets the block. The end of its uses on further streams is
+     * reported here, too, since nobody could report it later. */
     tell(piece, PLEAT_CHANGE_FREE_REQUESTED);
     tell(piece, PLEAT_CHANGE_FREE_COMPLETED);
     const std::lock_guard<std::mutex> guard(mutex_);

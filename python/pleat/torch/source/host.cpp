@@ -2,8 +2,8 @@
  *
  * Uses an instance of its own with memory:host (pleat_host.h), configured like the default instance
  * but without a limit. PyTorch names the streams that use a block, but names none when it deletes
- * the block. So each block remembers the last stream: pleat learns it at the free, and can fence it
- * then. */
+ * the block. So each block remembers its last stream, and pleat can fence that stream at the free.
+ * */
 #include "allocator.hpp"
 
 #if PLEAT_TORCH_HAS_HOST_ALLOCATOR

@@ -58,7 +58,7 @@ __attribute__((cold, noinline)) void Allocator::round_anew()
     }
 }
 
-/* torch reports no change of its settings, so each request looks at its own setting. */
+/* torch reports no change of its settings, so each request reads its rounding again. */
 C10_ALWAYS_INLINE void Allocator::heed_rounding(size_t bytes)
 {
     const size_t i = rounding_index(bytes);

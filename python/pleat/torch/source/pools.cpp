@@ -162,9 +162,9 @@ void Pools::release(DeviceIndex device, MempoolId id)
 
 /* PyTorch begins a route for each capture, and ends the route after a good capture. The graph then
  * is a user of the pool until it is reset. After a failed capture PyTorch does neither, so route
- * and pool would stay for ever. A pool counts as failed under three conditions: all of its users
- * are routes that have not ended; pleat saw a capture for each; and the driver says that none left
- * a graph. Graphs that allocated nothing count as other users, or as routes without a capture. */
+ * and pool would stay for ever. A pool counts as failed if all its users are routes that have not
+ * ended, if pleat saw a capture for each route, and if the driver says that no capture left a
+ * graph. Graphs that allocated nothing count as other users, or as routes without a capture. */
 bool Pools::has_failed(Key key, const Pool &pool)
 {
     const auto n = static_cast<uint64_t>(

@@ -15,7 +15,7 @@
 #define PLEAT_TORCH_HAS_SEGMENT_SIZES (PLEAT_TORCH_VERSION >= 210)
 /* c10::DeviceAllocator, which is also registered by the type of device. */
 #define PLEAT_TORCH_HAS_DEVICE_ALLOCATOR (PLEAT_TORCH_VERSION >= 209)
-/* at::setHostAllocator with today's HostStats; 2.9 has other figures, 2.7 no such function. */
+/* at::setHostAllocator with today's HostStats: missing from 2.7, with different figures in 2.9. */
 #define PLEAT_TORCH_HAS_HOST_ALLOCATOR (PLEAT_TORCH_VERSION >= 210)
 /* In 2.6 and 2.7, a pool's own allocator, and the pool of a snapshot, belong to the pool active in
  * the thread (c10::cuda::MemPoolContext). Later versions pass both. */
