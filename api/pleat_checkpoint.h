@@ -86,11 +86,11 @@ enum {
  *                  `see` gets two calls. NULL = no calls.
  *  Returns  PLEAT_OK; PLEAT_EINVAL (no such checkpoint on this device, or it was released; unknown
  *           flags); PLEAT_EPOOL (its pool was released, even if a new one has the same name);
- *           PLEAT_EPENDING (other streams, or a capture under way, may still use memory under its
- *           blocks and beyond one of them: the text says where);
- *           PLEAT_EBUSY (other threads' requests to the pool were not over within `wait_ms`, or
- *           the caller is inside such a request); PLEAT_EPOISONED (memory under its blocks is out
- *           of service); PLEAT_ENOMEM_HOST; PLEAT_ENOTSUP.
+ *           PLEAT_EPENDING (a capture under way may still use memory under its blocks, or other
+ *           streams may use a piece that reaches beyond a block: the text says where); PLEAT_EBUSY
+ *           (other threads' requests to the pool were not over within `wait_ms`, or the caller is
+ *           inside such a request); PLEAT_EPOISONED (memory under its blocks is out of service);
+ *           PLEAT_ENOMEM_HOST; PLEAT_ENOTSUP.
  *  Failure  every block of the pool is as before.
  *  Owner    the caller owns made blocks, until pleat_block_free or a later restore.
  *  Threads  any; one restore of a pool at a time. Other threads' requests to the pool wait

@@ -37,7 +37,7 @@ int main(void)
         require(pleat_block_free(instance, 0, blocks[i], stream));
     }
 
-    /* One block as large as all holes together: their memory moves, nothing is copied. */
+    /* A block as large as all holes together. The memory of the holes moves, without a copy. */
     pleat_devptr large;
     require(pleat_block_alloc(instance, 0, 100 * MIB, stream, &large));
 

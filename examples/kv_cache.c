@@ -1,10 +1,10 @@
 /* kv_cache.c - the KV cache of a server: addresses for the longest sequence, memory for the tokens.
  *
- * Each sequence has a slot of the cache, with addresses for the most tokens that it may get. Pages
- * are committed as tokens come, and decommitted when the sequence ends. So kernels see one array
- * for each sequence and no table of pages. Memory that the cache gives up serves activations, and
- * the other way round. If memory is short, the youngest sequence is put back, and for a while the
- * server runs one sequence less.
+ * Each sequence has a slot of the cache, with addresses for its largest number of tokens. Pages are
+ * committed as tokens come, and decommitted when the sequence ends. So a kernel sees a sequence as
+ * one array, without a table of pages. Cache and activations share memory: each uses pages given up
+ * by the other. If memory is short, the youngest sequence is put back, and for a while the server
+ * runs one sequence less.
  *
  *     cc kv_cache.c -o kv_cache $(pkg-config --cflags --libs pleat)
  *     PLEAT_CONF=driver:sim,sim:[capacity:1G] ./kv_cache     # or as it is, on a GPU

@@ -1,6 +1,6 @@
 /* two_streams.c - finds a forgotten record_stream without a GPU, on the simulated driver.
  *
- * The program submits work that says which memory it touches, and prints the hazards found.
+ * The program submits simulated work on known memory, and prints the hazards found.
  *
  *     cc two_streams.c -o two_streams $(pkg-config --cflags --libs pleat) -lpleat_sim
  *     PLEAT_CONF=driver:sim,sim:[capacity:64M] ./two_streams
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The driver's functions, from libpleat_sim.so; with a CUDA toolkit: #include <cuda.h> instead. */
+/* The driver's functions, from libpleat_sim.so. With a CUDA toolkit include <cuda.h> instead. */
 int cuInit(unsigned flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);

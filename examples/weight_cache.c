@@ -1,7 +1,7 @@
-/* weight_cache.c - ten models on a device that holds three: weights that sleep and wake.
+/* weight_cache.c - ten models on a device with room for three: weights sleep and wake.
  *
- * Each model's weights carry a tag. A model without requests sleeps: its memory goes back to the
- * driver, its contents to the host, and its tensors keep their addresses. So nothing has to be
+ * Each model's weights carry a tag. A model without requests sleeps. Its memory goes back to the
+ * driver, the contents go to the host, and the tensors keep their addresses. So nothing has to be
  * loaded, built or captured again. If a waking model finds no room, the least recently used model
  * goes to sleep.
  *
@@ -90,7 +90,7 @@ static void serve(model *m, unsigned now)
     if (!m->is_awake) {
         wake(m);
     }
-    /* ... kernels, or a graph captured at the start, on m->layers: the addresses are the same ... */
+    /* ... kernels, or a graph captured at the start, on m->layers: their addresses never change */
 }
 
 /* Draws some models more often than others. */
