@@ -151,7 +151,7 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
     if (st != PLEAT_OK) { /* blocks are live, or their fences cannot be queried */
         (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);
     }
-    size_t n_held = close_device(gpu); /* counts what the allocator left behind, too */
+    size_t n_held = close_device(gpu); /* counts the allocator's leaks, too */
     fini_records(gpu);
     gpu->allocator = NULL;
     return n_held > n_leaked ? n_held : n_leaked;

@@ -236,7 +236,7 @@ pleat_status pleat_destroy(pleat handle, unsigned flags)
     return demolish(slot);
 }
 
-/* ---- what the command may ask ---- */
+/* ---- access for the command ---- */
 
 pl_driver *pleat_internal_driver(pleat handle)
 {

@@ -48,7 +48,7 @@ typedef struct pl_gpu {
     char note[PL_NOTE_BYTES];     /* why the fallback is used; else empty */
     _Atomic uint64_t limit_bytes; /* atomic: last value set; 0 = none */
     _Atomic uint64_t n_ooms;      /* atomic: requests that failed with ENOMEM_DEVICE */
-    pl_history history;           /* records what the allocator does */
+    pl_history history;           /* records changes of the allocator */
     pl_pools pools;               /* private pools and their routes */
     pl_imports imports;           /* opened memory of other processes */
     bool is_torn;                 /* the observers' lock: see mapping/observe.h */

@@ -1,4 +1,4 @@
-/* internal.h - what the `pleat` command may use of an instance beyond the public interface. */
+/* internal.h - access of the `pleat` command to an instance, beyond the public interface. */
 #ifndef PLEAT_API_INTERNAL_H
 #define PLEAT_API_INTERNAL_H
 

@@ -400,8 +400,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_reset_peaks(pleat instance, i
  *
  *  Params   stream  any stream that took part; it may have been destroyed since.
  *  Returns  PLEAT_OK; PLEAT_ECAPTURE (the stream is still being captured); PLEAT_EDRIVER (the
- *           driver did not say whether it is); all results of opening the device; PLEAT_ESTREAM
- *           with classic caches.
+ *           driver could not tell); all results of opening the device; PLEAT_ESTREAM with classic
+ *           caches.
  *  Failure  no memory was released.
  *  Threads  any.
  *  Blocks   never. */

@@ -7,7 +7,7 @@
  *   ptr            ptr + bytes
  *    v              v
  *   |##|####|##########|....|##|      pieces of memory of the driver's, mapped side by side
- *    m0  m1      m2           m3      m0, m1, m2: what pleat_mapping_list gives
+ *    m0  m1      m2           m3      m0, m1, m2: result of pleat_mapping_list
  *
  * A block of pleat may lie over several pieces of memory. cuMemGetAddressRange names one piece
  * only: a registration of that range covers too little. Besides, the memory under an address can

@@ -169,8 +169,8 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_sleep(pleat instance, int de
 /** Map memory again under the tag's live blocks, at the same addresses and with the kept contents.
  *  Graphs that use the blocks can be launched again.
  *
- *  Where memory is short, the call uses all free memory of the device whose uses are over, whoever
- *  had it, and the pressure callback is asked.
+ *  If memory is short, the call uses all free memory of the device, once its uses are over, and
+ *  asks the pressure callback.
  *
  *  Params   most_bytes  the most to map in this call, rounded up to granules, in the order of
  *                       addresses; 0 = all. The tag sleeps until nothing is missing.

@@ -14,7 +14,7 @@
 
 #include "api/text.h"
 
-/* ---- what is replaced ---- */
+/* ---- the replaced file ---- */
 
 /* A link's relative path starts from the folder that the link is in. */
 static int follow(char path[PATH_MAX], const char *said)

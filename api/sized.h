@@ -10,7 +10,7 @@
 
 typedef struct pl_sized {
     const char *call;   /* the public function, for the text */
-    const char *type;   /* what it writes */
+    const char *type;   /* the struct's name */
     size_t first_bytes; /* of the struct's first version */
     size_t own_bytes;   /* of this library's */
 } pl_sized;
@@ -34,7 +34,7 @@ typedef struct pl_sized {
 /* Check that `bytes` may be written at `out`. PLEAT_OK, or EINVAL with a text that says what to
  * do. */
 pleat_status pl_sized_check(const pl_sized *kind, size_t bytes, const void *out);
-/* Write what the caller has room for; `own` has kind->own_bytes. */
+/* Write as much as the caller has room for; `own` has kind->own_bytes. */
 void pl_sized_write(const pl_sized *kind, const void *own, size_t bytes, void *out);
 
 #endif

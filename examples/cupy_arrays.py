@@ -24,4 +24,4 @@ stats = pleat.memory_stats(cupy.cuda.get_device_id())
 print("allocated", stats["allocated_bytes.all.current"], "bytes,",
       "at most", stats["allocated_bytes.all.peak"])  # fmt: skip
 
-pleat.cupy.uninstall()  # back to CuPy's pool; what lives stays with pleat
+pleat.cupy.uninstall()  # back to CuPy's pool; live arrays stay with pleat

@@ -17,7 +17,7 @@ model = torch.nn.Sequential(
 optimizer = torch.optim.AdamW(model.parameters())
 
 for step in range(20):
-    length = 100 + 37 * step % 400  # another shape at each step: what splits a classic cache
+    length = 100 + 37 * step % 400  # a new shape at each step, which splits a classic cache
     x = torch.randn(length, 256, device="cuda")
     loss = (model(x) - x).square().mean()
     loss.backward()

@@ -14,7 +14,7 @@
 #include "api/default.h"
 #include "api/instance.h"
 
-/* ---- what the host does not say ---- */
+/* ---- device and stream ---- */
 
 static _Thread_local void *own_streams[PL_N_DEVICES]; /* owner */
 

@@ -18,8 +18,8 @@ extern "C" {
  *  change_current_allocator.
  *
  *  Returns  the address; NULL for 0 bytes only.
- *  Failure  throws c10::OutOfMemoryError, in Python torch.OutOfMemoryError, when memory is what is
- *           missing and PyTorch is loaded; std::runtime_error in all other cases. */
+ *  Failure  throws c10::OutOfMemoryError, in Python torch.OutOfMemoryError, if memory is
+ *           short and PyTorch is loaded; std::runtime_error in all other cases. */
 PLEAT_API void *pleat_torch_malloc_or_throw(std::size_t bytes, int device, void *stream);
 
 /** Route requests on the streams that `filter` accepts to a private pool: pleat_pool_begin.

@@ -206,7 +206,7 @@ static int64_t max_split_of(pleat handle)
     return bytes > 0 ? bytes : -1;
 }
 
-/* Includes what the private pools hold. */
+/* Includes memory of the private pools. */
 static pleat_status tell_all(pleat handle, int device, teller to)
 {
     pl_pool_figures *figures = NULL;

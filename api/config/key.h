@@ -40,7 +40,7 @@ bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config 
 pleat_status pl_key_refuse(const char *source, const pl_key *key, pl_span value);
 /* The number of bytes of the user's text that an error repeats. */
 int pl_key_echo_bytes(pl_span span);
-/* False for a key never given whose default has no spelling. */
+/* False for a key never given if its default has no spelling. */
 bool pl_key_is_written(const pl_key *key, const pl_config *config);
 void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text);
 

@@ -110,7 +110,7 @@ bool pl_option_read(const pl_option *option, pl_span value, bool is_bracketed, v
     return false;
 }
 
-/* ---- what is allowed ------------------------------------------------------------------------- */
+/* ---- allowed values -------------------------------------------------------------------------- */
 
 void pl_option_say(const pl_option *option, pl_text *text)
 {

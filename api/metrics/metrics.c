@@ -151,7 +151,7 @@ static bool collect_locked(writer *w, unsigned file)
         is_running = is_running || (!row->is_leaving && !all.is_stopping);
         row->is_busy = true;
         pl_lock_release(&all.lock);
-        (void)pl_sheet_add(&w->sheet, instance); /* what fits the host's memory */
+        (void)pl_sheet_add(&w->sheet, instance); /* as much as host memory allows */
         pl_lock_acquire(&all.lock);
         row->is_busy = false;
         pl_cond_broadcast(&all.changed);

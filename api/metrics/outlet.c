@@ -49,7 +49,7 @@ int pl_outlet_init(pl_outlet *outlet, const char *metrics, const char *folder)
     return text.n < sizeof outlet->path ? 0 : ENAMETOOLONG;
 }
 
-/* ---- whose ----------------------------------------------------------------------------------- */
+/* ---- the owner ------------------------------------------------------------------------------- */
 
 static bool is_own(const pl_outlet *outlet, const struct stat *st)
 {

@@ -18,7 +18,7 @@ static pleat_status refuse_name(const char *function)
                         function);
 }
 
-/* ---- what is named ---- */
+/* ---- the named memory ---- */
 
 enum { FEW_CHUNKS = 16 }; /* a block of so many needs no host memory to be named */
 

@@ -30,7 +30,7 @@ typedef struct pl_imports {
     pl_cond unclaimed;        /* signals that nobody has claimed the list */
     pl_host host;             /* lock: opened by the first use */
     bool is_claimed;          /* lock */
-    pl_import *first;         /* who has claimed */
+    pl_import *first;         /* the thread with the claim */
 } pl_imports;
 
 void pl_imports_init(pl_imports *imports);

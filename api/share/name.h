@@ -16,7 +16,7 @@ typedef struct pl_name {
     char magic[8];
     uint32_t version;
     uint32_t handle_type; /* PL_NAME_FD */
-    uint64_t sum;         /* of what follows, chunks and blocks included */
+    uint64_t sum;         /* of the bytes behind it, chunks and blocks included */
     uint64_t process[2];  /* of the exporter: serve.h */
     pleat instance;       /* there, like the next three */
     int32_t device;

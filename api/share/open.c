@@ -41,7 +41,7 @@ static pleat_status map_asking(pl_gpu *gpu, const pl_name *name, const pl_shared
     return st;
 }
 
-/* ESHARE has been worded by who asked. */
+/* The asker has worded ESHARE already. */
 static pleat_status refuse(const pl_name *name, pleat_status st)
 {
     if (st == PLEAT_OK || st == PLEAT_ESHARE) {

@@ -206,7 +206,7 @@ static bool let_in(void)
     unsigned user;
     guest *g = find_seat();
     if (!pl_held_accept(&g->held, self.listener.socket)) {
-        return errno == EAGAIN || errno == ECONNABORTED; /* who called has gone again */
+        return errno == EAGAIN || errno == ECONNABORTED; /* the caller has gone again */
     }
     note_heard(g);
     if (!pl_talk_is_same_user(g->held.socket, &user)) {

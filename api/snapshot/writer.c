@@ -1,4 +1,4 @@
-/* writer.c - the buffer, and what all formats have in common. */
+/* writer.c - the buffer, and code common to all formats. */
 #include "api/snapshot/writer.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* kept.c - the public calls of pleat_tag.h about what a sleep has kept. Holds no lock. */
+/* kept.c - the public calls of pleat_tag.h about kept contents. Holds no lock. */
 #include "api/instance.h"
 #include "api/tag/scope.h"
 #include "vmm/driver.h"

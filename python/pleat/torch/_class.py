@@ -176,7 +176,7 @@ def cache_folder() -> Path:
         raise Unavailable(f"the cache folder {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK):
         raise Unavailable(f"the cache folder {folder} cannot be written to")
-    found = folder.stat()  # what lies there is loaded into this process
+    found = folder.stat()  # files there are loaded into this process
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise Unavailable(f"others can write to the cache folder {folder}")
     return folder

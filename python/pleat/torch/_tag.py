@@ -41,7 +41,7 @@ def sleep(
     The tensors must not be used until wake(). The call waits for earlier work; work on other
     tensors goes on.
 
-    Params   keep    what becomes of the contents: "host" (page-locked memory), "file" (in
+    Params   keep    the fate of the contents: "host" (page-locked memory), "file" (in
                      `folder`), or "discard".
     Returns  what was done: bytes, shared_bytes, kept_bytes, left_bytes.
     Raises   ValueError; PleatError (PLEAT_EASLEEP: it sleeps already; PLEAT_ECAPTURE: a graph is

@@ -33,7 +33,7 @@
 namespace pleat_torch
 {
 
-/* Throws what the thread's last call of pleat failed of. */
+/* Throws the failure of the thread's last call of pleat. */
 [[noreturn]] void throw_last_error(const char *what);
 inline void check(pleat_status status, const char *what)
 {

@@ -1,4 +1,4 @@
-/* install.cpp - what Python calls in the compiled library. */
+/* install.cpp - functions of the compiled library that Python calls. */
 #include "allocator.hpp"
 
 #include <pthread.h>

@@ -316,7 +316,7 @@ std::vector<MempoolId> Pools::of_pleat(DeviceIndex device)
     return ids;
 }
 
-/* ---- what PyTorch calls ---- */
+/* ---- PyTorch's calls ---- */
 
 void Allocator::beginAllocateToPool(DeviceIndex device, MempoolId id,
                                     std::function<bool(cudaStream_t)> filter)

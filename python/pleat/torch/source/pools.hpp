@@ -57,10 +57,10 @@ public:
     {
         return n_foreign_.load(std::memory_order_relaxed) > 0;
     }
-    /* NULL: the request is pleat's or, is_short, the pool's allocator has no memory. Throws what
-     * that throws. */
+    /* NULL: the request is pleat's or, is_short, the pool's allocator has no memory. Throws the
+     * allocator's exceptions. */
     void *take_foreign(size_t bytes, DeviceIndex device, cudaStream_t stream, bool &is_short);
-    void note_shortage(const pleat_change &change); /* as the request failed in the end */
+    void note_shortage(const pleat_change &change); /* when the request fails in the end */
     /* False: the block is pleat's. */
     bool give_foreign(void *ptr, pleat_piece &given);
     bool look_foreign(void *ptr, pleat_piece &piece);
@@ -101,7 +101,7 @@ private:
         Key pool;
         Filter filter; /* empty = every stream */
         bool is_foreign;
-        std::thread::id owner; /* who began it */
+        std::thread::id owner; /* the thread that began the route */
         int n_running = 0;     /* threads that may be inside the filter */
     };
     struct Ended {

@@ -275,7 +275,7 @@ void Recorder::track(CA::AllocatorTraceTracker tracker)
     listen();
 }
 
-/* ---- what entries say beside the change ---- */
+/* ---- notes in entries ---- */
 
 void Recorder::annotate(const std::vector<std::pair<std::string, std::string>> &metadata)
 {

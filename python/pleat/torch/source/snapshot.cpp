@@ -170,7 +170,7 @@ void Recorder::add_annotations(CA::SnapshotInfo &out)
     set_times(out.external_annotations, clock_);
 }
 
-/* ---- what PyTorch calls ---- */
+/* ---- PyTorch's calls ---- */
 
 void Allocator::add_foreign(DeviceIndex device, MempoolId pool, CA::SnapshotInfo &out)
 {

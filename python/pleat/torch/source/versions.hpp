@@ -1,4 +1,4 @@
-/* versions.hpp - what differs between versions of PyTorch, as far as overloads cannot tell. */
+/* versions.hpp - differences between versions of PyTorch that overloads cannot tell. */
 #pragma once
 
 #include <c10/cuda/CUDAAllocatorConfig.h>
