@@ -121,8 +121,7 @@ def launch(keeper, end):
 
 
 def scatter(keeper):
-    """Granules of large chunks, and halves of granules, of which every second pair stays: what a
-    compaction splits and merges."""
+    """Granules of large chunks, of which every second pair stays: a compaction splits the chunks."""
     stream, begin = keeper.streams[0], len(keeper.live)
     with keeper.torch.cuda.stream(stream):
         keeper.torch.empty(NEIGHBOURS * GRANULE, dtype=keeper.torch.uint8, device="cuda")
@@ -136,7 +135,7 @@ def scatter(keeper):
 
 def compact(keeper, end):
     import pleat.torch
-    found = {"compactions": 0, "splits": 0, "merges": 0, "moved_bytes": 0, "won_bytes": 0,
+    found = {"compactions": 0, "splits": 0, "moved_bytes": 0, "won_bytes": 0,
              "longest_s": 0.0}
     while found["compactions"] < LAUNCHES and time.monotonic() < end and not keeper.wrong:
         scatter(keeper)
@@ -148,7 +147,6 @@ def compact(keeper, end):
         found["moved_bytes"] += done.moved_bytes
         found["won_bytes"] += done.won_bytes
         found["splits"] += done.n_split
-        found["merges"] += done.n_merged
         keeper.play(3 * PLAYED)
         keeper.drop_down_to(LIVE // 3)
     return found
@@ -159,8 +157,7 @@ def main():
                              ("--compact", {"action": "store_true"}))
     end = time.monotonic() + (min(options.seconds, 4) if torch_run.is_simulated() else
                               options.seconds - 2)
-    # Without it granules are merged on a device without room only.
-    torch = torch_run.begin("pleat", *(("merge:always",) if options.compact else ()))
+    torch = torch_run.begin("pleat")
     keeper = Keeper(torch, SEED)
     out = {"binding": torch_run.binding()}
     if options.graph:

@@ -43,8 +43,6 @@ class Compaction(NamedTuple):
 
     n_split: int
     """Chunks replaced by smaller ones."""
-    n_merged: int
-    """Granules that now share another granule's memory."""
     moved_bytes: int
     won_bytes: int
     """Given back to the driver."""
@@ -135,7 +133,7 @@ def compact(device: int = 0) -> Compaction:
     found = CompactionRecord()
     size = ctypes.sizeof(found)
     check(library().pleat_device_compact_sized(instance(), device, size, ctypes.byref(found)))
-    return Compaction(found.n_split, found.n_merged, found.moved_bytes, found.won_bytes)
+    return Compaction(found.n_split, found.moved_bytes, found.won_bytes)
 
 
 def set_limit(device: int, limit_bytes: int) -> None:

@@ -42,7 +42,6 @@ class CompactionRecord(ctypes.Structure):
 
     _fields_ = (
         ("n_split", ctypes.c_uint64),
-        ("n_merged", ctypes.c_uint64),
         ("moved_bytes", ctypes.c_uint64),
         ("won_bytes", ctypes.c_uint64),
     )

@@ -125,23 +125,29 @@ def test_a_device_is_compacted(run: Run) -> None:
         """
         import pleat
         library = pleat.library()
-        half = 1 << 20
-        blocks = [library.pleat_torch_malloc(half, 0, None) for _ in range(4)]
-        assert [at - blocks[0] for at in blocks] == [i * half for i in range(4)]
-        for i in (1, 2):
-            library.pleat_torch_free(blocks[i], half, 0, None)
-        held = pleat.device_stats(0)["resident_bytes"]
+        granule = 2 << 20
+        def malloc(n_granules):
+            return library.pleat_torch_malloc(n_granules * granule, 0, None)
+        def free(at, n_granules):
+            library.pleat_torch_free(at, n_granules * granule, 0, None)
+        first = malloc(31)
+        free(malloc(32), 32)  # leaves a chunk of 32 granules
+        blocks = [malloc(1) for _ in range(32)]
+        kept = [0, 1, 22, 23, 24, 25, 26]
+        for i in sorted({*range(32)} - {*kept}):
+            free(blocks[i], 1)
         done = pleat.compact()
-        assert done == pleat.Compaction(0, 1, half, 2 * half), done
-        assert pleat.device_stats(0)["resident_bytes"] == held - 2 * half
+        assert done == pleat.Compaction(1, 7 * granule, 25 * granule), done
+        assert pleat.device_stats(0)["resident_bytes"] == (31 + 7) * granule
         assert pleat.compact().won_bytes == 0
         assert pleat.check_invariants() == 0
-        for i in (0, 3):
-            library.pleat_torch_free(blocks[i], half, 0, None)
+        for i in kept:
+            free(blocks[i], 1)
+        free(first, 31)
         pleat.trim()
         assert pleat.device_stats(0)["resident_bytes"] == 0
         """,
-        PLEAT_CONF="driver:sim,sim:[capacity:1G],chunks:granule,merge:always",
+        PLEAT_CONF="driver:sim,sim:[capacity:64G],chunk_share:1",
     )
 
 

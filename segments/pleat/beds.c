@@ -27,10 +27,10 @@ static bool is_to_be_kept(const pl_block *b)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Twins are not made in rooms, so a chunk has one address here; but other processes may have it. */
+/* Do other processes have the chunk? */
 static bool is_shared(const pl_space *space, const pl_segment *seg, size_t g)
 {
-    return seg->twins[g] != 0 || pl_share_is_noted(space->dev, seg->chunks[g]);
+    return pl_share_is_noted(space->dev, seg->chunks[g]);
 }
 
 static void list_segment(pl_space *space, pl_segment *seg, pl_pace *pace, pl_slumber *out)

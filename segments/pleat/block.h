@@ -22,9 +22,8 @@ typedef enum pl_block_state {
     PL_BLOCK_STALE,  /* whole granules whose chunk was taken; still mapped, not resident */
     PL_BLOCK_KEPT,   /* freed, but allocated or freed in a capture whose graph may live */
     PL_BLOCK_POISON, /* an undo failed here: out of service until destroyed */
-    PL_BLOCK_VEILED, /* in a twin granule: these bytes belong to the other address (twin.h) */
 } pl_block_state;
-enum { PL_N_BLOCK_STATES = PL_BLOCK_VEILED + 1 };
+enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 
 /* In place of a lane's number: a free block is settled, a use is the whole context's. */
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };

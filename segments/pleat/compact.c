@@ -16,7 +16,6 @@
 #include "segments/pleat/capturers.h"
 #include "segments/pleat/front.h"
 #include "segments/pleat/granule.h"
-#include "segments/pleat/merge.h"
 #include "segments/pleat/scratch.h"
 #include "segments/pleat/split.h"
 #include "segments/pleat/still.h"
@@ -107,9 +106,8 @@ static pleat_status collect(pl_space *space, candidates *c)
 
 /* ---- the safe point -------------------------------------------------------------------------- */
 
-/* *is_short: some stay for want of room. */
-static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told,
-                              bool *is_short)
+/* Without room for one there is none for those behind it. */
+static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told)
 {
     pleat_status st = PLEAT_OK;
 
@@ -119,50 +117,21 @@ static pleat_status split_all(pl_space *space, const candidates *c, pleat_compac
             pl_space_breathe(space);
         }
     }
-    *is_short = st == PLEAT_ENOMEM_DEVICE;
-    return *is_short ? PLEAT_OK : st;
+    return st == PLEAT_ENOMEM_DEVICE ? PLEAT_OK : st;
 }
 
-static pleat_status split_chunks(pl_space *space, pleat_compaction *told, bool *is_short)
+static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
 {
     candidates c = { .n = 0 };
     pleat_status st = collect(space, &c);
 
     if (st == PLEAT_OK && c.n > 0) {
         st = pl_scratch_open(space, c.most_order);
-        st = st == PLEAT_OK ? split_all(space, &c, told, is_short) : st;
+        st = st == PLEAT_OK ? split_all(space, &c, told) : st;
         pleat_status failed = pl_scratch_close(space);
         st = failed == PLEAT_OK ? st : failed;
     }
     pl_host_free(&space->host, c.entries);
-    return st;
-}
-
-/* Merging needs no room, and what it wins is room for splitting. But between twins no request can
- * use what is veiled, and they are taken apart one by one. So it is for a device without room. */
-enum { MOST_ROUNDS = 4, SHORT_LOG2 = 6 };
-
-static bool may_merge(const pl_space *space)
-{
-    size_t cap = pl_space_cap(space);
-    size_t held = space->n_chunks - space->n_loose - space->n_idle;
-
-    return space->options.merge == PL_MERGE_ALWAYS || held + (cap >> SHORT_LOG2) >= cap;
-}
-
-static pleat_status split_and_merge(pl_space *space, pleat_compaction *told)
-{
-    pleat_status st = PLEAT_OK;
-
-    for (unsigned n = 0; n < MOST_ROUNDS && st == PLEAT_OK; n++) {
-        bool is_short = false;
-        uint64_t n_merged = told->n_merged;
-        st = split_chunks(space, told, &is_short);
-        st = st == PLEAT_OK && may_merge(space) ? pl_merge_granules(space, told) : st;
-        if (!is_short || told->n_merged == n_merged) {
-            break;
-        }
-    }
     return st;
 }
 
@@ -187,7 +156,7 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
         return st;
     }
     size_t n_chunks = space->n_chunks;
-    st = split_and_merge(space, told);
+    st = split_chunks(space, told);
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */

@@ -163,8 +163,8 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 /* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
  * shown as live; those with shared bytes only are pending, those with settled or pending ones only
  * tied, and the others pinned. Granules of a room that sleeps have no memory, and are not shown.
- * Twins have one granule's memory, and are counted as one, live if both are. A flight that puts
- * much back drops the lock on the way, and its granules count in two ways until it has landed. */
+ * A flight that puts much back drops the lock on the way, and its granules count in two ways until
+ * it has landed. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
     const pl_tally *tally = &space->store.tally;
@@ -172,8 +172,7 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     out->granule_bytes = space->granule_bytes;
     out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
-    out->live_granules = less(tally->n_live_granules - tally->n_live_asleep + space->n_flying,
-                              space->twins.n);
+    out->live_granules = tally->n_live_granules - tally->n_live_asleep + space->n_flying;
     out->peak_live_granules = space->peak_shown;
     out->tied_granules = tally->n_tied_granules;
     size_t n_shared = tally->n_shared_granules - tally->n_shared_asleep;

@@ -14,7 +14,6 @@
 #include "segments/pleat/sleep.h"
 #include "segments/pleat/space.h"
 #include "segments/pleat/tick.h"
-#include "segments/pleat/twin.h"
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
@@ -144,7 +143,6 @@ static bool is_block_over(const pl_space *space, const pl_block *b)
         return pl_settle_is_over(space, b);
     case PL_BLOCK_HOLE:
     case PL_BLOCK_POISON:
-    case PL_BLOCK_VEILED: /* its twin decides */
         return true;
     default:
         return false;
@@ -272,7 +270,7 @@ static void release_idle(pl_space *space, size_t *n_leaked)
 /* Does the granule begin, or hold, a chunk of its own? */
 static bool has_own_chunk(const pl_segment *seg, size_t g)
 {
-    return seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP && !pl_twin_is_guest(seg, g);
+    return seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP;
 }
 
 static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
@@ -394,7 +392,6 @@ static void free_metadata(pl_space *space)
     }
     free_rooms(space);
     pl_private_destroy_all(space);
-    pl_host_free(&space->host, space->twins.guests);
     unreserve_idle(space);
     pl_ptrmap_fini(&space->live, &space->host);
     pl_block_store_fini(&space->store);

@@ -6,7 +6,6 @@
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
 static const char *const chunk_words[] = { "granule", "mixed", NULL };
-static const char *const merge_words[] = { "full", "always", NULL };
 static const char *const front_words[] = { "on", "off", NULL };
 static const char *const capture_words[] = { "ask", "told", NULL };
 
@@ -22,8 +21,6 @@ static const pl_option rows[] = {
       .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 1024, .least = 1,
       .most = 1000000, .help = "largest chunk: this part of the root of (device x room)" },
-    { "merge", PL_OPTION_WORD, AT(merge), .words = merge_words,
-      .help = "when a compaction merges granules" },
     { "front", PL_OPTION_WORD, AT(front), .words = front_words,
       .help = "on: a thread keeps small blocks that it freed, for its next requests" },
     { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,

@@ -23,8 +23,7 @@ static bool is_quiet(pl_space *space, pl_area *area)
     for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
-            if (b->state == PL_BLOCK_FLIGHT || b->state == PL_BLOCK_VEILED || n_looks-- == 0 ||
-                seg->is_opening ||
+            if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
                 (is_pending && pl_area_reserve_index(&space->host, area, b->lane) != PLEAT_OK)) {
                 return false;
             }

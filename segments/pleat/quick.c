@@ -280,7 +280,7 @@ static inline bool may_free(const pl_space *space, const pl_lane *lane, const fr
     const pl_segment *seg = f->block->segment;
     const pl_block *last = lane->pending.last;
 
-    return !seg->is_apart && seg->n_twins == 0 && (last == NULL || last->tick <= f->stamp) &&
+    return !seg->is_apart && (last == NULL || last->tick <= f->stamp) &&
            (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&
            (f->high == NULL || may_merge(space, f->high, lane, f->stamp));
 }

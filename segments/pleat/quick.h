@@ -3,7 +3,7 @@
  * What a program does over and over is free a block among live ones, or beside free memory that
  * pends on the same lane, and get the first part of a free block of its own. Both touch one or two
  * blocks, one index and a few counts, and need nothing that the general way (fit.h, run.h) is for:
- * runs of several pieces, captures, private pools, twins, growing. These functions look whether
+ * runs of several pieces, captures, private pools, growing. These functions look whether
  * that is so, and otherwise change nothing. What they do is what the general way would do, to the
  * same effect: the same block for the same request; with several streams, or where memory is short,
  * one that fits as well.

@@ -366,21 +366,6 @@ static void bring_up(pl_space *space, pl_block *b)
 /* So many looks at blocks in a granule cost as much as bringing a piece of a run up to date. */
 enum { LOOKS_A_PIECE = 8 };
 
-/* [base, end) has become free: if its first or last granule is a twin with nothing in use any more,
- * the pair can be dissolved (twin.h). */
-static __attribute__((noinline)) void note_twins(pl_space *space, const pl_segment *seg,
-                                                 pleat_devptr base, pleat_devptr end)
-{
-    size_t ends[2] = { pl_segment_granule(seg, base), pl_segment_granule(seg, end - 1) };
-
-    for (int i = 0; i < 2; i++) {
-        const pl_users *users = &seg->users[ends[i]];
-        space->twins.is_ripe = space->twins.is_ripe ||
-                               (seg->twins[ends[i]] != 0 &&
-                                users->n_live + users->n_kept + users->n_shared == 0);
-    }
-}
-
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
     pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FREE);
@@ -397,9 +382,6 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     if (n > 0) {
         space->n_loose += n;
         space->n_pinned -= n;
-    }
-    if (__builtin_expect(b->segment->n_twins > 0, false)) {
-        note_twins(space, b->segment, base, end);
     }
     bring_up(space, b);
 }

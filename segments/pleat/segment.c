@@ -25,8 +25,7 @@ static size_t tables_bytes(size_t n)
     size_t n_words = n / PL_WORD;
     size_t n_any = (n_words + PL_WORD - 1) / PL_WORD;
 
-    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pleat_devptr) + sizeof(pl_users) +
-                2 * sizeof(uint8_t)) +
+    return n * (sizeof(pl_chunk) + sizeof(pl_block *) + sizeof(pl_users) + 2 * sizeof(uint8_t)) +
            (5 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
@@ -38,8 +37,7 @@ static void lay_tables(pl_segment *seg, size_t n)
 
     seg->chunks = seg->tables;
     seg->last = (pl_block **)(seg->chunks + n);
-    seg->twins = (pleat_devptr *)(seg->last + n);
-    seg->started = (uint64_t *)(seg->twins + n);
+    seg->started = (uint64_t *)(seg->last + n);
     seg->started_any = seg->started + n_words;
     seg->vacant = seg->started_any + n_any;
     seg->loose = seg->vacant + n_words;

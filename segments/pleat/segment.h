@@ -38,8 +38,7 @@ enum { PL_PART_TAKEN = 0x80 };
  *     `loose` that is not 0; n_resident is the number of granules with a chunk. The tally has the
  *     sum of n_vacant - n_loose over all segments
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
- *     in it. Twins are the exception: two granules with the handle of one chunk, of order 0
- * I8  veiled blocks lie in twin granules; n_twins is the number of these
+ *     in it
  * I9  in a private segment, granules with bytes of live, shared or kept blocks are owned
  * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
  *     counts those that count as live, or as shared, a second time                            */
@@ -73,8 +72,6 @@ typedef struct pl_segment {
     pl_chunk *chunks;    /* by granule; 0 = none */
     uint8_t *orders;     /* by granule: its chunk has 1 << orders[g] of them; 0 without a chunk */
     uint8_t *parts;      /* by granule: which of these it is; 0 without a chunk */
-    pleat_devptr *twins; /* by granule: the other address of its chunk, see twin.h; 0 = none */
-    size_t n_twins;
     pl_block **last;
     uint64_t *started;
     uint64_t *started_any; /* its words that are not 0, a bit each */

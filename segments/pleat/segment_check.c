@@ -8,7 +8,7 @@
 static bool has_memory(const pl_block *b)
 {
     return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_FREE ||
-           b->state == PL_BLOCK_KEPT || b->state == PL_BLOCK_VEILED;
+           b->state == PL_BLOCK_KEPT;
 }
 
 static bool is_granular(const pl_segment *seg, const pl_block *b)
@@ -148,24 +148,6 @@ static int check_loose(const pl_segment *seg)
     return n_loose == seg->n_loose && is_told ? 0 : 6;
 }
 
-/* Of one granule; walk.c compares the two addresses. */
-static int check_veils(const pl_segment *seg)
-{
-    size_t n_twins = 0;
-
-    for (size_t g = 0; g < seg->n_rooms; g++) {
-        n_twins += seg->twins[g] != 0;
-    }
-    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-        size_t g = pl_segment_granule(seg, b->base);
-        if (b->state == PL_BLOCK_VEILED &&
-            (seg->twins[g] == 0 || pl_block_end(b) > pl_segment_address(seg, g + 1))) {
-            return 8;
-        }
-    }
-    return n_twins == seg->n_twins ? 0 : 8;
-}
-
 /* The entry of a granule in flight is the flight's own, and not looked at. */
 static bool is_asleep_right(const pl_segment *seg, size_t g, bool is_flying)
 {
@@ -210,6 +192,5 @@ int pl_segment_check(const pl_segment *seg)
         }
     }
     broken = n_vacant == seg->n_vacant ? check_loose(seg) : 6;
-    broken = broken != 0 || n_asleep == seg->n_asleep ? broken : 10;
-    return broken != 0 ? broken : check_veils(seg);
+    return broken != 0 || n_asleep == seg->n_asleep ? broken : 10;
 }

@@ -32,9 +32,6 @@
  *   owned         a granule of a private pool in which a block of the pool has been: never loose
  *   take          to move a chunk from under free blocks to a place that needs it
  *   stale         a block whose chunks were taken: still mapped, no longer resident
- *   twins         two granules that share one chunk: each byte is one's, and veiled in the other
- *   host, guest   of twins: that whose chunk it was, and that whose bytes were copied to it
- *   veiled        a block of bytes that belong to the granule's twin
  *   torn          live memory whose mapping a compaction lost, and could not restore
  *   scratch       addresses where a compaction fills chunks
  *   poisoned      a block that could not be unmapped: out of service
@@ -170,17 +167,8 @@ typedef struct pl_torn {
     bool is_unmapped[1 << PL_MOST_ORDER];
 } pl_torn;
 
-/* The granules whose chunk is mapped at a second address, the host's: see twin.h. */
-typedef struct pl_twins {
-    pleat_devptr *guests;
-    size_t n;
-    size_t n_rooms;
-    bool is_ripe; /* one of a pair may have nothing in use any more */
-} pl_twins;
-
 /* I1  the live map holds exactly the live blocks, by base, except those of buffers
- * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned: a
- *     chunk with two addresses is pinned, once
+ * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
  *     loose; peak_pinned >= n_pinned
  * I4  every free block is indexed as run.h says
@@ -188,8 +176,7 @@ typedef struct pl_twins {
  *     `holes` of their area
  * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
  * I7  the statistics of live blocks and the tally of all blocks equal a recount
- * I8  each lane counts what refers to it (lane.h, I5)
- * I9  twins.guests are the guests of all pairs of twins, which are as twin.h says              */
+ * I8  each lane counts what refers to it (lane.h, I5)                                          */
 typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
@@ -281,7 +268,6 @@ typedef struct pl_space {
     size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
     bool is_scratch_busy; /* copies into it may still run */
     pl_torn torn;         /* while something is, no request is served */
-    pl_twins twins;
 
     uint64_t n_events; /* allocations and frees so far */
     uint64_t n_takes;  /* chunks that were taken and buy slack: see policy.h */

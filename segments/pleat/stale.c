@@ -3,7 +3,6 @@
 
 #include "segments/pleat/carve.h"
 #include "segments/pleat/settle.h"
-#include "segments/pleat/twin.h"
 #include "vmm/mapping.h"
 
 enum { LOOK_AT = 256, GATHER_SOME = 256 }; /* in one hold of the lock */
@@ -66,7 +65,6 @@ static bool unmap(pl_space *space, pl_block *b)
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;
-    pl_twin_dissolve(space);
     size_t n_looks = space->n_stale;
 
     for (size_t n_held = 0; n_looks > 0 && space->stale.first != NULL; n_looks--) {

@@ -7,7 +7,6 @@
 #include "segments/pleat/private.h"
 #include "segments/pleat/room.h"
 #include "segments/pleat/run.h"
-#include "segments/pleat/twin.h"
 
 enum {
     SEGMENT = 100,
@@ -329,11 +328,11 @@ static int check_totals(const pl_space *space, const census *c)
     }
     size_t n_live = c->tally.n_live_granules - c->tally.n_live_asleep;
     size_t n_shared = c->tally.n_shared_granules - c->tally.n_shared_asleep;
-    if (space->n_flying != 0 || space->n_pinned + space->twins.n < n_live + n_shared) {
+    if (space->n_flying != 0 || space->n_pinned < n_live + n_shared) {
         return SPACE + 3;
     }
     if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
-        space->n_chunks + space->n_asleep + space->twins.n != space->n_idle + c->n_resident ||
+        space->n_chunks + space->n_asleep != space->n_idle + c->n_resident ||
         space->n_asleep != c->n_asleep || space->n_creating != 0) {
         return SPACE + 2;
     }
@@ -363,9 +362,6 @@ int pl_walk_space(const pl_space *space)
     if (broken == 0) {
         broken = check_references(space);
     }
-    if (broken == 0 && space->n_flights == 0 && pl_twin_check(space) != 0) {
-        broken = SPACE + 9;
-    }
     return broken != 0 ? broken : check_totals(space, &c);
 }
 
@@ -381,7 +377,6 @@ static pl_piece_kind piece_kind(const pl_block *b)
     case PL_BLOCK_HOLE:
     case PL_BLOCK_STALE:
     case PL_BLOCK_POISON:
-    case PL_BLOCK_VEILED: /* its twin's memory is shown there, so that each byte is shown once */
         return PL_PIECE_HOLE;
     case PL_BLOCK_FLIGHT:
         return b->was == PL_BLOCK_FREE || b->was == PL_BLOCK_SHARED ? PL_PIECE_PENDING

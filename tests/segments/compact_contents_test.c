@@ -26,7 +26,6 @@ typedef struct owned {
 typedef struct scene {
     const char *sim_conf;
     size_t granule;
-    pl_chunks chunks;
     unsigned n_own;         /* blocks at most: many, or the device is never short */
     unsigned compact_every; /* operations */
     size_t least_bytes;     /* most blocks have this, or up to 16 times as much */
@@ -118,7 +117,6 @@ static void compact(void)
     ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
     ((pl_space *)pleat.a)->has_compacted = false; /* so that large chunks come again */
     sum.n_split += out.n_split;
-    sum.n_merged += out.n_merged;
     sum.moved_bytes += out.moved_bytes;
     sum.won_bytes += out.won_bytes;
     for (unsigned i = 0; i < now->n_own; i++) {
@@ -167,9 +165,7 @@ static void play(const scene *s)
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     options.observer = told_open();
-    SET_OWN(pleat, &options, chunks, s->chunks);
     SET_OWN(pleat, &options, chunk_share, 1);
-    SET_OWN(pleat, &options, merge, PL_MERGE_ALWAYS);
     pleat_open(s->sim_conf, &options);
     now = s;
     seed = 20261122;
@@ -190,7 +186,6 @@ static void play(const scene *s)
 
 static const scene roomy = { .sim_conf = "backing:memory,granularity:64K,capacity:32M,depth:64",
                              .granule = 64 * KIB,
-                             .chunks = PL_CHUNKS_MIXED,
                              .n_own = 96,
                              .compact_every = 50,
                              .least_bytes = 512,
@@ -198,19 +193,10 @@ static const scene roomy = { .sim_conf = "backing:memory,granularity:64K,capacit
 /* Once little is left, only requests of 16 granules get chunks that can be split. */
 static const scene tight = { .sim_conf = "backing:memory,granularity:64K,capacity:8M,depth:64",
                              .granule = 64 * KIB,
-                             .chunks = PL_CHUNKS_MIXED,
                              .n_own = 256,
                              .compact_every = 100,
                              .least_bytes = 512,
                              .n_large = 25 };
-static const scene granules = { .sim_conf = "backing:memory,granularity:64K,capacity:8M,depth:64",
-                                .granule = 64 * KIB,
-                                .chunks = PL_CHUNKS_GRANULE,
-                                .n_own = 128,
-                                .compact_every = 60,
-                                .least_bytes = 1024,
-                                .n_large = 6 };
-
 START_TEST(with_room_and_large_chunks_every_byte_stays)
 {
     play(&roomy);
@@ -223,16 +209,7 @@ START_TEST(on_a_full_device_every_byte_stays)
 {
     play(&tight);
     ck_assert_uint_gt(sum.n_split, 10);
-    ck_assert_uint_gt(sum.n_merged, suite_part(N_OPS) / OFTEN);
     ck_assert_uint_gt(n_refused, 0);
-}
-END_TEST
-
-START_TEST(with_a_chunk_for_each_granule_every_byte_stays)
-{
-    play(&granules);
-    ck_assert_uint_eq(sum.n_split, 0);
-    ck_assert_uint_gt(sum.n_merged, suite_part(N_OPS) / OFTEN);
 }
 END_TEST
 
@@ -241,5 +218,4 @@ SUITE(segments_compact_contents)
     TCase *contents = suite_case(suite, "contents", NULL, NULL);
     tcase_add_test(contents, with_room_and_large_chunks_every_byte_stays);
     tcase_add_test(contents, on_a_full_device_every_byte_stays);
-    tcase_add_test(contents, with_a_chunk_for_each_granule_every_byte_stays);
 }

@@ -22,7 +22,6 @@ enum { GRANULE = 128 << 10, HALF = GRANULE / 2, MOST_BLOCKS = 32, N_NEW = 6, MOS
 static pleat_devptr first;
 static pleat_devptr blocks[MOST_BLOCKS];
 static pleat_devptr fresh[N_NEW]; /* what the other thread has got */
-static size_t block_bytes;
 
 /* ---- two layouts ----------------------------------------------------------------------------- */
 
@@ -33,7 +32,7 @@ static void keep(const char *pattern)
             pleat_put(blocks[i], 1);
             blocks[i] = 0;
         } else {
-            ck_assert_int_eq(pleat.sim.fill(pleat.handles[1], blocks[i], block_bytes, blocks[i]),
+            ck_assert_int_eq(pleat.sim.fill(pleat.handles[1], blocks[i], GRANULE, blocks[i]),
                              CU_SUCCESS);
         }
     }
@@ -41,39 +40,20 @@ static void keep(const char *pattern)
 
 static pl_device_options device_options; /* of the allocators to be opened */
 
-static void open_chunks(pl_chunks chunks)
+/* A large chunk, of which two runs of granules stay. */
+static void open_split(void)
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     options.observer = told_open();
-    SET_OWN(pleat, &options, chunks, chunks);
     SET_OWN(pleat, &options, chunk_share, 1);
-    SET_OWN(pleat, &options, merge, PL_MERGE_ALWAYS);
     pleat_open_device(SIM, &device_options, &options);
-}
-
-/* A large chunk, of which two runs of granules stay. */
-static void open_split(void)
-{
-    open_chunks(PL_CHUNKS_MIXED);
-    block_bytes = GRANULE;
     first = pleat_get((size_t)31 * GRANULE, 1);
     pleat_put(pleat_get((size_t)MOST_BLOCKS * GRANULE, 1), 1);
     for (unsigned i = 0; i < MOST_BLOCKS; i++) {
         blocks[i] = pleat_get(GRANULE, 1);
     }
     keep("##....................#####.....");
-}
-
-/* Six granules, of which two and two fit together. */
-static void open_merge(void)
-{
-    open_chunks(PL_CHUNKS_GRANULE);
-    block_bytes = HALF;
-    for (unsigned i = 0; i < 12; i++) {
-        blocks[i] = pleat_get(HALF, 1);
-    }
-    keep("#..##..#.###");
 }
 
 /* ---- the other thread ------------------------------------------------------------------------ */
@@ -206,8 +186,8 @@ static void close_verified(void)
     pleat_assert_sound();
     told_assert_agrees(pleat.a);
     for (unsigned i = 0; i < MOST_BLOCKS; i++) {
-        ck_assert(blocks[i] == 0 || pleat.sim.verify(pleat.handles[1], blocks[i], block_bytes,
-                                                     blocks[i]) == CU_SUCCESS);
+        ck_assert(blocks[i] == 0 ||
+                  pleat.sim.verify(pleat.handles[1], blocks[i], GRANULE, blocks[i]) == CU_SUCCESS);
     }
     pleat.sim.finish();
     pleat_assert_sound();
@@ -222,16 +202,13 @@ static void close_verified(void)
     pleat_close();
 }
 
-static void (*const layouts[])(void) = { open_split, open_merge };
-enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
-
-/* _i: layout and action. */
+/* _i: the action. */
 START_TEST(others_go_on_in_each_call)
 {
     uint64_t k = 0;
     do {
-        layouts[_i / N_ACTIONS]();
-        ck_assert_int_eq(compact_at(k, &actions[_i % N_ACTIONS]), PLEAT_OK);
+        open_split();
+        ck_assert_int_eq(compact_at(k, &actions[_i]), PLEAT_OK);
         close_verified();
         ck_assert_uint_lt(k, MOST_CALLS);
     } while (n_calls > k++);
@@ -247,9 +224,9 @@ START_TEST(others_go_on_where_calls_fail)
     uint64_t n;
     bool has_hit;
     do {
-        layouts[_i / N_ACTIONS]();
+        open_split();
         pleat.sim.fail_at(NULL, k / 2, CU_UNKNOWN);
-        pleat_status st = compact_at(k / 2 + k % 2, &actions[_i % N_ACTIONS]);
+        pleat_status st = compact_at(k / 2 + k % 2, &actions[_i]);
         has_hit = pleat.sim.n_faults() > 0;
         n = n_calls;
         pleat.sim.fail_never();
@@ -267,11 +244,11 @@ END_TEST
 START_TEST(others_go_on_where_it_is_torn)
 {
     for (uint64_t k = 0; k < 12; k++) {
-        layouts[_i / N_ACTIONS]();
+        open_split();
         pleat.sim.fail_from("cuMemMap", k / 2, CU_UNKNOWN);
         pleat_status st = compact_at(UINT64_MAX, NULL);
         pleat.sim.fail_never();
-        ck_assert_int_eq(compact_at(k % 2 * 4, &actions[_i % N_ACTIONS]), PLEAT_OK);
+        ck_assert_int_eq(compact_at(k % 2 * 4, &actions[_i]), PLEAT_OK);
         ck_assert(st == PLEAT_OK || st == PLEAT_EDRIVER || st == PLEAT_EPOISONED);
         close_verified();
     }
@@ -370,7 +347,7 @@ START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
     is_late = true;
     device_options.handle_posix_fd = PL_DEMAND_FIRM;
     do {
-        layouts[_i]();
+        open_split();
         ck_assert_int_eq(compact_at(k, &shares), PLEAT_OK);
         if (n_calls > k) {
             pl_shared_chunk then = listed;
@@ -386,11 +363,11 @@ END_TEST
 SUITE(segments_compact_window)
 {
     TCase *calls = suite_case(suite, "calls", NULL, NULL);
-    tcase_add_loop_test(calls, others_go_on_in_each_call, 0, N_LAYOUTS * N_ACTIONS);
+    tcase_add_loop_test(calls, others_go_on_in_each_call, 0, N_ACTIONS);
     TCase *faults = suite_case(suite, "faults", NULL, NULL);
-    tcase_add_loop_test(faults, others_go_on_where_calls_fail, 0, N_LAYOUTS * N_ACTIONS);
-    tcase_add_loop_test(faults, others_go_on_where_it_is_torn, 0, N_LAYOUTS * N_ACTIONS);
+    tcase_add_loop_test(faults, others_go_on_where_calls_fail, 0, N_ACTIONS);
+    tcase_add_loop_test(faults, others_go_on_where_it_is_torn, 0, N_ACTIONS);
     tcase_add_test(faults, what_moves_may_lose_its_lane);
     TCase *shared = suite_case(suite, "shared", NULL, NULL);
-    tcase_add_loop_test(shared, what_is_shared_beside_a_compaction_is_what_stays, 0, N_LAYOUTS);
+    tcase_add_test(shared, what_is_shared_beside_a_compaction_is_what_stays);
 }

@@ -184,11 +184,10 @@
     AT(pleat_tag_info, limit_bytes, 120) \
     AT(pleat_tag_info, n_sleeps, 128) \
     AT(pleat_tag_info, is_asleep, 136) \
-    SIZE(pleat_compaction, 32) \
+    SIZE(pleat_compaction, 24) \
     AT(pleat_compaction, n_split, 0) \
-    AT(pleat_compaction, n_merged, 8) \
-    AT(pleat_compaction, moved_bytes, 16) \
-    AT(pleat_compaction, won_bytes, 24) \
+    AT(pleat_compaction, moved_bytes, 8) \
+    AT(pleat_compaction, won_bytes, 16) \
     SIZE(pleat_error, 40) \
     AT(pleat_error, status, 0) \
     AT(pleat_error, driver_result, 4) \

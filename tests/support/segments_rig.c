@@ -261,8 +261,6 @@ static char letter_of(const pl_block *b)
         return 'k';
     case PL_BLOCK_POISON:
         return 'p';
-    case PL_BLOCK_VEILED:
-        return 'v';
     }
     return '?';
 }

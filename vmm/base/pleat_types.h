@@ -146,7 +146,6 @@ typedef struct pleat_buffer_info {
 /** What a compaction did. */
 typedef struct pleat_compaction {
     uint64_t n_split;     /* chunks that smaller ones replaced */
-    uint64_t n_merged;    /* granules that now share the memory of another one */
     uint64_t moved_bytes; /* copied, in whole granules */
     uint64_t won_bytes;   /* given back to the driver */
 } pleat_compaction;

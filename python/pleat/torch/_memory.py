@@ -121,7 +121,7 @@ def compact(device: DeviceLike = None) -> _default.Compaction:
     captured graphs stay valid. No memory may be live that is shared with other processes, or
     registered for RDMA by its physical memory.
 
-    Returns  what was done: n_split, n_merged, moved_bytes, won_bytes; zeros until CUDA is
+    Returns  what was done: n_split, moved_bytes, won_bytes; zeros until CUDA is
              initialised.
     Raises   PleatError (PLEAT_ECAPTURE: a graph is being captured; PLEAT_ENOTSUP).
     Blocks   on all work of the device.
