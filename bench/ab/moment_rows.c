@@ -76,8 +76,10 @@ static void set_figures(json_t *object, const bench_moment *m)
     json_object_set_new(object, "live_bytes", integer(m->live_bytes));
     json_object_set_new(object, "resident_bytes", integer(m->resident_bytes));
     json_object_set_new(object, "has_map", json_boolean(m->has_map));
+    json_object_set_new(object, "has_free", json_boolean(m->has_free));
     json_object_set_new(object, "free_bytes", integer(m->free_bytes));
     json_object_set_new(object, "pending_bytes", integer(m->pending_bytes));
+    json_object_set_new(object, "rounding_bytes", json_integer(m->rounding_bytes));
     json_object_set_new(object, "largest_free_bytes", integer(m->largest_free_bytes));
     json_object_set_new(object, "stranded_bytes", integer(m->stranded_bytes));
     json_object_set_new(object, "merged", integer(m->n_merged));

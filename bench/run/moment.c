@@ -246,9 +246,22 @@ static void write_holders(bench_moment *out, held *blocks, size_t n)
     }
 }
 
+/* An allocator with virtual memory management may hold chunks that are mapped nowhere. All others
+ * show what they hold, or, like cuda-async, only blocks. */
+static void count_rest(taker *t, uint64_t live_bytes)
+{
+    bench_moment *out = t->out;
+    uint64_t shown = live_bytes + out->pending_bytes + out->free_bytes;
+    uint64_t rest = out->resident_bytes > shown ? out->resident_bytes - shown : 0;
+    out->has_free = rest == 0 || t->view->allocator->ops->needs_vmm;
+    out->free_bytes += out->has_free ? rest : 0;
+    out->rounding_bytes = (int64_t)live_bytes - (int64_t)out->live_bytes;
+}
+
 static bool count(taker *t)
 {
     bench_moment *out = t->out;
+    uint64_t live_bytes = 0;
     uint64_t *charges = calloc(t->n_pieces, sizeof *charges);
     held *blocks = calloc(t->n_pieces, sizeof *blocks);
     bool ok = charges && blocks;
@@ -261,6 +274,7 @@ static bool count(taker *t)
             bool is_free = piece->kind == PL_PIECE_FREE;
             out->free_bytes += is_free ? piece->bytes : 0;
             out->pending_bytes += piece->kind == PL_PIECE_PENDING ? piece->bytes : 0;
+            live_bytes += piece->kind == PL_PIECE_LIVE ? piece->bytes : 0;
             if (is_free && piece->bytes > out->largest_free_bytes) {
                 out->largest_free_bytes = piece->bytes;
             }
@@ -269,6 +283,7 @@ static bool count(taker *t)
             }
         }
         write_holders(out, blocks, n);
+        count_rest(t, live_bytes);
     }
     free(charges);
     free(blocks);

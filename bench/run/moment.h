@@ -11,6 +11,8 @@
  * (pleat). Its bytes are charged to the blocks in use beside it. So the charges add up to the
  * stranded bytes, and a site with large charges is one whose blocks lie scattered.
  *
+ * M1  where has_free: resident = live + pending + rounding + free
+ *
  * Blocks are grouped by the stack that allocated them; where none is known, by size and stream. */
 #ifndef PLEAT_BENCH_MOMENT_H
 #define PLEAT_BENCH_MOMENT_H
@@ -42,9 +44,11 @@ typedef struct bench_moment {
     uint64_t n_failed_before; /* allocations refused before it */
     uint64_t live_bytes;      /* each block rounded up to 512 */
     uint64_t resident_bytes;
-    bool has_map; /* false: the allocator does not show its memory */
-    uint64_t free_bytes;
+    bool has_map;        /* false: the allocator does not show its memory */
+    bool has_free;       /* false: it shows its blocks only, and the rest is the driver's secret */
+    uint64_t free_bytes; /* of its segments, and what it holds at no address */
     uint64_t pending_bytes;
+    int64_t rounding_bytes; /* of live blocks beyond units of 512; negative: it rounds up less */
     uint64_t largest_free_bytes; /* the longest run of free addresses */
     uint64_t stranded_bytes;
     uint64_t n_merged; /* pieces that were joined to save room */
