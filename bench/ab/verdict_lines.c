@@ -110,9 +110,8 @@ static void put_command(const bench_told *told, line *l)
                    : RECORD_CALL " # before the first tensor");
 }
 
-static void write_recorded(const bench_verdict_input *in, line *l)
+static void write_recorded(const bench_told *told, line *l)
 {
-    const bench_told *told = &in->told;
     if (bench_told_is_whole(told)) {
         return;
     }
@@ -193,7 +192,7 @@ static void write_held(const bench_verdict_input *in, line *l)
         put_ratio(in, l);
         put(l, "%s", in->own_failed ? "; it ran out of memory" : "");
     } else {
-        put(l, "no recording of your own run tells");
+        put(l, "unknown in your own run, which this work does not tell");
     }
     const char *before = "; replayed without limit: ";
     for (unsigned s = 0; s < in->n_settings; s++) {
@@ -312,33 +311,38 @@ static const char *near_of(const bench_verdict_input *in, const char *name)
     return NULL;
 }
 
+/* "on 24 GB", or "in 1.02 times the need". */
+static void put_place(const char *label, line *l)
+{
+    size_t n = strlen(label);
+    bool is_ratio = n > 0 && label[n - 1] == 'x';
+    put(l, is_ratio ? "in %.*s times the need" : "on %.*s", (int)(is_ratio ? n - 1 : n), label);
+}
+
 static void write_keep(const bench_verdict_input *in, const bench_verdict *v, line *l)
 {
-    put(l, "Change nothing: %s completes on %s, ", words_of(v->setting),
-        in->devices[v->device].label);
+    put(l, "Change nothing: %s completes ", words_of(v->setting));
+    put_place(in->devices[v->device].label, l);
+    put(l, ", ");
     if (v->device == 0) {
         put(l, "the smallest that was asked about");
     } else if (in->need_bytes > in->devices[v->device - 1].bytes) {
         put(l, "and it needs more than %s", in->devices[v->device - 1].label);
     } else {
-        put(l, "and no other setting that PyTorch can have completes on %s",
-            in->devices[v->device - 1].label);
+        put(l, "and no other setting that PyTorch can have completes ");
+        put_place(in->devices[v->device - 1].label, l);
     }
 }
 
 static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, line *l)
 {
     const char *now = near_of(in, v->in_force);
-    put(l,
-        "%s suffices on %s; for a larger batch there use %s: it completes in %s of the need, "
-        "the other ",
-        words_of(v->in_force), in->devices[v->device].label, words_of(v->setting),
-        near_of(in, v->setting));
-    if (now) {
-        put(l, "only in %s", now);
-    } else {
-        put(l, "not even in %s", in->near[in->n_near - 1].label);
-    }
+    put(l, "%s suffices ", words_of(v->in_force));
+    put_place(in->devices[v->device].label, l);
+    put(l, "; for a larger batch there use %s: it completes ", words_of(v->setting));
+    put_place(near_of(in, v->setting), l);
+    put(l, now ? ", the other only " : ", the other not even ");
+    put_place(now ? now : in->near[in->n_near - 1].label, l);
 }
 
 static void write_switch(const bench_verdict_input *in, const bench_verdict *v, line *l)
@@ -346,15 +350,18 @@ static void write_switch(const bench_verdict_input *in, const bench_verdict *v, 
     unsigned now = least_of(in, v, v->in_force);
     bool is_expandable = strcmp(v->setting, "torch-expandable") == 0;
     put(l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ", words_of(v->setting));
-    put(l, "it then completes on %s, ", in->devices[v->device].label);
+    put(l, "it then completes ");
+    put_place(in->devices[v->device].label, l);
+    put(l, ", with %s ", words_of(v->in_force));
     if (now == BENCH_VERDICT_NOWHERE) {
-        put(l, "with %s on none of these", words_of(v->in_force));
+        put(l, "on none of these");
     } else {
-        put(l, "with %s only on %s", words_of(v->in_force), in->devices[now].label);
+        put(l, "only ");
+        put_place(in->devices[now].label, l);
     }
     bool has_pleat = least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
     if (is_expandable && has_pleat) {
-        put(l, "; that suffices: pleat needs no less a device");
+        put(l, "; that suffices, and pleat completes on no smaller one");
     } else if (strcmp(v->setting, "pleat") == 0 &&
                least_of(in, v, "torch-expandable") != v->device) {
         put(l, "; expandable_segments do not suffice there");
@@ -457,6 +464,13 @@ static void write_type(const bench_verdict_input *in, const bench_verdict *v, li
     }
 }
 
+void bench_verdict_recorded(const bench_told *told, char out[BENCH_VERDICT_BYTES])
+{
+    line l = { .text = out };
+    out[0] = '\0';
+    write_recorded(told, &l);
+}
+
 void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out)
 {
     line lines[BENCH_VERDICT_LINES];
@@ -464,7 +478,7 @@ void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out
         out->lines[i][0] = '\0';
         lines[i] = (line){ .text = out->lines[i] };
     }
-    write_recorded(in, &lines[RECORDED]);
+    write_recorded(&in->told, &lines[RECORDED]);
     write_needs(in, &lines[NEEDS]);
     write_held(in, &lines[HELD]);
     write_runs_on(in, &lines[RUNS_ON]);

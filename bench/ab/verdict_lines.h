@@ -4,6 +4,10 @@
 
 #include "bench/ab/verdict.h"
 
+/* What of a run its recording leaves out, and the command that records the whole; empty: nothing.
+ * For the commands that reach no verdict. */
+void bench_verdict_recorded(const bench_told *told, char out[BENCH_VERDICT_BYTES]);
+
 /* Write out->lines; all else of `out` is reached. */
 void bench_verdict_write_lines(const bench_verdict_input *input, bench_verdict *out);
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "bench/ab/cards.h"
+#include "bench/ab/verdict_lines.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
@@ -274,6 +275,19 @@ static int run_one(batch *b, const bench_work *work, const char *allocator)
     return bench_record_is_clean(&record) && is_found ? BENCH_EXIT_OK : BENCH_EXIT_FAILED;
 }
 
+/* First of all: of which works only a part was recorded. */
+static void tell_parts(const batch *b)
+{
+    char text[BENCH_VERDICT_BYTES];
+    for (unsigned i = 0; i < b->options.n_works; i++) {
+        bench_verdict_recorded(&b->works[i].origin.told, text);
+        if (text[0]) {
+            fprintf(b->options.json ? stderr : stdout, "%s: recorded in part: %s\n",
+                    b->works[i].name, text);
+        }
+    }
+}
+
 /* Returns the exit status of all runs. */
 static int run_each(batch *b)
 {
@@ -336,6 +350,7 @@ static int run_all(batch *b)
         fprintf(stderr, "pleat: %s\n", b->failure.text);
         return BENCH_EXIT_USAGE;
     }
+    tell_parts(b);
     if (!b->options.json) {
         char banner[192];
         printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));

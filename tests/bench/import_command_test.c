@@ -398,6 +398,32 @@ END_TEST
 
 /* ---- what a file is ---- */
 
+/* One of two blocks lived before the first entry. */
+static const snap_event late_events[] = {
+    { "alloc", 0x100000000, 4 * MIB, 0 },          { "free_requested", 0x100000000, 4 * MIB, 0 },
+    { "free_completed", 0x100000000, 4 * MIB, 0 }, { "free_requested", 0x100800000, 8 * MIB, 0 },
+    { "free_completed", 0x100800000, 8 * MIB, 0 }, { .action = NULL },
+};
+
+START_TEST(a_part_of_a_run_is_called_one_before_all_else)
+{
+    static const char *const lines[] = { "replay --driver sim --allocator pleat @/s.pickle",
+                                         "fit --driver sim --allocator pleat @/s.pickle" };
+    static const char first[] = "s: recorded in part: begins in the middle: ";
+    write_snapshot(&(snap_plan){ .protocol = 4, .n_devices = 1, .events = { late_events } });
+    for (int i = 0; i < 2; i++) {
+        run(lines[i]);
+        ck_assert_msg(strncmp(child.out, first, strlen(first)) == 0, "%s", child.out);
+        ck_assert_ptr_nonnull(strstr(child.out, "_record_memory_history"));
+    }
+    run("replay --driver sim --allocator pleat --json @/s.pickle");
+    ck_assert_int_eq(child.out[0], '{'); /* nothing but objects */
+    expect(0, "", first);
+    run("replay --driver sim --allocator pleat churn:iterations=2,allocations=5");
+    ck_assert_ptr_null(strstr(child.out, "recorded in part"));
+}
+END_TEST
+
 START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
 {
     static const struct {
@@ -451,6 +477,7 @@ SUITE(bench_import_command)
     tcase_add_test(verify, the_settings_of_the_recording_are_used);
     tcase_add_loop_test(verify, bad_recordings_and_options_are_bad_usage, 0, N_BAD_VERIFIES);
     tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
+    tcase_add_test(verify, a_part_of_a_run_is_called_one_before_all_else);
     tcase_add_test(verify, a_file_that_is_no_snapshot_says_what_it_is);
     TCase *convert = suite_case(suite, "convert", set_up, tear_down);
     tcase_add_test(convert, a_run_comes_back_from_both_formats);

@@ -198,11 +198,13 @@ START_TEST(expandable_segments_suffice)
     ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
     ck_assert_str_eq(verdict.setting, "torch-expandable");
     IS(NEEDS, "30.00 GiB of live blocks at the peak, event 42 of 1,234,567");
-    IS(HELD, "no recording of your own run tells; replayed without limit: pleat 32.00 GiB, "
+    IS(HELD, "unknown in your own run, which this work does not tell; replayed without limit: "
+             "pleat 32.00 GiB, "
              "torch-native 32.00 GiB, torch-expandable 32.00 GiB");
     IS(RUNS_ON, "24 GB: none, it needs more; 40 GB: all but torch-native; 48 GB: all");
     IS(ADVICE, "Turn expandable_segments on: it then completes on 40 GB, with PyTorch's default "
-               "(torch-native) only on 48 GB; that suffices: pleat needs no less a device.");
+               "(torch-native) only on 48 GB; that suffices, and pleat completes on no smaller "
+               "one.");
     IS(TYPE, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
 }
 END_TEST
@@ -248,8 +250,8 @@ START_TEST(a_tie_on_devices_is_broken_by_what_is_left)
     reach();
     ck_assert_int_eq(verdict.advice, BENCH_ADVICE_NEARER);
     ck_assert_str_eq(verdict.setting, "pleat");
-    HAS(ADVICE, "suffices on 40 GB; for a larger batch there use pleat: it completes in 1.02x of "
-                "the need, the other not even in 1.10x.");
+    HAS(ADVICE, "suffices on 40 GB; for a larger batch there use pleat: it completes in 1.02 "
+                "times the need, the other not even in 1.10 times the need.");
     set_outcomes(in.settings[2].near, "++"); /* the simpler one does it as well */
     reach();
     ck_assert_str_eq(verdict.setting, "torch-expandable");
