@@ -188,7 +188,35 @@ static bool check_memory(const bench_ab_plan *plan)
     return true;
 }
 
-/* Where none are named: all, or those that somebody pins memory with. */
+void bench_ab_add_allocator(bench_options *options, const char *name)
+{
+    const pl_allocator_ops *ops = pl_allocator_find(name);
+    bool is_new = ops != NULL && options->n_allocators < BENCH_MAX_ALLOCATORS;
+    for (unsigned i = 0; is_new && i < options->n_allocators; i++) {
+        is_new = strcmp(options->allocators[i], name) != 0;
+    }
+    if (is_new) {
+        options->allocators[options->n_allocators++] = ops->name;
+    }
+}
+
+void bench_ab_name_allocators(bench_ab_options *options)
+{
+    bench_options *o = &options->common;
+    if (!options->has_all) {
+        bench_ab_add_allocator(o, "pleat");
+        bench_ab_add_allocator(o, "torch-native");
+        bench_ab_add_allocator(o, "torch-expandable");
+        return;
+    }
+    const char *name;
+    for (unsigned i = 0; (name = pl_allocator_name(i)) != NULL; i++) {
+        bench_ab_add_allocator(o, name);
+    }
+}
+
+/* Where none are named: the usual ones and those in force in the recorded runs; or those that
+ * somebody pins memory with. */
 static void choose_allocators(bench_ab_plan *plan)
 {
     static const char *const pinned[] = { "pleat", "torch-pinned", "mxnet-naive", "mxnet-round",
@@ -199,12 +227,14 @@ static void choose_allocators(bench_ab_plan *plan)
     }
     if (has_host_works(plan)) {
         for (unsigned i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
-            o->allocators[o->n_allocators++] = pl_allocator_find(pinned[i])->name;
+            bench_ab_add_allocator(o, pinned[i]);
         }
         return;
     }
-    for (const char *name; (name = pl_allocator_name(o->n_allocators)) != NULL;) {
-        o->allocators[o->n_allocators++] = name;
+    bench_ab_name_allocators(&plan->options);
+    for (unsigned w = 0; w < o->n_works; w++) {
+        const bench_origin *origin = &plan->works[w].origin;
+        bench_ab_add_allocator(o, origin->is_rmm ? "cuda-async" : origin->allocator);
     }
 }
 

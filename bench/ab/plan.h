@@ -33,6 +33,7 @@ typedef struct bench_ab_options {
     bool is_rank;   /* the work is a rank of a job; others may have measured the rest */
     bool has_cards; /* no sizes were asked for */
     bool is_fleet;  /* a work of many: no timelines, moments or times of the host */
+    bool has_all;   /* every allocator, where none is named */
 } bench_ab_options;
 
 /* The least, median and most over the repeats of a cell. */
@@ -110,6 +111,12 @@ typedef struct bench_ab_plan {
     unsigned *order;    /* the order of starting: round by round, in each the longest first */
     char started[32];   /* UTC */
 } bench_ab_plan;
+
+/* Name allocators where none is named: those that a program in PyTorch can have, or with `has_all`
+ * every one. */
+void bench_ab_name_allocators(bench_ab_options *options);
+/* Name one more, unless it is there or unknown. */
+void bench_ab_add_allocator(bench_options *options, const char *name);
 
 /* Open the works, look at the GPU, and list the cells. On failure prints the reason on stderr and
  * returns false. Call bench_ab_plan_fini in either case (of bench_ab_plan_one, too). */

@@ -24,6 +24,7 @@ enum {
     KEY_TIME,
     KEY_FIT,
     KEY_JOB,
+    KEY_ALL,
     KEY_NO_REPORT,
     KEY_SHARD,
     KEY_MERGE
@@ -99,6 +100,9 @@ static void check(struct argp_state *state, const ab_options *options)
                    "not with %s",
                    options->shard ? "--shard" : options->measuring);
     }
+    if (options->of.has_all && options->of.common.n_allocators > 0) {
+        argp_error(state, "--all goes without --allocator");
+    }
     if (options->shard && options->of.n_timed > 0) {
         argp_error(state, "--time: shards tell no times of the host, since they share machines");
     }
@@ -134,7 +138,7 @@ static void note_measuring(ab_options *options, int key)
         const char *name;
     } measuring[] = { { KEY_MEMORY, "--memory" }, { KEY_CARD, "--card" }, { KEY_JOBS, "--jobs" },
                       { KEY_REPEAT, "--repeat" }, { KEY_TIME, "--time" }, { KEY_FIT, "--fit" },
-                      { KEY_JOB, "--job" } };
+                      { KEY_JOB, "--job" },       { KEY_ALL, "--all" } };
     for (size_t i = 0; i < sizeof measuring / sizeof measuring[0]; i++) {
         options->measuring = key == measuring[i].key ? measuring[i].name : options->measuring;
     }
@@ -173,6 +177,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_JOB:
         options->is_job = true;
         return 0;
+    case KEY_ALL:
+        options->has_all = true;
+        return 0;
     case KEY_NO_REPORT:
         options->has_report = false;
         return 0;
@@ -190,6 +197,9 @@ static const struct argp_option options_list[] = {
     { .name = "card", .key = KEY_CARD, .arg = "LIST",
       .doc = "The same by the names of cards, such as 24GB,80GB: what such a card leaves for an "
              "allocator" },
+    { .name = "all", .key = KEY_ALL,
+      .doc = "Every allocator; without it and --allocator: pleat, torch-native, torch-expandable, "
+             "and the recorded run's own" },
     { .name = "job", .key = KEY_JOB,
       .doc = "The works are the ranks of one job, which fails if one of them does: one verdict. "
              "With --shard those of one folder are one job, which the merge judges" },
@@ -259,6 +269,12 @@ static bool print_json(const bench_ab_plan *plan)
     return ok; /* if not, the exit tells (bench/base/out.h) */
 }
 
+/* Name what somebody opens next. */
+static void say_written(const char *folder, bool is_drawn)
+{
+    printf("\nwritten: %s%s\n", folder, is_drawn ? "/report.html" : "");
+}
+
 /* Shows the results, complete or not; returns the exit status. */
 static int show(ab *command, bool is_interrupted)
 {
@@ -285,13 +301,15 @@ static int show(ab *command, bool is_interrupted)
         fprintf(stderr, "pleat: %s%u of %u cells were measured\n",
                 is_interrupted ? "interrupted: " : "", n_measured, plan->n_replays);
     }
+    bool is_drawn = false;
     if (plan->options.has_report && n_measured > 0) {
         bench_workers_end end = bench_reporter_run(plan->options.out, "report.py");
+        is_drawn = end == BENCH_WORKERS_DONE;
         is_interrupted = is_interrupted || end == BENCH_WORKERS_INTERRUPTED;
         status = end == BENCH_WORKERS_DONE ? status : BENCH_EXIT_FAILED;
     }
     if (!plan->options.common.json) {
-        printf("\nwritten: %s\n", plan->options.out);
+        say_written(plan->options.out, is_drawn);
     }
     return is_interrupted ? BENCH_EXIT_INTERRUPTED : status;
 }
@@ -360,14 +378,16 @@ static int run_merge(const ab_options *options)
                 merged.n_problems, merged.n_works);
         status = BENCH_EXIT_FAILED;
     }
+    bool is_drawn = false;
     if (options->of.has_report) {
         bench_workers_end end = bench_reporter_run(out, "fleet.py");
+        is_drawn = end == BENCH_WORKERS_DONE;
         status = end == BENCH_WORKERS_INTERRUPTED ? BENCH_EXIT_INTERRUPTED
                  : end == BENCH_WORKERS_FAILED    ? BENCH_EXIT_FAILED
                                                   : status;
     }
     if (!has_json) {
-        printf("\nwritten: %s\n", out);
+        say_written(out, is_drawn);
     }
     return status;
 }
@@ -381,12 +401,12 @@ static void fill_standard(bench_ab_options *options)
     }
 }
 
-/* Shards say which they measured, whatever their works. */
-static void name_allocators(bench_options *options)
+/* Shards say which they measured, whatever their works: some may be in force under cuda-async. */
+static void name_allocators(bench_ab_options *options)
 {
-    const char *name;
-    for (unsigned i = 0; options->n_allocators == i && (name = pl_allocator_name(i)); i++) {
-        options->allocators[options->n_allocators++] = name;
+    if (options->common.n_allocators == 0) {
+        bench_ab_name_allocators(options);
+        bench_ab_add_allocator(&options->common, "cuda-async");
     }
 }
 
@@ -411,7 +431,7 @@ int bench_command_ab(int argc, char **argv)
         return BENCH_EXIT_USAGE;
     }
     if (options.shard) {
-        name_allocators(common);
+        name_allocators(&options.of);
         return run_shard(&options);
     }
     int status = BENCH_EXIT_USAGE;

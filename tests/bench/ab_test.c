@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench/ab/workers.h"
+#include "segments/base/allocator.h"
 #include "tests/support/bench_child.h"
 #include "tests/support/suite.h"
 
@@ -51,7 +52,8 @@ static void tear_down(void)
 {
     static const char *const names[] = { "results.csv",   "results.jsonl",  "timelines.jsonl",
                                          "moments.jsonl", "verdicts.jsonl", "report.html",
-                                         "closer.html",   "report.py" };
+                                         "closer.html",   "report.py",      "blocks.jsonl",
+                                         "blocks.html" };
     forget_lines();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         unlink(path_of(names[i]));
@@ -384,6 +386,30 @@ START_TEST(tables_fit_100_columns_and_cut_long_names)
 }
 END_TEST
 
+static void expect_allocators(const char *const *names, unsigned n)
+{
+    read_lines("results.jsonl");
+    ck_assert_uint_eq(n_lines, n);
+    for (unsigned i = 0; i < n; i++) {
+        ck_assert_str_eq(text_of(lines[i], "allocator"), names[i]);
+    }
+}
+
+START_TEST(three_allocators_are_compared_unless_all_are_asked_for)
+{
+    static const char *const usual[] = { "pleat", "torch-native", "torch-expandable" };
+    const char *every[16];
+    unsigned n = 0;
+    while ((every[n] = pl_allocator_name(n)) != NULL) {
+        n++;
+    }
+    run_well("--no-report --memory unlimited " CHURN);
+    expect_allocators(usual, 3);
+    run_well("--no-report --all --memory unlimited " CHURN);
+    expect_allocators(every, n);
+}
+END_TEST
+
 START_TEST(sizes_may_be_names_of_cards)
 {
     run_well("--allocator pleat --no-report --card 80GB,141GB " CHURN);
@@ -647,6 +673,7 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "--jobs 0 " CHURN, "'0'" },
         { "--repeat none " CHURN, "'none'" },
         { "--allocator best " CHURN, "'best'" },
+        { "--all --allocator pleat " CHURN, "--all goes without --allocator" },
         { "no_such_trace " CHURN, "no_such_trace" },
         { "--conf growth:fast " CHURN, "growth" },
     };
@@ -733,6 +760,7 @@ SUITE(bench_ab)
     tcase_add_test(output, json_prints_the_lines_of_the_file_and_nothing_else);
     tcase_add_test(output, tables_fit_100_columns_and_cut_long_names);
     tcase_add_test(output, sizes_may_be_names_of_cards);
+    tcase_add_test(output, three_allocators_are_compared_unless_all_are_asked_for);
     tcase_add_test(output, works_of_one_name_are_told_apart);
     tcase_add_test(output, long_specs_are_whole_in_the_files);
     tcase_add_test(output, a_name_that_is_no_text_is_a_key_all_the_same);

@@ -424,6 +424,19 @@ START_TEST(a_part_of_a_run_is_called_one_before_all_else)
 }
 END_TEST
 
+START_TEST(the_recorded_run_s_own_allocator_is_among_those_compared)
+{
+    write_snapshot(&(snap_plan){ .protocol = 4,
+                                 .n_devices = 1,
+                                 .conf = "backend:cudaMallocAsync",
+                                 .events = { late_events } });
+    run("ab --driver sim --no-report --loops 1 --memory unlimited --out @/out @/s.pickle");
+    expect(0, "cuda-async ", "");
+    expect(0, "torch-expandable ", "");
+    ck_assert_ptr_null(strstr(child.out, "unpooled"));
+}
+END_TEST
+
 START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
 {
     static const struct {
@@ -478,6 +491,7 @@ SUITE(bench_import_command)
     tcase_add_loop_test(verify, bad_recordings_and_options_are_bad_usage, 0, N_BAD_VERIFIES);
     tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
     tcase_add_test(verify, a_part_of_a_run_is_called_one_before_all_else);
+    tcase_add_test(verify, the_recorded_run_s_own_allocator_is_among_those_compared);
     tcase_add_test(verify, a_file_that_is_no_snapshot_says_what_it_is);
     TCase *convert = suite_case(suite, "convert", set_up, tear_down);
     tcase_add_test(convert, a_run_comes_back_from_both_formats);
