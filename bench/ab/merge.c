@@ -387,7 +387,7 @@ static bool run(merge *m, const char *out)
     }
     bench_study_forget(out);
     bool ok = true;
-    for (int i = 0; i < BENCH_STUDY_N_NAMES && ok; i++) {
+    for (int i = 0; i <= BENCH_STUDY_FLEET && ok; i++) {
         ok = bench_study_put(out, i, write_file, m, m->failure);
     }
     return ok;

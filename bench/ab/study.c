@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "api/replace.h"
+#include "bench/ab/blocks.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/rows.h"
 #include "bench/base/folder.h"
@@ -25,9 +26,10 @@ static const struct {
     [BENCH_STUDY_MOMENTS] = { "moments.jsonl", "{\"moment\":" },
     [BENCH_STUDY_VERDICTS] = { "verdicts.jsonl", "{\"verdict\":" },
     [BENCH_STUDY_FLEET] = { "fleet.json", "{\"fleet\":" },
+    [BENCH_STUDY_BLOCKS] = { "blocks.jsonl", "{\"blocks\":" },
 };
 /* The page names its author in its head (bench/report/report.html.j2). */
-static const char *const pages[] = { "report.html", "closer.html" };
+static const char *const pages[] = { "report.html", "closer.html", "blocks.html" };
 enum { N_PAGES = sizeof pages / sizeof pages[0] };
 static const char report_mark[] = "<meta name=\"generator\" content=\"pleat ab\">";
 
@@ -118,8 +120,10 @@ void bench_study_forget(const char *folder)
         path_of(folder, pages[i], path, sizeof path);
         unlink(path);
     }
-    path_of(folder, files[BENCH_STUDY_FLEET].name, path, sizeof path);
-    unlink(path);
+    for (int i = BENCH_STUDY_FLEET; i < BENCH_STUDY_N_NAMES; i++) {
+        path_of(folder, files[i].name, path, sizeof path);
+        unlink(path);
+    }
 }
 
 bool bench_study_open(bench_study *study, const bench_ab_plan *plan, bench_failure *failure)
@@ -158,6 +162,11 @@ bool bench_study_add(bench_study *study, const bench_ab_cell *cell, bench_failur
     }
     return true;
 }
+
+typedef struct blocks_writing {
+    const bench_ab_plan *plan;
+    bench_failure failure;
+} blocks_writing;
 
 typedef struct again {
     const bench_study *study;
@@ -208,6 +217,30 @@ bool bench_study_put(const char *folder, int which, bench_study_writer *write, v
     return replace(path, which, write, context) || say_unwritable(folder, which, failure);
 }
 
+/* The works' own blocks, whatever was measured. `context` has the failure to fill. */
+static bool write_blocks(void *context, int which, FILE *file)
+{
+    (void)which;
+    blocks_writing *b = context;
+    unsigned n_works = b->plan->options.common.n_works;
+    bool ok = true;
+    for (unsigned w = 0; w < n_works && ok; w++) {
+        ok = bench_blocks_write(&b->plan->works[w], BENCH_BLOCKS_MOST / n_works, file, &b->failure);
+    }
+    return ok;
+}
+
+static bool put_blocks(const bench_study *study, bench_failure *failure)
+{
+    blocks_writing b = { .plan = study->plan };
+    bool ok = bench_study_put(study->plan->options.out, BENCH_STUDY_BLOCKS, write_blocks, &b,
+                              failure);
+    if (!ok && b.failure.text[0]) {
+        *failure = b.failure;
+    }
+    return ok;
+}
+
 bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *failure)
 {
     close_all(study);
@@ -217,5 +250,5 @@ bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *
             return false;
         }
     }
-    return true;
+    return put_blocks(study, failure);
 }

@@ -18,6 +18,7 @@ enum {
     BENCH_STUDY_VERDICTS,
     BENCH_STUDY_N_FILES,
     BENCH_STUDY_FLEET = BENCH_STUDY_N_FILES, /* fleet.json: of a merge only */
+    BENCH_STUDY_BLOCKS,                      /* blocks.jsonl: at the end, of no merge */
     BENCH_STUDY_N_NAMES
 };
 
@@ -38,7 +39,7 @@ bool bench_study_finish(bench_study *study, bool is_interrupted, bench_failure *
 /* What both kinds of studies need of their folder. Make it if need be; false and a message if it
  * holds a foreign file with one of our names. */
 bool bench_study_check(const char *folder, bench_failure *failure);
-/* Remove the pages and fleet.json of an earlier study. */
+/* Remove the pages, fleet.json and blocks.jsonl of an earlier study. */
 void bench_study_forget(const char *folder);
 /* Write a file beside the old one, then rename it into place. False and a message as above. */
 typedef bool bench_study_writer(void *context, int which, FILE *file);

@@ -410,6 +410,22 @@ START_TEST(three_allocators_are_compared_unless_all_are_asked_for)
 }
 END_TEST
 
+START_TEST(the_blocks_of_each_work_are_written_at_the_end)
+{
+    run_well("--allocator pleat --no-report --memory unlimited gpt2s_tiny " CHURN);
+    ck_assert_ptr_nonnull(strstr(child.out, "written: "));
+    ck_assert_ptr_null(strstr(child.out, "report.html")); /* there is none */
+    read_lines("results.jsonl");
+    json_int_t events[] = { get(lines[0], "events"), get(lines[1], "events") };
+    read_lines("blocks.jsonl");
+    ck_assert_uint_eq(n_lines, 2);
+    for (unsigned i = 0; i < n_lines; i++) {
+        ck_assert_str_eq(text_of(lines[i], "blocks"), i ? CHURN : "gpt2s_tiny");
+        ck_assert_int_eq(get(lines[i], "n_events"), events[i]);
+    }
+}
+END_TEST
+
 START_TEST(sizes_may_be_names_of_cards)
 {
     run_well("--allocator pleat --no-report --card 80GB,141GB " CHURN);
@@ -551,7 +567,7 @@ static void check_file(const char *name, const char *text)
 START_TEST(foreign_files_are_not_touched)
 {
     static const char *const names[] = { "results.csv", "results.jsonl", "timelines.jsonl",
-                                         "report.html" };
+                                         "report.html", "blocks.jsonl" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         write_file(names[i], "somebody's own notes on pleat ab\n");
         run("--no-report " CHURN);
@@ -771,6 +787,7 @@ SUITE(bench_ab)
     tcase_add_test(files, a_pipe_called_like_a_file_of_ours_is_refused);
     tcase_add_test(files, files_of_ours_are_replaced);
     tcase_add_test(files, missing_folders_above_are_made);
+    tcase_add_test(files, the_blocks_of_each_work_are_written_at_the_end);
     tcase_add_test(files, a_folder_that_cannot_be_written_is_told_before_anything_runs);
     TCase *ends = add_case(suite, "early_ends");
     tcase_add_test(ends, a_cell_that_cannot_be_measured_says_so_and_the_others_go_on);
