@@ -35,6 +35,8 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     pleat_add_check(python_built_library install ${load_library} "$<TARGET_FILE:pleat_shared>")
     pleat_add_check(report_page install
         Python3::Interpreter -B "${tests}/python/report_page.py" "$<TARGET_FILE:pleat_command>")
+    pleat_add_check(report_blocks install
+        Python3::Interpreter -B "${tests}/python/report_blocks.py" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(report_verdict install
         Python3::Interpreter -B "${tests}/python/report_verdict.py" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(recorded_runs install
@@ -54,7 +56,7 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         Python3::Interpreter -B "${tests}/python/snapshot_run.py" "$<TARGET_FILE:pleat_command>"
         "$<TARGET_FILE:pleat_shared>" "$<TARGET_FILE:pleat_sim>")
     set(bench "${PROJECT_SOURCE_DIR}/bench")
-    set_tests_properties(report_page report_verdict recorded_runs fleet_ranks snapshot_files doc_commands PROPERTIES
+    set_tests_properties(report_page report_blocks report_verdict recorded_runs fleet_ranks snapshot_files doc_commands PROPERTIES
         ENVIRONMENT "PLEAT_TRACES=${bench}/traces;PLEAT_REPORT=${bench}/report")
     pleat_add_check(install_tree install "${tests}/consumer/install.sh"
         "${CMAKE_COMMAND}" "${PROJECT_BINARY_DIR}" "${prefix}")

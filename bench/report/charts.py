@@ -1,56 +1,28 @@
 """The charts of one work: timelines, the ladder of capacities, the drift of long runs. Maps of
 addresses: maps.py."""
-import math
-
 import matplotlib.pyplot as plt
 import numpy
-from matplotlib.lines import Line2D
 
-from data import completes, is_measured, resident_ratio
+from data import completes, is_measured, of_size, resident_ratio
 from look import ACCENT, FAINT, INK, style_of, svg_of
 
-COLUMNS = 3
 PANEL = (3.6, 1.9)  # inches
+PAGE = 10.8
+LIVE_EDGE = "#767676"
 MOST_SHOWN = 2.5    # times the peak of live bytes; curves above this leave the panel
 LONG_RUN = 100      # iterations
 
 
-def panels(n, height=PANEL[1], **options):
-    n_rows = math.ceil(n / COLUMNS)
-    figure, axes = plt.subplots(n_rows, COLUMNS, squeeze=False,
-                                figsize=(PANEL[0] * COLUMNS, height * n_rows + 0.5), **options)
-    flat = list(axes.flat)
-    for spare in flat[n:]:
-        spare.set_visible(False)
-    return figure, flat[:n]
-
-
 def timelines(study, work, memory, name):
-    """Live and resident memory over the run, one panel per allocator; y is times peak live."""
+    """Live and resident memory over the run: (allocator, its chart) one by one; y is times peak live, the
+    same scale for all."""
     drawn = [(a, study.timelines.get((work, a, memory))) for a in study.allocators]
     drawn = [(a, t) for a, t in drawn if t and t["buckets"]["event"]]
-    if not drawn:
-        return None
-    figure, axes = panels(len(drawn), sharex=True, sharey=True)
     tops = [max(t["buckets"]["resident"]) / t["peak_live_bytes"] for _, t in drawn]
     top = 1.06 * max([1.0] + [t for t in tops if t <= MOST_SHOWN])
-    for axis, (allocator, timeline) in zip(axes, drawn):
-        one_timeline(axis, allocator, timeline, top)
-    axes[0].set_ylim(0, top)
-    for axis in axes[::COLUMNS]:
-        axis.set_ylabel("x peak live", fontsize=8)
-    for axis in axes[-COLUMNS:]:
-        axis.set_xlabel(x_axis(drawn[0][1])[1], fontsize=8)
-        axis.tick_params(labelbottom=True)
-    handles = [Line2D([], [], color=INK, linewidth=1.3, label="resident"),
-               Line2D([], [], color=INK, linewidth=1.6, linestyle=(0, (4, 2)),
-                      label="resident, above the panel"),
-               plt.Rectangle((0, 0), 1, 1, color=FAINT, label="live"),
-               Line2D([], [], color=ACCENT, linestyle="none", marker="x", label="failures")]
-    figure.legend(handles=handles, loc="upper right", ncol=4)
-    figure.tight_layout(rect=(0, 0, 1, 0.95))
-    return svg_of(figure, name, f"{work}: live and resident memory over time on a device of "
-                  f"{memory} size, for each of {len(drawn)} allocators")
+    return [(a, svg_of(one_timeline(t, top), f"{name}-{i}",
+                       f"{work}: live and resident memory over time under {a}{of_size(memory)}"))
+            for i, (a, t) in enumerate(drawn)]
 
 
 def x_axis(timeline):
@@ -66,14 +38,19 @@ def closed(values):
     return numpy.array(values + values[-1:])
 
 
-def one_timeline(axis, allocator, timeline, top):
+def one_timeline(timeline, top):
+    figure, axis = plt.subplots(figsize=PANEL)
     buckets = timeline["buckets"]
     peak = timeline["peak_live_bytes"]
-    x, _ = x_axis(timeline)
+    x, x_name = x_axis(timeline)
     # The last bucket ends with the run: without its end its step has no width.
     live = closed(buckets["live"]) / peak
     resident = closed(buckets["resident"]) / peak
     axis.fill_between(x, live, color=FAINT, linewidth=0, step="post")
+    axis.step(x, live, where="post", color=LIVE_EDGE, linewidth=0.7)
+    axis.axhline(live.max(), color=LIVE_EDGE, linewidth=0.7, linestyle=(0, (1, 2)))
+    axis.plot((x[live.argmax()] + x[live.argmax() + 1]) / 2, live.max(), "v", color=INK, markersize=5,
+              markerfacecolor="white", zorder=4)
     axis.step(x, resident, where="post", color=INK, linewidth=1.1)
     if (resident > top).any():
         # The curve left the panel: draw a dashed line along the edge for that time.
@@ -84,11 +61,11 @@ def one_timeline(axis, allocator, timeline, top):
     if failures.any():
         axis.plot(x[failures], numpy.full(failures.sum(), top * 0.95), "x", color=ACCENT,
                   markersize=4)
-    text = f"{resident.max():.3f} x"
-    if failures.any():
-        text += f", {sum(buckets['failures']):,} failed"
-    axis.set_title(f"{allocator} · {text}", loc="left", fontsize=9,
-                   fontweight="bold" if allocator == "pleat" else "normal")
+    axis.set_ylim(0, top)
+    axis.set_ylabel("x peak live", fontsize=8)
+    axis.set_xlabel(x_name, fontsize=8)
+    figure.tight_layout()
+    return figure
 
 
 # ---- the ladder --------------------------------------------------------------------------------
@@ -104,7 +81,7 @@ def ladder(study, work, name):
     if not sizes:
         return None
     allocators = list(reversed(study.allocators))
-    figure, axis = plt.subplots(figsize=(PANEL[0] * COLUMNS * 0.72, 0.3 * len(allocators) + 1.0))
+    figure, axis = plt.subplots(figsize=(PAGE * 0.72, 0.3 * len(allocators) + 1.0))
     seen = []
     for row, allocator in enumerate(allocators):
         for memory in sizes:
@@ -120,7 +97,7 @@ def ladder(study, work, name):
             axis.plot(fit, row, "|", color=INK, markersize=14, markeredgewidth=2)
         needs = study.cell(work, allocator, "unlimited")
         if completes(needs):
-            axis.annotate(f"takes {resident_ratio(needs):.3f} x if it can", (1.01, row),
+            axis.annotate(f"holds {resident_ratio(needs):.3f} x without limit", (1.01, row),
                           xycoords=("axes fraction", "data"), va="center", fontsize=8)
     if not seen:
         plt.close(figure)
@@ -156,7 +133,7 @@ def drift(study, work, memory, name):
         return None
     is_timed = all("host_ns" in timeline["buckets"] for _, timeline in drawn)
     n_axes = 3 if is_timed else 2
-    figure, axes = plt.subplots(1, n_axes, figsize=(PANEL[0] * COLUMNS, 2.9))
+    figure, axes = plt.subplots(1, n_axes, figsize=(PAGE, 2.9))
     for allocator, timeline in drawn:
         one_drift(axes, style_of(allocator, study.allocators), allocator, timeline)
     for axis, title in zip(axes, ("resident / peak live", "device operations / 1,000 events",
@@ -196,7 +173,7 @@ def one_drift(axes, style, allocator, timeline):
 
 def overview(study, memory, name):
     """Resident over live at their peaks, for every work and allocator: the study in one picture."""
-    figure, axis = plt.subplots(figsize=(PANEL[0] * COLUMNS * 0.78,
+    figure, axis = plt.subplots(figsize=(PAGE * 0.78,
                                          0.42 * len(study.works) + 1.4))
     works = list(reversed(study.works))
     for allocator in study.allocators:

@@ -2,6 +2,7 @@
 click. Bokeh draws it and is carried inside the page. Without Bokeh there is no such page.
 
 Usage: closer.py FOLDER   (report.py calls it; to draw the page alone)"""
+import json
 import pathlib
 import sys
 
@@ -15,18 +16,51 @@ except ImportError:
 
 KINDS = ["live", "freed, not yet settled", "free", "hole"]
 COLOURS = ["#2f6690", "#a9a9a9", "#f7c95c", "#f2f2f2"]
-KEY = " &nbsp;".join(f'<span style="background:{colour}; border:1px solid #888">&emsp;</span> {kind}'
-                     for colour, kind in zip(COLOURS, KINDS))
+HOLE_IN_THE_DARK = "#2a2b2e"
+KEY = " &nbsp;".join(f'<span style="background:var(--{kind.split()[0]}, {colour}); border:1px solid '
+                     f'#888">&emsp;</span> {kind}' for colour, kind in zip(COLOURS, KINDS))
+LIVE_LINE = "#8a8a8a"
 MOST_DRAWN = 6000  # pieces of one map; smaller ones beyond are left out and said so
-HEAD = """<meta name="generator" content="pleat ab">
+HEAD = f"""<meta name="generator" content="pleat ab">
 <meta name="viewport" content="width=device-width">
 <style>
-body { margin: 12px; background: #fff; font-family: system-ui, "DejaVu Sans", sans-serif; }
-@media (prefers-color-scheme: dark) {
-  html { background: #fff; filter: invert(0.88) hue-rotate(180deg); }
-}
-@media print { html { filter: none; } }
+body {{ background: #fff; color: #1a1a1a; font-family: system-ui, "DejaVu Sans", sans-serif; }}
+nav {{ padding: 10px 6px; }}
+a {{ color: inherit; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --hole: {HOLE_IN_THE_DARK}; }}
+  body {{ background: #1d1e20; color: #e8e6e1; }}
+}}
 </style>"""
+BACK = '<nav><a href="report.html">← the report</a></nav>'
+# Bokeh's own parts know no colour scheme: in the dark, those of the plots are changed once they stand.
+DARK = """<script>
+if (matchMedia('(prefers-color-scheme: dark)').matches) {
+  const ink = '#e8e6e1', soft = '#a5a29b', paper = '#1d1e20';
+  const of = { Figure: { background_fill_color: paper, border_fill_color: paper, outline_line_color: '#3b3b3b' },
+    Title: { text_color: ink }, Grid: { grid_line_color: '#3b3b3b' },
+    LinearAxis: { axis_label_text_color: soft, major_label_text_color: soft, axis_line_color: soft,
+                  major_tick_line_color: soft, minor_tick_line_color: soft },
+    Legend: { background_fill_color: paper, border_line_color: '#3b3b3b', label_text_color: ink },
+    Step: { line_color: colour => DARKER[colour] || colour }, Quad: { line_color: paper },
+    ColumnDataSource: { data: data => data.colour ? { ...data, colour: [...data.colour].map(
+      colour => DARKER[colour] || colour) } : data } };
+  const change = () => {
+    const documents = window.Bokeh ? Bokeh.documents : [];
+    if (documents.length === 0) { setTimeout(change, 20); return; }
+    for (const model of documents[0].all_models) {
+      for (const [name, value] of Object.entries(of[model.type] || {})) {
+        const old = model[name] && model[name].value !== undefined ? model[name].value : model[name];
+        model[name] = typeof value === 'function' ? value(old) : value;
+      }
+    }
+  };
+  change();
+}
+</script>"""
+DARKER = {look.INK: "#e8e6e1", COLOURS[3]: HOLE_IN_THE_DARK, LIVE_LINE: "#a0a0a0", "#1b6ca8": "#5aa9e0",
+          "#b3261e": "#ff8a80", "#4b7f52": "#7fc98a", "#8a5a00": "#d9a441", "#6a4c93": "#b49be0",
+          "#5f5f5f": "#b0b0b0", "#00798c": "#4cc3d6", "#a23b72": "#e58fbc", "#3d405b": "#a3a8d0"}
 
 
 def rows_of(moment):
@@ -75,7 +109,7 @@ def one_map(moment, ranges, story, stacks):
         title=f"{moment['allocator']}: {data.sized(moment['resident_bytes'])} held, "
               f"{data.sized(moment['live_bytes'])} live{left_out}")
     blocks = plot.quad(left="left", right="right", bottom=0, top=1, fill_color="colour",
-                       line_color="#ffffff", line_width=0.3, source=source,
+                       line_color="#ffffff", line_width=0.3, line_alpha=0.5, source=source,
                        nonselection_fill_alpha=0.75)
     plot.add_tools(models.HoverTool(renderers=[blocks], tooltips=[
         ("what", "@what"), ("size", "@size"), ("address", "@address"), ("stream", "@stream"),
@@ -108,12 +142,13 @@ def one_timeline(study, work):
         return None
     plot = plotting.figure(height=420, sizing_mode="stretch_width", tools="pan,wheel_zoom,box_zoom,"
                            "reset,save", title=f"{work}: memory over time, {memory}, in GiB")
-    for allocator, timeline in reversed(drawn):  # pleat, the first, above the others
+    step(plot, drawn[0][1], "live", label="live", colour=LIVE_LINE, dash="solid", width=1)
+    # pleat above the others and thinner, so that equal lines show below it.
+    for allocator, timeline in sorted(drawn, key=lambda one: one[0] == "pleat"):
         style = look.style_of(allocator, study.allocators)
         dash = "solid" if allocator == "pleat" else [round(2 * n) for n in style["linestyle"][1]]
         step(plot, timeline, "resident", label=allocator, colour=style["color"], dash=dash,
-             width=2.5 if allocator == "pleat" else 1.5)
-    step(plot, drawn[0][1], "live", label="live", colour="#8a8a8a", dash="solid", width=1)
+             width=1.5 if allocator == "pleat" else 3)
     plot.add_tools(models.HoverTool(tooltips=[("event", "$x{0,0}"), ("GiB", "$y{0.00}")]))
     plot.legend.click_policy = "hide"
     plot.legend.items = plot.legend.items[::-1]
@@ -161,7 +196,12 @@ def page(study):
         return None
     body = tabs[0].child if len(tabs) == 1 else models.Tabs(tabs=tabs, sizing_mode="stretch_width")
     text = embed.file_html(body, resources.INLINE, title="pleat ab: a closer look")
-    return text.replace("<head>", f"<head>\n{HEAD}", 1)
+    dark = DARK.replace("<script>", f"<script>\nconst DARKER = {json.dumps(DARKER)};", 1)
+    # Bokeh's program, which comes before the body, holds such tags in strings.
+    before, _, rest = text.rpartition("<body>")
+    inside, _, after = rest.rpartition("</body>")
+    return before.replace("<head>", f"<head>\n{HEAD}", 1) + \
+        f"<body>\n{BACK}{inside}{dark}\n</body>{after}"
 
 
 def main():

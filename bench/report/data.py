@@ -157,6 +157,21 @@ def summary_rows(study):
     return memory, rows
 
 
+def of_size(memory):
+    """The device, in words, for the end of a title."""
+    if memory == "unlimited":
+        return ", memory unlimited"
+    is_ratio = memory.endswith("x")
+    return f", on a device of {memory[:-1]} times the need" if is_ratio else f", on a device of {memory}"
+
+
+def in_unit(of):
+    """One unit for figures that are read as a sum: its name and how to write bytes in it."""
+    unit, name, places = (GIB, "GiB", 3) if max(of, default=0) >= GIB else (1 << 20, "MiB", 1)
+    return name, lambda count: ("−" if round(count / unit, places) < 0 else "") + \
+        f"{abs(count) / unit:,.{places}f}"
+
+
 def sized(count):
     """Bytes for people: GiB with two digits, or MiB with one."""
     return f"{count / GIB:.2f} GiB" if abs(count) >= GIB else f"{count / (1 << 20):.1f} MiB"

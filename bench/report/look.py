@@ -70,7 +70,7 @@ def svg_of(figure, name, label):
     see it."""
     out = io.StringIO()
     plt.rcParams["svg.hashsalt"] = name
-    figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None}, transparent=True)
     plt.close(figure)
     text = out.getvalue()
     text = text[text.index("<svg"):]

@@ -1,24 +1,39 @@
-"""Maps of the addresses at one moment, all allocators after the same event."""
+"""Maps of the addresses at one moment, all allocators after the same event: a picture an allocator, row by
+row, in which a pixel is the same number of bytes for all of them."""
+import base64
+import dataclasses
 import math
+import struct
+import zlib
 
-import matplotlib.pyplot as plt
 import numpy
 from matplotlib import colors
 
-from charts import panels
-from data import sized
-from look import INK, svg_of
-
 WIDTH = 192          # cells in a row
-MOST_ROWS = 28
+MIDDLE_ROWS = 28     # of the allocator in the middle, at most,
+MOST_ROWS = 140      # and of the largest
+ROW_PIXELS = 5
 LIVE, PENDING, FREE, HOLE = range(4)
-KINDS = ["live", "freed, not yet settled", "free", "hole: addresses without memory"]
-LIVE_BY_STREAM = ["#22303c", "#2f6690", "#5b2333", "#4f7a45", "#6b5600", "#5a4a8a"]
+# Neither the darkest nor the lightest colour of the page, light or dark, is that of live memory; free
+# memory is light in black and white, and strikes in colour.
+LIVE_BY_STREAM = ["#2f6690", "#8a3b54", "#4f7a45", "#8a6b00", "#6a5aa0", "#00798c"]
 PENDING_COLOUR = "#a9a9a9"
-FREE_COLOUR = "#f7c95c"  # light in black and white, striking in colour
-HOLE_COLOUR = "#ffffff"
+FREE_COLOUR = "#f7c95c"
 HIDDEN = 0.005       # of the shown memory; less is idle chunks and rounding
 LARGEST_HOLE = 0.02  # of the resident memory; longer ones are drawn this long
+
+
+@dataclasses.dataclass
+class Map:
+    """One picture."""
+    moment: dict
+    rows: int
+    picture: str  # a data URI
+
+    @property
+    def idle_bytes(self):
+        # An allocator may round blocks to less than live bytes do.
+        return max(self.moment["resident_bytes"] - self.moment["live_bytes"], 0)
 
 
 def pieces_of(moment):
@@ -45,15 +60,13 @@ def laid_out(pieces):
     return out, at
 
 
-def cells_of(pieces, n_cells):
-    """The kind that holds most of each cell and, for live memory, its stream."""
-    placed, total = laid_out(pieces)
+def cells_of(placed, unit, n_cells):
+    """How much of each cell is of which kind and, for live memory, its stream."""
     weight = numpy.zeros((n_cells, 4))
     stream = numpy.zeros(n_cells, dtype=int)
     for start, end, kind, owner in placed:
-        first, last = start / total * n_cells, end / total * n_cells
-        low, high = int(first), min(int(math.ceil(last)), n_cells)
-        for cell in range(low, high):
+        first, last = start / unit, end / unit
+        for cell in range(int(first), min(int(math.ceil(last)), n_cells)):
             weight[cell, kind] += min(last, cell + 1) - max(first, cell)
             if kind == LIVE:
                 stream[cell] = max(owner, 0)
@@ -61,68 +74,60 @@ def cells_of(pieces, n_cells):
 
 
 def colours_of(weight, stream):
+    """Red, green, blue and opacity of each cell: through holes the paper is seen."""
     shares = weight / numpy.maximum(weight.sum(axis=1, keepdims=True), 1e-12)
-    table = [numpy.array(colors.to_rgb(c)) for c in LIVE_BY_STREAM]
-    live = numpy.array([table[s % len(table)] for s in stream])
-    parts = [live] + [numpy.array(colors.to_rgb(c))
-                      for c in (PENDING_COLOUR, FREE_COLOUR, HOLE_COLOUR)]
-    return sum(shares[:, [k]] * parts[k] for k in range(4))
+    table = numpy.array([colors.to_rgb(c) for c in LIVE_BY_STREAM])
+    parts = [table[stream % len(table)]] + [numpy.array(colors.to_rgb(c))
+                                            for c in (PENDING_COLOUR, FREE_COLOUR)]
+    opacity = shares[:, :HOLE].sum(axis=1, keepdims=True)
+    mixed = sum(shares[:, [k]] * parts[k] for k in range(HOLE)) / numpy.maximum(opacity, 1e-12)
+    return numpy.hstack([mixed, opacity])
 
 
-def maps(moments, name):
-    """One map per allocator, addresses row by row, all after the same event."""
+def png_of(cells):
+    """A picture, rows x columns x 4 from 0 to 1, as a data URI."""
+    rows, columns, _ = cells.shape
+    lines = numpy.round(cells * 255).astype(numpy.uint8).reshape(rows, columns * 4)
+    raw = b"".join(b"\0" + line.tobytes() for line in lines)
+
+    def chunk(kind, body):
+        return (struct.pack(">I", len(body)) + kind + body
+                + struct.pack(">I", zlib.crc32(kind + body)))
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(raw, 9)) + \
+        chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+
+
+def cell_bytes(totals):
+    """One scale for all maps of a figure, so that areas compare."""
+    totals = sorted(totals)
+    return max(totals[len(totals) // 2] / MIDDLE_ROWS, totals[-1] / MOST_ROWS) / WIDTH
+
+
+def one_map(moment, unit):
+    placed, total = laid_out(pieces_of(moment))
+    n_cells = max(int(math.ceil(total / unit - 1e-9)), 1)
+    rows = -(-n_cells // WIDTH)
+    image = numpy.zeros((rows * WIDTH, 4))
+    image[:n_cells] = colours_of(*cells_of(placed, unit, n_cells))
+    return Map(moment, rows, png_of(image.reshape(rows, WIDTH, 4)))
+
+
+def maps(moments):
+    """A map an allocator, addresses row by row, all after the same event."""
     drawn = [m for m in moments if m["pieces"]]
     if not drawn:
-        return None
-    unit = cell_bytes(drawn)
-    figure, axes = panels(len(drawn), height=1.75)
-    for axis, moment in zip(axes, drawn):
-        one_map(axis, moment, unit)
-    n_streams = max((p[3] for m in drawn for p in m["pieces"]), default=0) + 1
-    figure.legend(handles=map_legend(n_streams), loc="upper right", ncol=4, fontsize=8)
-    figure.tight_layout(rect=(0, 0, 1, 0.93))
-    return svg_of(figure, name, f"{drawn[0]['work']}: what the addresses of each of {len(drawn)} "
-                  f"allocators hold after event {drawn[0]['event'] + 1:,}")
+        return []
+    unit = cell_bytes([laid_out(pieces_of(m))[1] for m in drawn])
+    return [one_map(m, unit) for m in drawn]
 
 
-def cell_bytes(drawn):
-    """One scale for all maps of a work, so that areas compare; but a giant shrinks the others to a
-    third of the rows at most."""
-    totals = sorted(laid_out(pieces_of(m))[1] for m in drawn)
-    middle = totals[len(totals) // 2]
-    return max(totals[-1] / 3, middle) / (WIDTH * MOST_ROWS) if totals[-1] > 3 * middle \
-        else totals[-1] / (WIDTH * MOST_ROWS)
-
-
-def title_of(moment):
-    """The figures above a map."""
-    # An allocator may round blocks to less than live bytes do.
-    idle = max(moment["resident_bytes"] - moment["live_bytes"], 0)
-    text = f"{sized(moment['resident_bytes'])} held, {sized(idle)} idle"
-    return text + ("; refused" if moment["has_failed"] else "")
-
-
-def one_map(axis, moment, unit):
-    pieces = pieces_of(moment)
-    _, total = laid_out(pieces)
-    wanted = max(int(math.ceil(total / unit)), 1)
-    n_cells = min(wanted, WIDTH * MOST_ROWS)
-    weight, stream = cells_of(pieces, n_cells)
-    image = numpy.full((MOST_ROWS * WIDTH, 3), 0.965)
-    image[:n_cells] = colours_of(weight, stream)
-    axis.imshow(image.reshape(MOST_ROWS, WIDTH, 3), aspect="auto", interpolation="nearest")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    text = title_of(moment) + (" (smaller scale)" if n_cells < wanted else "")
-    axis.set_title(f"{moment['allocator']} · {text}", loc="left", fontsize=8.5,
-                   fontweight="bold" if moment["allocator"] == "pleat" else "normal")
-
-
-def map_legend(n_streams):
+def key_of(moments):
+    """Colours and what they mean, for the line above the maps."""
+    n_streams = max((p[3] for m in moments for p in m["pieces"]), default=0) + 1
     shown = min(n_streams, len(LIVE_BY_STREAM))
     labels = [f"live, stream {i}" for i in range(shown)] if shown > 1 else ["live"]
-    patches = list(zip(LIVE_BY_STREAM, labels))
-    patches += list(zip((PENDING_COLOUR, FREE_COLOUR, HOLE_COLOUR), KINDS[1:]))
-    return [plt.Rectangle((0, 0), 1, 1, facecolor=c, edgecolor=INK, linewidth=0.4, label=label)
-            for c, label in patches]
+    return list(zip(LIVE_BY_STREAM, labels)) + [
+        (PENDING_COLOUR, "freed, not yet settled"), (FREE_COLOUR, "free"),
+        ("transparent", "hole: addresses without memory")]

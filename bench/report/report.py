@@ -4,8 +4,8 @@
 Usage: report.py FOLDER
 
 FOLDER holds results.jsonl, timelines.jsonl, moments.jsonl and verdicts.jsonl; report.html is written
-there: one file that needs nothing else. Where Bokeh is installed, closer.html is, too: the maps to
-zoom into (closer.py). Exit status: 0; 1 when a library is missing or the folder holds no results."""
+there: one file that needs nothing else. blocks.html beside it, of blocks.jsonl, shows every block over
+time (blocks.py); where Bokeh is installed, closer.html has the maps to zoom into (closer.py). Exit status: 0; 1 when a library is missing or the folder holds no results."""
 import datetime
 import os
 import pathlib
@@ -27,6 +27,7 @@ except ImportError as error:
     sys.exit(f"the report needs the Python library {error.name}: install python3-matplotlib and "
              "python3-jinja2 (Debian) or matplotlib and jinja2 (PyPI)")
 
+import blocks  # noqa: E402  pylint: disable=wrong-import-position
 import charts  # noqa: E402  pylint: disable=wrong-import-position
 import closer  # noqa: E402  pylint: disable=wrong-import-position
 import data  # noqa: E402  pylint: disable=wrong-import-position
@@ -73,7 +74,7 @@ def tightest(study):
 
 def moment_section(study, work, kind, index):
     """One moment of a work: maps, a row an allocator, and who strands memory under the one that the
-    moment is about; NULL if there is none."""
+    moment is about; None if there is none."""
     moments = study.moments_of(work, kind)
     if not moments:
         return None
@@ -83,10 +84,12 @@ def moment_section(study, work, kind, index):
     shown = next((m for m in moments if m["allocator"] == wanted), first)
     ranked = [s for s in sites.ranked(shown) if s.charged_bytes > 0]
     stack = shown["requested_stack"]
+    unit, in_unit = data.in_unit([m["resident_bytes"] for m in moments])
     return {"kind": kind, "moments": moments, "first": first, "shown": shown,
             "sites": ranked[:MOST_SITES], "n_sites": len(ranked),
             "request": shown["stacks"].get(str(stack)) if stack is not None else None,
-            "map": maps.maps(moments, f"map-{kind}-{index}")}
+            "unit": unit, "parts": in_unit, "key": maps.key_of(moments), "maps": maps.maps(moments),
+            "id": f"map-{kind}-{index}", "row_pixels": maps.ROW_PIXELS}
 
 
 def work_section(study, work, index):
@@ -95,18 +98,18 @@ def work_section(study, work, index):
     figures = [
         ("ladder", charts.ladder(study, work, f"ladder-{index}")),
         ("drift", charts.drift(study, work, widest, f"drift-{index}")),
-        ("timeline", charts.timelines(study, work, widest, f"timeline-{index}")),
     ]
     tight = tightest(study)
-    if tight and tight != widest:
-        figures.append(("timeline-tight",
-                        charts.timelines(study, work, tight, f"timeline-tight-{index}")))
+    timelines = [(memory, charts.timelines(study, work, memory, f"timeline{kind}-{index}"))
+                 for kind, memory in (("-tight", tight), ("", widest))
+                 if memory and (kind == "" or memory != widest)]
     cells = study.cells_of(trace=work)
     known = next((c for c in cells if data.is_measured(c)), None)
     moments = [moment_section(study, work, kind, index) for kind in ("failure", "peak")]
     return {"name": work, "id": f"work-{index}", "cells": cells, "widest": widest, "tight": tight,
             "known": known, "verdict": study.verdict_of(work),
             "moments": [m for m in moments if m],
+            "timelines": [(memory, panels) for memory, panels in timelines if panels],
             "charts": {kind: svg for kind, svg in figures if svg}}
 
 
@@ -118,14 +121,15 @@ def templates():
                                ratio=data.resident_ratio, later=data.later_ms, own_ns=own_ns,
                                created=data.n_created, moved=data.n_moved, rough=rough,
                                measured=data.is_measured, completes=data.completes)
-    environment.globals.update(f=figure, most_in_full=MOST_IN_FULL, read_first=sites.read_first)
+    environment.globals.update(f=figure, of_size=data.of_size, most_in_full=MOST_IN_FULL, read_first=sites.read_first)
     return environment
 
 
-def render(study, has_closer):
+def render(study, has_closer, has_blocks):
     memory, rows = data.summary_rows(study)
     return templates().get_template("report.html.j2").render(
         head=study.head, study=study, memory=memory, rows=rows, has_closer=has_closer,
+        has_blocks=has_blocks,
         has_fit=any(row["fit"] == row["fit"] for row in rows),
         is_timed=any(row["ns"] == row["ns"] for row in rows),
         overview=charts.overview(study, memory, "overview"),
@@ -151,10 +155,12 @@ def main():
     study = data.read_study(folder)
     if not study.cells:
         sys.exit(f"{folder}: no results.jsonl with results in it")
-    page = closer.page(study)
-    if page:
-        put_in_place(folder / "closer.html", page)
-    put_in_place(folder / "report.html", render(study, page is not None))
+    others = {"closer.html": closer.page(study), "blocks.html": blocks.page(folder, templates())}
+    for name, page in others.items():
+        if page:
+            put_in_place(folder / name, page)
+    put_in_place(folder / "report.html", render(study, others["closer.html"] is not None,
+                                                others["blocks.html"] is not None))
 
 
 if __name__ == "__main__":

@@ -123,13 +123,17 @@ def mean(values):
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def in_bytes(text):
+def in_bytes(text, unit=None):
+    """Bytes and the last digit's; `unit` is that of a table whose figures name none."""
+    if unit:
+        scale, step = {"GiB": (GIB, GIB / 1000), "MiB": (MIB, MIB / 10)}[unit]
+        return float(text.replace(",", "").replace("−", "-")) * scale, step
     number, unit = text.split(" ")
     return float(number) * {"GiB": GIB, "MiB": MIB}[unit], {"GiB": GIB / 100, "MiB": MIB / 10}[unit]
 
 
-def check_bytes(text, wanted):
-    got, step = in_bytes(text)
+def check_bytes(text, wanted, unit=None):
+    got, step = in_bytes(text, unit)
     assert abs(got - wanted) <= step * 0.501, f"{text}: {wanted / GIB:.4f} GiB"
 
 
@@ -178,11 +182,14 @@ BYTES = {
     "own": lambda r, of: r.verdict(of)["own_held_bytes"],
     "requested": lambda r, of: r.moment(of)["requested_bytes"],
     "bytes_mapped": of_cell(lambda c: c["bytes_mapped"]),
+    "map_held": lambda r, of: r.moment(of)["resident_bytes"],
+    "map_idle": lambda r, of: max(r.moment(of)["resident_bytes"] - r.moment(of)["live_bytes"], 0),
     "charged_bytes": of_site(0),
     "site_live": of_site(1),
 }
 BYTES.update({key: (lambda name: lambda r, of: r.moment(of)[name])(key) for key in (
-    "resident_bytes", "live_bytes", "pending_bytes", "free_bytes", "stranded_bytes", "largest_free_bytes")})
+    "resident_bytes", "live_bytes", "pending_bytes", "rounding_bytes", "free_bytes", "stranded_bytes",
+    "largest_free_bytes")})
 
 NUMBERS = {
     "measured": lambda r, of: len(r.cells),
@@ -245,7 +252,7 @@ def check(text, folder):
         key = of["data-f"]
         try:
             if key in BYTES:
-                check_bytes(shown, BYTES[key](rows, of))
+                check_bytes(shown, BYTES[key](rows, of), of.get("data-u"))
             elif key in NUMBERS:
                 check_number(shown, NUMBERS[key](rows, of))
             else:
@@ -264,33 +271,38 @@ def check(text, folder):
         wanted = {True: "✓" if is_whole else "(✓)", False: "✗", None: "?"}[
             setting["on"][int(of["data-n"])]]
         assert shown.strip() == wanted, (of, shown)
-    check_charts(text, rows)
+    check_sums(page, rows)
     return len(page.figures)
 
 
-def check_charts(text, rows):
-    """The figures above the panels of the timelines and maps."""
-    titles = set(re.findall(r"<text [^>]*>([^<]* · [^<]*)</text>", text)) | \
-        set(re.findall(r"<tspan[^>]*>([^<]* · [^<]*)</tspan>", text))
-    known = {c["allocator"] for c in rows.cells}
-    titles = {t for t in titles if t.split(" · ")[0] in known}
-    assert titles, "no panel has a title"
-    for title in titles:
-        allocator, shown = title.split(" · ")
-        idle = re.fullmatch(r"([\d.]+ [GM]iB) held, ([\d.]+ [GM]iB) idle(; refused)?"
-                            r"( \(smaller scale\))?", shown)
-        ratio = re.fullmatch(r"([\d.]+) x(?:, ([\d,]+) failed)?", shown)
-        assert idle or ratio, title
-        good = 0
-        for moment in rows.moments if idle else []:
-            if moment["allocator"] == allocator:
-                held, free = in_bytes(idle[1]), in_bytes(idle[2])
-                left = max(moment["resident_bytes"] - moment["live_bytes"], 0)
-                good += (abs(held[0] - moment["resident_bytes"]) <= held[1]
-                         and abs(free[0] - left) <= free[1]
-                         and moment["has_failed"] == bool(idle[3]))
-        for cell in rows.cells if ratio else []:
-            n_failed = int((ratio[2] or "0").replace(",", ""))
-            reached = float(ratio[1]) <= cell["peak_reserved_bytes"] / cell["peak_live_bytes"] + 6e-4
-            good += cell["allocator"] == allocator and cell["oom_count"] == n_failed and reached
-        assert good, f"no row says: {title}"
+PARTS = ("live_bytes", "pending_bytes", "rounding_bytes", "free_bytes")
+LIVE, PENDING, FREE, HOLE = range(4)
+
+
+def check_sums(page, rows):
+    """What a moment holds is the sum of its parts: in the rows, in its map, and as the page shows it.
+    The page says "unknown" where the row does, and nowhere else."""
+    shown = {}
+    for of, text in page.figures:
+        if "data-u" in of:
+            shown.setdefault((of["data-w"], of["data-k"], of["data-a"]), {})[of["data-f"]] = \
+                in_bytes(text, of["data-u"])
+    n_unknown = sum(cell[1].strip() == "unknown" for cell in page.unmarked)
+    for moment in (m for m in rows.moments if m["is_reached"]):
+        name = (moment["work"], moment["moment"], moment["allocator"])
+        of_kind = [sum(p[1] for p in moment["pieces"] if p[2] == kind) for kind in range(HOLE)]
+        assert moment["live_bytes"] + moment["rounding_bytes"] == of_kind[LIVE], name
+        assert moment["pending_bytes"] == of_kind[PENDING], name
+        assert moment["free_bytes"] >= of_kind[FREE], name
+        if not moment["other_holders"]:
+            assert sum(h["charged_bytes"] for h in moment["holders"]) == moment["stranded_bytes"], name
+        figures = shown.pop(name)
+        if moment["has_free"]:
+            assert moment["resident_bytes"] == sum(moment[part] for part in PARTS), name
+            step = figures["resident_bytes"][1]
+            rest = figures["resident_bytes"][0] - sum(figures[part][0] for part in PARTS)
+            assert abs(rest) <= 2.6 * step, f"{name}: the parts leave {rest / MIB:.2f} MiB"
+        else:
+            assert "free_bytes" not in figures and "stranded_bytes" not in figures, name
+            n_unknown -= 4
+    assert not shown and n_unknown == 0, (shown, n_unknown)

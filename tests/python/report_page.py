@@ -20,15 +20,16 @@ import report_figures  # noqa: E402  pylint: disable=wrong-import-position
 WORKS = ("gpt2s_tiny", "churn:iterations=400,allocations=40")
 ALLOCATORS = ("pleat", "torch-native")
 MEMORIES = ("1.02x", "unlimited")
-KINDS = ("ladder", "timeline", "timeline-tight", "map-peak", "map-failure")
+PANELS = ("timeline", "timeline-tight", "map-peak", "map-failure")  # one an allocator
+PAGES = ("closer.html", "blocks.html")  # beside the report
 SKIP = 77
 LEAST_PIXELS = 100
 
 MEASURE = """<script>
-const charts = [...document.querySelectorAll('svg.chart')].map(svg => {
-  const box = svg.getBoundingClientRect();
-  return [svg.dataset.chart, Math.round(box.width), Math.round(box.height),
-          svg.querySelectorAll('path,image').length];
+const charts = [...document.querySelectorAll('[data-chart]')].map(chart => {
+  const box = chart.getBoundingClientRect(), map = chart.querySelector('img.map');
+  return [chart.dataset.chart, Math.round(box.width), Math.round(box.height),
+          map ? map.naturalWidth : chart.querySelectorAll('path').length];
 });
 const out = document.createElement('pre');
 out.id = 'measured';
@@ -52,7 +53,7 @@ class Page(html.parser.HTMLParser):
             self.outside.append(tag)
         for name in ("src", "href", "xlink:href"):
             value = values.get(name) or ""
-            if value and not value.startswith(("#", "data:")) and value != "closer.html":
+            if value and not value.startswith(("#", "data:")) and value not in PAGES:
                 self.outside.append(f"{tag} {name}={value}")
         if "data-chart" in values:
             self.charts.append(values["data-chart"])
@@ -61,7 +62,9 @@ class Page(html.parser.HTMLParser):
 
 
 def expected_charts():
-    charts = {"overview"} | {f"{kind}-{i}" for i in range(len(WORKS)) for kind in KINDS}
+    charts = {"overview"} | {f"ladder-{i}" for i in range(len(WORKS))}
+    charts |= {f"{kind}-{i}-{k}" for i in range(len(WORKS)) for kind in PANELS
+               for k in range(len(ALLOCATORS))}
     return charts | {"drift-1"}  # only the second work is long
 
 
@@ -74,6 +77,7 @@ def draw(pleat, folder, *options):
         # Without the drawing libraries there is nothing to test.
         sys.exit(SKIP if result.returncode == 1 and "install python3-matplotlib" in result.stderr
                  else 1)
+    assert result.stdout.endswith(f"written: {folder}/report.html\n"), result.stdout[-200:]
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
