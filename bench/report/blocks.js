@@ -150,24 +150,32 @@ function rgb(hue, saturation, light) {
   return [part(0), part(8), part(4)];
 }
 
-// By call site; where no stack was recorded, by size. The golden angle keeps neighbours apart.
-function colourOf(w, b) {
-  const site = w.site[w.stack[b]];
-  const key = site > 0 ? site - 1 : w.bytes[b] % 1009;
-  return rgb(key * 137.508 % 360, site > 0 ? 0.5 : 0.3, (isDark.matches ? 0.46 : 0.56) +
-    0.1 * (key % 3 - 1));
+const word = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+
+// Colours of all blocks, and of their edges: by call site, or by size where no stack was recorded. The
+// golden angle keeps neighbours apart.
+function colours(w) {
+  const light = isDark.matches ? 0.46 : 0.56, known = new Map();
+  w.colour = new Uint32Array(w.bytes.length);
+  w.edge = new Uint32Array(w.bytes.length);
+  for (let b = 0; b < w.bytes.length; b++) {
+    const site = w.site[w.stack[b]];
+    const key = site > 0 ? site - 1 : w.bytes[b] % 1009, at = site > 0 ? site : -1 - key;
+    if (!known.has(at)) {
+      const plain = rgb(key * 137.508 % 360, site > 0 ? 0.5 : 0.3, light + 0.1 * (key % 3 - 1));
+      known.set(at, [word(plain), word(plain.map(part => part * 0.72))]);
+    }
+    [w.colour[b], w.edge[b]] = known.get(at);
+  }
 }
 
 function paint(context) {
   const { columns, rows } = size;
   const picture = context.createImageData(columns, rows);
   const out = new Uint32Array(picture.data.buffer);
-  const word = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
   const grey = word(isDark.matches ? [90, 90, 90] : [190, 190, 190]);
   const lit = word(isDark.matches ? [255, 255, 255] : [0, 0, 0]);
-  const edge = c => [c[0] * 0.72, c[1] * 0.72, c[2] * 0.72];
   const chosen = pinned !== NOBODY ? pinned : nowHovered;
-  const plain = new Map(), dark = new Map();
   for (let y = 0, at = 0; y < rows; y++) {
     for (let x = 0; x < columns; x++, at++) {
       const id = ids[at];
@@ -176,13 +184,7 @@ function paint(context) {
       if (id === chosen) { out[at] = lit; continue; }
       const isTop = y > 0 && ids[at - columns] !== id && y + 1 < rows && ids[at + columns] === id;
       const isSide = x > 0 && ids[at - 1] !== id && x + 1 < columns && ids[at + 1] === id;
-      const known = isTop || isSide ? dark : plain;
-      let colour = known.get(id);
-      if (colour === undefined) {
-        colour = word(isTop || isSide ? edge(colourOf(work, id)) : colourOf(work, id));
-        known.set(id, colour);
-      }
-      out[at] = colour;
+      out[at] = isTop || isSide ? work.edge[id] : work.colour[id];
     }
   }
   context.putImageData(picture, Math.round(LEFT * size.scale), 0);
@@ -462,11 +464,18 @@ function listen() {
   });
   if ($('work')) { $('work').onchange = event => show(Number(event.target.value)); }
   window.addEventListener('resize', () => ask(true));
-  isDark.addEventListener('change', () => ask(true));
+  isDark.addEventListener('change', () => {
+    opened.forEach(colours);
+    ask(true);
+  });
 }
 
 function show(index) {
-  work = opened[index] = opened[index] || open(works[index]);
+  if (!opened[index]) {
+    opened[index] = open(works[index]);
+    colours(opened[index]);
+  }
+  work = opened[index];
   nowHovered = pinned = NOBODY;
   $('head').textContent = `${count(work.n_blocks + work.n_other)} blocks, ${count(work.n_events)} events, ` +
     `peak ${sized(work.live[work.peak])} at event ${count(eventOf(work, work.peak) + 1)}`;

@@ -10,11 +10,9 @@ import sys
 
 import report  # checks the libraries first
 import data
-import markupsafe
 
 MOST_JOBS = 5000      # rows of the page's tables; the files have all
 MOST_ONLY = 200
-WIDTH, BAR, GAP, LABEL = 760, 20, 6, 190
 
 
 def signed(count):
@@ -22,24 +20,9 @@ def signed(count):
 
 
 def bars(fleet):
-    """Jobs by their need: a bar a power of two."""
+    """Jobs by their need: a power of two, its jobs, the length of their bar in per cent."""
     most = max((b["jobs"] for b in fleet["bins"]), default=0)
-    if not most:
-        return ""
-    rows = []
-    for i, one in enumerate(fleet["bins"]):
-        y = i * (BAR + GAP)
-        width = (WIDTH - LABEL - 90) * one["jobs"] / most
-        rows.append(f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">'
-                    f'to {data.sized(one["to"])}</text>'
-                    f'<rect x="{LABEL}" y="{y}" width="{width:.1f}" height="{BAR}" '
-                    'fill="currentColor" opacity="0.75"/>'
-                    f'<text x="{LABEL + width + 6:.1f}" y="{y + 14}">{one["jobs"]:,}</text>')
-    height = len(fleet["bins"]) * (BAR + GAP)
-    return markupsafe.Markup(
-        f'<svg data-chart="need" role="img" aria-label="Jobs by the memory that they need" '
-        f'viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px;width:100%;height:auto;'
-        f'font-size:13px;fill:currentColor">{"".join(rows)}</svg>')
+    return [(b["to"], b["jobs"], f"{100 * b['jobs'] / most:.1f}") for b in fleet["bins"] if most]
 
 
 def render(folder):

@@ -218,6 +218,7 @@ def check_page(out, fleet):
                  if "data-q" in mark else next(v["need_bytes"] for v in report_figures.lines(
                      out / "verdicts.jsonl") if v["work"] == mark["data-w"]),
                  "in_part": lambda: fleet["in_part"],
+                 "bin": lambda: fleet["bins"][int(mark["data-n"])]["jobs"],
                  "advice": lambda: fleet["advice"][mark["data-q"]],
                  "least": lambda: by_name[name]["least"][mark["data-q"]],
                  "held": lambda: by_name[name]["held_bytes"],
