@@ -45,7 +45,7 @@ def run(command, ok=(0,)):
 def measure_ab(build):
     """The rows of results.csv, as text."""
     with tempfile.TemporaryDirectory(prefix="pleat-bench-") as folder:
-        run([build / "pleat", "ab", *TRACES, "--fit", "--no-report", "--out", folder])
+        run([build / "pleat", "ab", "--all", *TRACES, "--fit", "--no-report", "--out", folder])
         text = (pathlib.Path(folder) / "results.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(io.StringIO(text)))
 

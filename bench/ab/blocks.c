@@ -30,8 +30,8 @@ typedef struct collector {
     const bench_work *work;
     uint64_t most;
     uint64_t n_in[N_BINS];
-    unsigned cut; /* the smallest bin that is told, of which there is room for so many: */
-    uint64_t n_room;
+    unsigned cut;       /* blocks of larger bins are told one by one; */
+    uint64_t n_room;    /* of this bin there is room for so many */
     uint32_t *block_of; /* by slot; NOBODY = not told */
     uint64_t *other_of; /* by slot: rounded bytes of a block that is not told, else 0 */
     block *blocks;

@@ -215,8 +215,8 @@ void bench_ab_name_allocators(bench_ab_options *options)
     }
 }
 
-/* Where none are named: the usual ones and those in force in the recorded runs; or those that
- * somebody pins memory with. */
+/* If none is named: the usual ones, and those of the recorded runs. Works of pinned memory get
+ * those that somebody pins memory with. */
 static void choose_allocators(bench_ab_plan *plan)
 {
     static const char *const pinned[] = { "pleat", "torch-pinned", "mxnet-naive", "mxnet-round",

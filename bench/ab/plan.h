@@ -112,8 +112,7 @@ typedef struct bench_ab_plan {
     char started[32];   /* UTC */
 } bench_ab_plan;
 
-/* Name allocators where none is named: those that a program in PyTorch can have, or with `has_all`
- * every one. */
+/* Name the allocators that a program in PyTorch can have; with `has_all` every one. */
 void bench_ab_name_allocators(bench_ab_options *options);
 /* Name one more, unless it is there or unknown. */
 void bench_ab_add_allocator(bench_options *options, const char *name);

@@ -4,8 +4,8 @@
 
 #include "bench/ab/verdict.h"
 
-/* What of a run its recording leaves out, and the command that records the whole; empty: nothing.
- * For the commands that reach no verdict. */
+/* Say what a recording leaves out of its run, and which command records the whole. A whole
+ * recording gets an empty text. For commands that reach no verdict. */
 void bench_verdict_recorded(const bench_told *told, char out[BENCH_VERDICT_BYTES]);
 
 /* Write out->lines; all else of `out` is reached. */

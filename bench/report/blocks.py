@@ -1,8 +1,8 @@
-"""The page of all blocks over time, blocks.html: each block a bar from its allocation to its free, at the
-height at which it lies when all live blocks are stacked by age. blocks.js draws it on a canvas.
+"""The page of all blocks over time, blocks.html. All live blocks are stacked by age, so each block is a bar
+from its allocation to its free. blocks.js draws the bars on a canvas.
 
-Numbers go to the page as packed arrays, little-endian, in base64; stacks as a tree of frames, in which
-stacks with the same callers share these.
+The page holds numbers as packed arrays, little-endian, in base64. Stacks are a tree of frames: stacks
+with the same callers share their nodes.
 
 Usage: blocks.py FOLDER   (report.py calls it; to draw the page alone)"""
 import base64

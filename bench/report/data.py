@@ -166,7 +166,7 @@ def of_size(memory):
 
 
 def in_unit(of):
-    """One unit for figures that are read as a sum: its name and how to write bytes in it."""
+    """Figures that are read as a sum share one unit. Returns its name, and what writes bytes in it."""
     unit, name, places = (GIB, "GiB", 3) if max(of, default=0) >= GIB else (1 << 20, "MiB", 1)
     return name, lambda count: ("−" if round(count / unit, places) < 0 else "") + \
         f"{abs(count) / unit:,.{places}f}"

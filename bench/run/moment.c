@@ -246,8 +246,8 @@ static void write_holders(bench_moment *out, held *blocks, size_t n)
     }
 }
 
-/* An allocator with virtual memory management may hold chunks that are mapped nowhere. All others
- * show what they hold, or, like cuda-async, only blocks. */
+/* An allocator with virtual memory management may hold chunks that are mapped nowhere. cuda-async
+ * shows blocks only. All others show everything. */
 static void count_rest(taker *t, uint64_t live_bytes)
 {
     bench_moment *out = t->out;

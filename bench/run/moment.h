@@ -46,7 +46,7 @@ typedef struct bench_moment {
     uint64_t resident_bytes;
     bool has_map;        /* false: the allocator does not show its memory */
     bool has_free;       /* false: it shows its blocks only, and the rest is the driver's secret */
-    uint64_t free_bytes; /* of its segments, and what it holds at no address */
+    uint64_t free_bytes; /* in segments, or mapped nowhere */
     uint64_t pending_bytes;
     int64_t rounding_bytes; /* of live blocks beyond units of 512; negative: it rounds up less */
     uint64_t largest_free_bytes; /* the longest run of free addresses */

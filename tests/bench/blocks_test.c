@@ -90,7 +90,7 @@ START_TEST(the_smallest_of_many_are_a_sum)
     expect("at", 3, (json_int_t[]){ 1, 4, 5 });
     expect("of", 3, (json_int_t[]){ 0, 1, 0 });
     expect("bytes", 2, (json_int_t[]){ 3000, 5000 });
-    /* 512 for the block of 100 bytes; then 1,024 for that of 700, which lives to the end. */
+    /* The block of 100 bytes is gone before that of 700 comes, which takes 1,024. */
     expect("other", 3, (json_int_t[]){ 1024, 1024, 1024 });
 }
 END_TEST

@@ -1,5 +1,5 @@
-"""The page of all blocks over time holds each block of a snapshot with its stack, in one file that needs no
-other and no network; and a snapshot of 100,000 blocks in less than 5 MB.
+"""The page of all blocks over time holds each block of a snapshot with its stack. It is one file, needs no
+network, and takes less than 5 MB for 100,000 blocks.
 
 Usage: report_blocks.py PLEAT
 
@@ -145,8 +145,7 @@ def check_many(pleat, folder):
     return page
 
 
-# Draws a part of the run and says of some pixels which entry and how many bytes they stand for, and whose
-# they are.
+# Draws parts of the run. Of some pixels it writes the entry, the bytes below them and the block.
 SAMPLE = """<script>
 const out = [];
 for (const [from, width, low, high] of PARTS) {
@@ -166,7 +165,7 @@ NOBODY, OTHER = -1, -2
 
 
 def check_pixels(work, sampled):
-    """By a list of the live blocks, the oldest first, up to each entry that a pixel shows."""
+    """Stacks the live blocks once more, the oldest lowest, at each entry that a pixel shows."""
     live, done = {}, 0
     for entry, at, found in sorted(sampled):
         for block in work["of"][done:entry + 1]:
