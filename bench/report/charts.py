@@ -142,9 +142,12 @@ def drift(study, work, memory, name):
         axis.set_xlabel("iteration")
     axes[0].set_ylim(bottom=0)
     axes[1].set_yscale("symlog", linthresh=0.1)
+    axes[1].yaxis.set_major_formatter("{x:g}")  # a power in TeX would be shown as its source
     axes[1].set_ylim(bottom=0)
     if is_timed:
         axes[2].set_yscale("log")
+        axes[2].yaxis.set_major_formatter("{x:g}")
+        axes[2].yaxis.set_minor_formatter("")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center",
                   ncol=min(len(drawn), 5), handlelength=3.4, fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.86 if len(drawn) > 5 else 0.92))

@@ -129,5 +129,5 @@ def key_of(moments):
     shown = min(n_streams, len(LIVE_BY_STREAM))
     labels = [f"live, stream {i}" for i in range(shown)] if shown > 1 else ["live"]
     return list(zip(LIVE_BY_STREAM, labels)) + [
-        (PENDING_COLOUR, "freed, not yet settled"), (FREE_COLOUR, "free"),
+        (PENDING_COLOUR, "pending: freed, not yet settled"), (FREE_COLOUR, "free"),
         ("transparent", "hole: addresses without memory")]

@@ -95,6 +95,17 @@ def check_text(text):
         assert name in text, f"{name} is not on the page"
 
 
+def check_closer(page):
+    """Where there is one: a way back, and pleat's line above all others."""
+    if not page.exists():
+        print("no Bokeh here: no page to look closer")
+        return
+    body = page.read_text(encoding="utf-8").rpartition("<body>")[2]
+    assert '<a href="report.html">' in body, "no way back"
+    legends = re.findall(r'"label":\{"type":"value","value":"([^"]+)"\}', body)
+    assert legends and legends[0] == "pleat" and legends[-1] == "live", legends  # drawn from the end
+
+
 def check_browser(browser, text, folder):
     page = folder / "measured.html"
     page.write_text(text.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
@@ -116,6 +127,8 @@ def main():
         folder = pathlib.Path(name)
         text = draw(sys.argv[1], folder / "out")
         check_text(text)
+        assert "mathdefault" not in text, "a label shows the source of its formula"
+        check_closer(folder / "out" / "closer.html")
         n_figures = report_figures.check(text, folder / "out")
         assert n_figures > 100, n_figures
         assert "own ns" not in text, "a time that nobody measured"
