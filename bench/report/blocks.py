@@ -59,15 +59,15 @@ def in_units(values):
     return None if values is None else numpy.asarray(values, dtype=numpy.int64) // UNIT
 
 
-def of_work(row):
-    """What the page holds of one work."""
+def of_work(row, recorded):
+    """What the page holds of one work; `recorded` says what its recording leaves out."""
     frames = Frames()
     named = {}
     used, places = numpy.unique(numpy.asarray(row["stack"], dtype=numpy.int64), return_inverse=True)
     stacks = [row["stacks"][i] if i >= 0 else "" for i in used]
     site_of = [named.setdefault(sites.frame_of(s), len(named)) if s else None for s in stacks]
     return {
-        "name": row["blocks"], "n_events": row["n_events"], "n_blocks": row["n_blocks"],
+        "name": row["blocks"], "recorded": recorded, "n_events": row["n_events"], "n_blocks": row["n_blocks"],
         "n_other": row["n_other"], "unit": UNIT, "bytes": packed(row["bytes"]),
         "steps": packed(steps(row["at"])), "other": packed(in_units(row["other"])),
         "of": packed(row["of"]), "stream": packed(row["stream"]), "stack": packed(places),
@@ -82,7 +82,9 @@ def page(folder, templates):
     rows = [row for row in data.lines_of(pathlib.Path(folder) / "blocks.jsonl") if row["n_blocks"]]
     if not rows:
         return None
-    held = json.dumps([of_work(row) for row in rows], separators=(",", ":")).replace("<", "\\u003c")
+    recorded = {v["work"]: dict(v["lines"]).get("recorded", "")
+                for v in data.lines_of(pathlib.Path(folder) / "verdicts.jsonl")}
+    held = json.dumps([of_work(row, recorded.get(row["blocks"], "")) for row in rows], separators=(",", ":")).replace("<", "\\u003c")
     return templates.get_template("blocks.html.j2").render(
         works=[row["blocks"] for row in rows], held=held,
         style=(HERE / "report.css").read_text(encoding="utf-8"),
