@@ -5,8 +5,8 @@
  *         |  +--+ 0  +---------+   the first of a block is its birth, the second its end
  *         +--------------------------> events
  *
- * Of a work with more blocks than `most` the largest are told one by one. The others are one sum,
- * `other`: the most of their bytes that lived between an entry and the next one. */
+ * Of a work with more blocks than `most` the largest are told one by one. The others are summed up:
+ * `other` has the most of their bytes that live between an entry and the next one. */
 #ifndef PLEAT_BENCH_BLOCKS_H
 #define PLEAT_BENCH_BLOCKS_H
 

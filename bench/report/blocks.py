@@ -60,7 +60,7 @@ def in_units(values):
 
 
 def of_work(row, recorded):
-    """What the page holds of one work; `recorded` says what its recording leaves out."""
+    """One work, packed. `recorded` is the verdict's line about its recording."""
     frames = Frames()
     named = {}
     used, places = numpy.unique(numpy.asarray(row["stack"], dtype=numpy.int64), return_inverse=True)
