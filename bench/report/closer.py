@@ -14,10 +14,10 @@ try:
 except ImportError:
     plotting = None
 
-KINDS = ["live", "freed, not yet settled", "free", "hole"]
+KINDS = ["live", "pending: freed, not yet settled", "free", "hole"]
 COLOURS = ["#2f6690", "#a9a9a9", "#f7c95c", "#f2f2f2"]
 HOLE_IN_THE_DARK = "#2a2b2e"
-KEY = " &nbsp;".join(f'<span style="background:var(--{kind.split()[0]}, {colour}); border:1px solid '
+KEY = " &nbsp;".join(f'<span style="background:var(--{kind.split(":")[0]}, {colour}); border:1px solid '
                      f'#888">&emsp;</span> {kind}' for colour, kind in zip(COLOURS, KINDS))
 LIVE_LINE = "#8a8a8a"
 MOST_DRAWN = 6000  # pieces of one map; smaller ones beyond are left out and said so
