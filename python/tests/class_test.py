@@ -684,18 +684,34 @@ def test_a_compiled_class_serves_every_file_of_the_library(run_cuda: Run) -> Non
     )
 
 
-def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
-    script = tmp_path / "both.py"
-    script.write_text(
-        "import os, sys, pleat.torch\n"
-        "children = [os.fork() for _ in range(1)]\n"
-        "pleat.torch.install(binding='class')\n"
-        "if children[0]: sys.exit(os.waitpid(children[0], 0)[1])\n"
-    )
-    done = run_arguments(
-        str(script), cwd=tmp_path, LD_PRELOAD=str(RUNTIME), XDG_CACHE_HOME=str(tmp_path / "cache")
+SLOW_COMPILER = """#!/bin/sh
+if [ "$1" = --version ]; then echo slow; exit; fi
+while [ "$1" != -o ]; do shift; done
+sleep 1
+cp "$MADE" "$2"
+echo once >>compiled
+"""
+
+
+def test_processes_that_start_together_compile_once(run_cuda: Run, tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"  # in a second it gives what a real one made
+    compiler.write_text(SLOW_COMPILER)
+    compiler.chmod(0o755)
+    done = run_cuda(
+        """
+        import os, sys
+        from pleat.torch import _class
+        os.environ["MADE"] = str(_class.prepare())
+        os.environ.update(XDG_CACHE_HOME=os.path.abspath("cache"), CXX=os.path.abspath("c++"))
+        child = os.fork()
+        import pleat.torch
+        pleat.torch.install(binding="class")
+        if child:
+            sys.exit(os.waitpid(child, 0)[1])
+        """
     )
     assert done.stderr.count("compiling its class") == 1
+    assert (tmp_path / "compiled").read_text() == "once\n"
     names = sorted(os.listdir(tmp_path / "cache/pleat/torch"))
     assert len(names) == 2 and names[1] == "lock" and names[0].endswith(".so")
 
@@ -748,20 +764,21 @@ def work(rank):
     print(rank, pleat.torch.binding(), torch.cuda.memory_allocated(), os.environ["PLEAT_CONF"],
           flush=True)
 
-if __name__ == "__main__":
-    pleat.torch.install("growth:frugal", binding=sys.argv[1])
+def main(binding):
+    pleat.torch.install("growth:frugal", binding=binding)
     torch.multiprocessing.spawn(work, nprocs=1)
 """
 
 
 @pytest.mark.parametrize("binding", ["class", "hooks"])
-def test_spawned_children_inherit_the_installation(tmp_path: Path, binding: str) -> None:
-    script = tmp_path / "spawning.py"
-    script.write_text(SPAWNING)
-    done = run_arguments(str(script), binding, cwd=tmp_path, LD_PRELOAD=str(RUNTIME))
+def test_spawned_children_inherit_the_installation(
+    run_cuda: Run, tmp_path: Path, binding: str
+) -> None:
+    (tmp_path / "spawning.py").write_text(SPAWNING)
+    code = f"import os, sys; sys.path.insert(0, os.getcwd()); import spawning; spawning.main({binding!r})"
+    done = run_cuda(code)
     assert done.stdout.startswith(f"0 {binding} 4096 ") and "growth:frugal" in done.stdout
     assert "own allocator" not in done.stderr
-    done = run_arguments(
-        str(script), binding, cwd=tmp_path, LD_PRELOAD=str(RUNTIME), PLEAT_TORCH_SPAWN="0"
-    )
-    assert done.stdout.startswith("0 None ")
+    if binding == "class":
+        done = run_cuda(code, PLEAT_TORCH_SPAWN="0")
+        assert done.stdout.startswith("0 None ")

@@ -72,6 +72,14 @@ def run_python(tmp_path: Path) -> Run:
     return run_it  # type: ignore[return-value]
 
 
+AS_MODULE = """
+import runpy, sys
+sys.path[0] = ""
+sys.argv = [{module!r}, *{arguments!r}]
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
 class Zygote:
     """Forks of a python that has imported torch, made on demand."""
 
@@ -116,6 +124,18 @@ def run_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
         return torch_zygote.run(code, tmp_path, status, **extra)
 
     return run_code  # type: ignore[return-value]
+
+
+@pytest.fixture
+def run_pleat_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
+    """run_pleat_torch(ARGUMENT..., status=0, VARIABLE=...): python -m pleat.torch ARGUMENT..., with
+    torch imported already."""
+
+    def run_it(*arguments: str, status: int | None = 0, **extra: str) -> object:
+        code = AS_MODULE.format(module="pleat.torch", arguments=arguments)
+        return torch_zygote.run(code, tmp_path, status, **extra)
+
+    return run_it  # type: ignore[return-value]
 
 
 @pytest.fixture

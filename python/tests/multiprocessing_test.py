@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.s
 
 CONTENTS = "capacity:4G,backing:memory"
 
-# Each process checks bytes, since kernels compute nothing.
+# What each process checks: bytes, since kernels compute nothing.
 COMMON = """
 import gc, os, sys, torch, torch.multiprocessing as mp
 
@@ -26,29 +26,47 @@ def put(n, seed):
 def check(tensor, n, seed):
     assert tensor.is_cuda and torch.equal(tensor.cpu(), pattern(n, seed)), (n, seed)
 
-def main(work):
+"""
+
+# The two processes of all exchanges, one after the other: each has queues of its own.
+BOTH = """
+import importlib, sys
+import gc, torch, torch.multiprocessing as mp
+
+NAMES = "exchanged within released large".split()
+
+def work(queues, done):
+    for name, (there, back) in zip(NAMES, queues):
+        importlib.import_module(name).work(there, back)
+        gc.collect()
+        torch.cuda.synchronize()
+        done.put(name)
+
+if __name__ == "__main__":
     if sys.argv[1] != "native":
         import pleat.torch
         pleat.torch.install(binding=sys.argv[1])
     context = mp.get_context("spawn")
-    there, back = context.Queue(), context.Queue()
-    child = context.Process(target=work, args=(there, back))
+    queues = [(context.Queue(), context.Queue()) for _ in NAMES]
+    done = context.Queue()
+    child = context.Process(target=work, args=(queues, done))
     child.start()
-    return there, back, child
-
-def end(child):
+    for name, (there, back) in zip(NAMES, queues):
+        def end():
+            assert done.get() == name
+            gc.collect()
+            torch.cuda.ipc_collect()
+        importlib.import_module(name).give(there, back, end)
+        print(name, flush=True)
     child.join()
     assert child.exitcode == 0, child.exitcode
-    gc.collect()
-    torch.cuda.ipc_collect()
-
 """
 
 
-def run_both(tmp_path: Path, allocator: str, script: str, **extra: str) -> str:
-    """Run a script that starts a second process; return the output."""
-    path = tmp_path / "both.py"
-    path.write_text(COMMON + script)
+def run_script(tmp_path: Path, allocator: str, script: str, **extra: str) -> str:
+    """Run a script, fresh; its output."""
+    path = tmp_path / "script.py"
+    path.write_text(script)
     done = run_arguments(
         str(path),
         allocator,
@@ -59,8 +77,6 @@ def run_both(tmp_path: Path, allocator: str, script: str, **extra: str) -> str:
     assert "own allocator" not in done.stderr and "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
-
-every_allocator = pytest.mark.parametrize("allocator", ["native", "class"])
 
 EXCHANGE = """
 def work(there, back):
@@ -77,8 +93,7 @@ def work(there, back):
     check(large, 5 * MIB, 3)
     del small, large
 
-if __name__ == "__main__":
-    there, back, child = main(work)
+def give(there, back, end):
     small, large = put(1000, 1), put(5 * MIB, 2)
     there.put((small, large))
     theirs = back.get()
@@ -88,17 +103,11 @@ if __name__ == "__main__":
     check(theirs, 3 * MIB, 5)
     del theirs
     there.put("seen")
-    end(child)
+    end()
     check(small, 1000, 1)
     del small, large
     assert torch.cuda.memory_allocated() == 0
-    print("exchanged")
 """
-
-
-@every_allocator
-def test_tensors_go_there_and_back(tmp_path: Path, allocator: str) -> None:
-    assert run_both(tmp_path, allocator, EXCHANGE) == "exchanged\n"
 
 
 WITHIN = """
@@ -119,8 +128,7 @@ def work(there, back):
     back.put("seen")
     assert there.get() == "end"
 
-if __name__ == "__main__":
-    there, back, child = main(work)
+def give(there, back, end):
     all = put(20000, 0)
     there.put([all[1000 * i:1000 * i + 1000] for i in range(4)])
     there.put(all[4000:12000].view(8, 1000))
@@ -131,14 +139,8 @@ if __name__ == "__main__":
     check(all[2000:3000], 1000, 2000 * 7)
     check(all[4000:], 16000, 4000 * 7)
     there.put("end")
-    end(child)
-    print("within")
+    end()
 """
-
-
-@every_allocator
-def test_views_lie_where_they_lay_in_their_storage(tmp_path: Path, allocator: str) -> None:
-    assert run_both(tmp_path, allocator, WITHIN) == "within\n"
 
 
 RELEASED = """
@@ -149,26 +151,17 @@ def work(there, back):
         del tensor
         back.put(seed)
 
-if __name__ == "__main__":
-    there, back, child = main(work)
+def give(there, back, end):
     for seed in range(20):
         tensor = put(2 * MIB, seed)
         there.put(tensor)
         del tensor                             # the consumer may not have opened it yet
         if seed % 4 == 3:
             assert [back.get() for _ in range(4)] == list(range(seed - 3, seed + 1))
-    end(child)
+    end()
     torch.cuda.synchronize()
     assert torch.cuda.memory_allocated() == 0, torch.cuda.memory_allocated()
-    print("released")
 """
-
-
-@every_allocator
-def test_the_producer_s_memory_comes_back_after_the_consumer(
-    tmp_path: Path, allocator: str
-) -> None:
-    assert run_both(tmp_path, allocator, RELEASED) == "released\n"
 
 
 LARGE = """
@@ -181,8 +174,7 @@ def work(there, back):
     back.put("seen")
     assert there.get() == "end"
 
-if __name__ == "__main__":
-    there, back, child = main(work)
+def give(there, back, end):
     keep = [torch.empty(n * MIB, dtype=torch.uint8, device="cuda") for n in (30, 50, 40)]
     del keep[::2]
     tensor = torch.empty(300 * MIB, dtype=torch.uint8, device="cuda")
@@ -192,14 +184,27 @@ if __name__ == "__main__":
     assert back.get() == "seen"
     check(tensor[150 * MIB : 151 * MIB], MIB, 3)
     there.put("end")
-    end(child)
-    print("large")
+    end()
 """
 
 
-@every_allocator
-def test_a_block_over_many_chunks(tmp_path: Path, allocator: str) -> None:
-    assert run_both(tmp_path, allocator, LARGE) == "large\n"
+@pytest.fixture(scope="module", params=["native", "class"])
+def exchanges(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two processes with that allocator say after each exchange."""
+    folder = tmp_path_factory.mktemp("both")
+    for name, script in (
+        ("exchanged", EXCHANGE),
+        ("within", WITHIN),
+        ("released", RELEASED),
+        ("large", LARGE),
+    ):
+        (folder / f"{name}.py").write_text(COMMON + script)
+    return run_script(folder, request.param, BOTH)
+
+
+@pytest.mark.parametrize("name", ["exchanged", "within", "released", "large"])
+def test_tensors_go_there_and_back(exchanges: str, name: str) -> None:
+    assert name in exchanges.splitlines()
 
 
 REFUSED = """
@@ -216,7 +221,7 @@ if __name__ == "__main__":
 
 
 def test_the_configuration_can_say_no(tmp_path: Path) -> None:
-    assert run_both(tmp_path, "class", REFUSED) == "refused\n"
+    assert run_script(tmp_path, "class", COMMON + REFUSED) == "refused\n"
 
 
 WITHOUT = """
@@ -235,7 +240,7 @@ if __name__ == "__main__":
 
 def test_a_device_that_cannot_share_serves_all_the_same(tmp_path: Path) -> None:
     sim = "capacity:4G,profile:old_driver"
-    assert run_both(tmp_path, "class", WITHOUT, PLEAT_SIM=sim) == "True\n"
+    assert run_script(tmp_path, "class", COMMON + WITHOUT, PLEAT_SIM=sim) == "True\n"
 
 
 CALLS = """

@@ -604,8 +604,9 @@ def test_workers_forked_after_the_first_use_of_cuda_do_no_harm(run_cuda: Run) ->
     )
 
 
-def test_tensors_that_outlive_the_interpreter_are_no_crash(run_cuda: Run) -> None:
-    done = run_cuda(
+def test_tensors_that_outlive_the_interpreter_are_no_crash(run_python: Run) -> None:
+    done = run_python(  # not a fork: those leave the interpreter as it is
+        "-c",
         installed(
             """
             import atexit, builtins, sys
@@ -618,6 +619,8 @@ def test_tensors_that_outlive_the_interpreter_are_no_crash(run_cuda: Run) -> Non
             atexit.register(lambda: setattr(builtins, "later", empty(MIB)))
             threading.Thread(target=lambda: [empty(MIB) for _ in range(100)]).start()
             """
-        )
+        ),
+        LD_PRELOAD=str(RUNTIME),
+        PLEAT_SIM=SIMULATOR,
     )
     assert "rror" not in done.stderr

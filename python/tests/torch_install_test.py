@@ -310,24 +310,24 @@ def test_a_script_runs_as_python_runs_it(run_python: Run, script: Path) -> None:
 
 
 def test_a_script_is_compiled_without_anybodys_future_features(
-    run_python: Run, tmp_path: Path
+    run_pleat_torch: Run, tmp_path: Path
 ) -> None:
     script = tmp_path / "annotated.py"
     script.write_text("def f(x: int): ...\nprint(f.__annotations__['x'] is int)\n")
-    assert run_python("-m", "pleat.torch", str(script)).stdout == "True\n"
+    assert run_pleat_torch(str(script)).stdout == "True\n"
     script.write_text("from __future__ import annotations\n" + script.read_text())
-    assert run_python("-m", "pleat.torch", str(script)).stdout == "False\n"
+    assert run_pleat_torch(str(script)).stdout == "False\n"
 
 
-def test_the_help_says_that_spawned_children_are_on_their_own(run_python: Run) -> None:
-    text = " ".join(run_python("-m", "pleat.torch", "--help").stdout.split())
+def test_the_help_says_that_spawned_children_are_on_their_own(run_pleat_torch: Run) -> None:
+    text = " ".join(run_pleat_torch("--help").stdout.split())
     assert "torchrun -m pleat.torch" in text and "spawn" in text
 
 
-def test_without_a_gpu_the_simulated_one_is_named(run_python: Run, tmp_path: Path) -> None:
+def test_without_a_gpu_the_simulated_one_is_named(run_pleat_torch: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('ran')")
-    words = ("-m", "pleat.torch", "--conf", "limit:2G", "train.py", "a b")
-    done = run_python(*words, CUDA_VISIBLE_DEVICES="")
+    words = ("--conf", "limit:2G", "train.py", "a b")
+    done = run_pleat_torch(*words, CUDA_VISIBLE_DEVICES="")
     assert done.stdout == "ran\n"
     line = f"pleat-runtime --memory 80G {sys.executable} -m pleat.torch --conf limit:2G train.py 'a b'"
     assert done.stderr.splitlines()[-1].strip() == line
@@ -339,21 +339,21 @@ def test_on_a_simulated_one_nothing_is_said(run_python: Run, tmp_path: Path) -> 
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
-def test_a_module_runs_as_python_runs_it(run_python: Run, script: Path) -> None:
+def test_a_module_runs_as_python_runs_it(run_pleat_torch: Run, script: Path) -> None:
     (script.parent / "script.py").rename(script.parents[1] / "module.py")
     (script.parent / "beside.py").rename(script.parents[1] / "beside.py")
-    done = run_python("-m", "pleat.torch", "-m", "module", "-m", "1")
+    done = run_pleat_torch("-m", "module", "-m", "1")
     assert done.stdout.splitlines()[0] == "['-m', '1'] __main__ module.py True"
 
 
-def test_the_exit_status_is_the_scripts(run_python: Run, script: Path) -> None:
-    run_python("-m", "pleat.torch", str(script), "--fail", status=3)
-    done = run_python("-m", "pleat.torch", "--report", str(script), "--raise", status=1)
+def test_the_exit_status_is_the_scripts(run_pleat_torch: Run, script: Path) -> None:
+    run_pleat_torch(str(script), "--fail", status=3)
+    done = run_pleat_torch("--report", str(script), "--raise", status=1)
     assert "the script's own" in done.stderr
     assert "pleat: CUDA was not used" in done.stderr
 
 
-def test_a_missing_script_and_a_bad_configuration_are_said(run_python: Run) -> None:
-    assert "nowhere.py" in run_python("-m", "pleat.torch", "nowhere.py", status=1).stderr
-    done = run_python("-m", "pleat.torch", "--conf", "growht:1", "nowhere.py", status=1)
+def test_a_missing_script_and_a_bad_configuration_are_said(run_pleat_torch: Run) -> None:
+    assert "nowhere.py" in run_pleat_torch("nowhere.py", status=1).stderr
+    done = run_pleat_torch("--conf", "growht:1", "nowhere.py", status=1)
     assert "growht" in done.stderr

