@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import textwrap
 from pathlib import Path
 
 import pytest
 from conftest import RUNTIME, Run, run_arguments
 
-torch = pytest.importorskip("torch")
-VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+VERSION = tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
 pytestmark = [
     pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built"),
     pytest.mark.skipif(VERSION < (2, 10), reason="torch before 2.10 has no such allocators"),
@@ -110,7 +110,6 @@ def test_it_needs_the_class(run_cuda: Run) -> None:
 
 
 SPAWNING = """
-import sys
 import pleat.torch, torch, torch.multiprocessing
 
 def tell(who):
@@ -125,9 +124,9 @@ def tell(who):
 def work(rank):
     tell("child")
 
-if __name__ == "__main__":
+def main(kind):
     pleat.torch.install(binding="class")
-    if sys.argv[1] == "pinned":
+    if kind == "pinned":
         pleat.torch.install_pinned()
         pleat.torch.install_pinned()  # again: nothing
     torch.multiprocessing.spawn(work, nprocs=1)
@@ -136,14 +135,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("kind, held", [("pinned", 2 << 20), ("plain", 1024)])
-def test_spawned_children_inherit_it(tmp_path: Path, kind: str, held: int) -> None:
-    script = tmp_path / "spawning.py"
-    script.write_text(SPAWNING)
-    conf = {"LD_PRELOAD": str(RUNTIME), "PLEAT_SIM": "capacity:4G,backing:memory"}
-    done = run_arguments(str(script), kind, cwd=tmp_path, **conf)
+def test_spawned_children_inherit_it(
+    run_cuda: Run, tmp_path: Path, kind: str, held: int
+) -> None:
+    (tmp_path / "spawning.py").write_text(SPAWNING)
+    code = f"import os, sys; sys.path.insert(0, os.getcwd()); import spawning; spawning.main({kind!r})"
+    sim = "capacity:4G,backing:memory"
+    done = run_cuda(code, PLEAT_SIM=sim)
     assert done.stdout == f"child class {held}\nparent class {held}\n", done.stdout
     assert "own allocator" not in done.stderr, done.stderr
-    done = run_arguments(str(script), kind, cwd=tmp_path, PLEAT_TORCH_SPAWN="0", **conf)
+    done = run_cuda(code, PLEAT_SIM=sim, PLEAT_TORCH_SPAWN="0")
     assert done.stdout == f"child None 1024\nparent class {held}\n", done.stdout
 
 
