@@ -1,4 +1,4 @@
-/* allocator.c - the allocators by name, and where their options lie. */
+/* allocator.c - finds allocators by name, and places their options in pl_allocator_options. */
 #include "segments/base/allocator.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ const char *pl_allocator_name(unsigned index)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Has no allocator before that one the same table? */
+/* No earlier allocator has the same table. */
 static bool is_first_with(unsigned index, const pl_option_table *table)
 {
     for (unsigned i = 0; i < index; i++) {

@@ -1,5 +1,5 @@
-/* allocator_list.h - every allocator that is built in, in the order in which they are named to
- * users. Whoever adds one adds its line here: docs/allocators.md. */
+/* allocator_list.h - every built-in allocator, in the order in which users see the names. A new
+ * allocator adds a line here: docs/allocators.md. */
 #ifndef PLEAT_SEGMENTS_ALLOCATOR_LIST_H
 #define PLEAT_SEGMENTS_ALLOCATOR_LIST_H
 
@@ -16,7 +16,7 @@
     X(pl_tf_bfc_ops)           /* "tf-bfc" */                            \
     X(pl_cuda_async_ops)       /* "cuda-async" */
 
-/* Those for pinned memory of the host only: found by name, but not among all. */
+/* Allocators for pinned memory of the host only: found by name, but not listed among all. */
 #define PL_HOST_ALLOCATOR_LIST(X) \
     X(pl_torch_pinned_ops)     /* "torch-pinned": PyTorch's */
 /* clang-format on */

@@ -1,27 +1,28 @@
-/* index.c - see index.h. Upholds I1..I4 there. The lock of the index's owner guards it. */
+/* index.c - see index.h. Upholds I1..I4 there. The owner's lock guards the index. */
 #include "segments/base/index.h"
 
 #include "vmm/base/assert.h"
 
 enum { STEPS_LOG2 = 3, STEPS = 1 << STEPS_LOG2 };
 
-/* How many low bits of a size distinguish the members of its bin: none below 16 units, and where
- * the bins are twice as wide, one more. */
+/* How many low bits of a size differ between members of its bin. None below 16 units; one more each
+ * time that the bins become twice as wide. */
 static unsigned free_bits(size_t units)
 {
     return (63u ^ (unsigned)__builtin_clzll(units | STEPS)) - STEPS_LOG2;
 }
 
-/* The step of a size is its highest bits, from STEPS to 2 * STEPS - 1; or the size itself. */
+/* The step of a size is its highest bits, from STEPS to 2 * STEPS - 1. A smaller size is its own
+ * step. */
 static unsigned bin_of(size_t units)
 {
     unsigned bits = free_bits(units);
     return bits * STEPS + (unsigned)(units >> bits);
 }
 
-/* The low bits that distinguish it from others of its bin, the highest first: the bit that decides
- * next is the top one. With none of them left two sizes of a bin are equal, and what follows
- * decides nothing. */
+/* The low bits that distinguish a size from others of its bin, moved to the top: the next deciding
+ * bit is the highest one. When these bits are used up, two sizes of a bin are equal, and the
+ * remaining bits decide nothing. */
 static uint64_t path_of(size_t units)
 {
     unsigned bits = free_bits(units);
@@ -43,7 +44,7 @@ static void ring_add(pl_index_node *first, pl_index_node *node)
     first->ring_next = node;
 }
 
-/* Where the tree of its bin begins. */
+/* The root of the tree of the size's bin. */
 static inline pl_index_node **root_of(pl_index *index, size_t bytes)
 {
     unsigned bin = bin_of(units_of(bytes));
@@ -112,8 +113,8 @@ static inline bool is_leaf(const pl_index_node *node)
     return node->child[0] == NULL && node->child[1] == NULL;
 }
 
-/* Unhook some leaf below `node`, which is none itself. Any node of a digital tree may replace its
- * ancestor, since it shares the ancestor's path. */
+/* Unhook a leaf below `node`; `node` itself is not a leaf. Any node of a digital tree may replace
+ * an ancestor, since their paths begin alike. */
 static pl_index_node *cut_leaf(const pl_index_node *node)
 {
     pl_index_node *leaf = node->child[node->child[1] != NULL];
@@ -125,7 +126,7 @@ static pl_index_node *cut_leaf(const pl_index_node *node)
     return leaf;
 }
 
-/* The slot is empty now. If it is a bin's root, the bin is empty, too. */
+/* The slot is empty now. If the slot is a bin's root, mark the bin as empty, too. */
 static void clear_bin(pl_index *index, pl_index_node *const *slot)
 {
     size_t bin = bin_at(index, slot);
@@ -135,7 +136,7 @@ static void clear_bin(pl_index *index, pl_index_node *const *slot)
     }
 }
 
-/* Is it in no ring with others, and without children? */
+/* Is the node a leaf without a ring? */
 static inline bool is_single(const pl_index_node *node)
 {
     return node->ring_next == node && is_leaf(node);
@@ -172,7 +173,7 @@ void pl_index_remove(pl_index *index, pl_index_node *node)
     take_out(index, node);
 }
 
-/* A function by itself, so that those that are single need no registers saved. */
+/* A separate function, so that the common case, a single node, saves no registers. */
 static __attribute__((noinline)) void resize_joined(pl_index *index, pl_index_node *node,
                                                     size_t bytes)
 {
@@ -196,13 +197,13 @@ void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes)
     put_in(index, node, bytes, root);
 }
 
-/* The best fit so far, and by how much it is too large. */
+/* The best fit so far, and its excess bytes. */
 typedef struct fit {
     pl_index_node *node;
     size_t excess;
 } fit;
 
-/* A node that is too small has an excess of more than this, as it wraps around. */
+/* A node that is too small wraps around to an excess above this bound. */
 static const size_t most_excess = SIZE_MAX / 2;
 
 static inline void try_node(fit *best, pl_index_node *at, size_t bytes)
@@ -226,7 +227,7 @@ static inline void try_leftmost(fit *best, pl_index_node *tree, size_t bytes)
 static inline void try_bin(fit *best, pl_index_node *tree, size_t bytes)
 {
     uint64_t path = path_of(units_of(bytes));
-    pl_index_node *above = NULL; /* deepest subtree whose sizes are all larger than the request's */
+    pl_index_node *above = NULL; /* deepest subtree with only larger sizes than the request */
 
     for (pl_index_node *at = tree; at != NULL; path <<= 1) {
         try_node(best, at, bytes);
@@ -266,7 +267,7 @@ pl_index_node *pl_index_best(const pl_index *index, size_t bytes)
     unsigned bin = bin_of(units_of(bytes));
     fit best = { NULL, most_excess };
 
-    if (bin < PL_INDEX_BINS) { /* a size beyond the last bin may be requested; no node has it */
+    if (bin < PL_INDEX_BINS) { /* a request may be beyond the last bin; no node is */
         try_bin(&best, index->bins[bin], bytes);
     }
     if (best.node == NULL) {
@@ -297,7 +298,7 @@ static int check_ring(const pl_index_node *first, size_t *n)
     }
 }
 
-/* Do the node's own bits lead from the root to it? */
+/* Do the node's own bits lead from the root to the node? */
 static bool is_on_path(const pl_index_node *root, const pl_index_node *node)
 {
     size_t units = units_of(node->bytes);
@@ -310,7 +311,7 @@ static bool is_on_path(const pl_index_node *root, const pl_index_node *node)
     return root == node;
 }
 
-/* A bin's tree is at most as deep as sizes have bits: the stack holds one sibling per level. */
+/* A bin's tree is at most as deep as a size has bits. The stack holds one sibling per level. */
 static int check_bin(pl_index_node *root, unsigned bin, size_t *n)
 {
     pl_index_node *stack[64 + 1];

@@ -1,8 +1,8 @@
 /* keymap.c - the map's slow paths: growing, giving back, walking, checking. See keymap.h.
  *
- * The old table is emptied from its highest slot down. All slots above the next one are empty, so
- * an entry can leave without a shift of others. Only chains of the highest slots may continue in
- * the lowest ones. */
+ * The old table is emptied from its highest slot down. Each emptied slot is followed only by empty
+ * slots, so an entry leaves without shifting others. Only chains of the highest slots may continue
+ * in the lowest ones. */
 #include "segments/base/keymap.h"
 
 #include "vmm/base/lock.h"
@@ -63,7 +63,7 @@ static pleat_status grow(pl_keymap *map, pl_host *host, size_t n_more)
     if (!slots) {
         return PLEAT_ENOMEM_HOST;
     }
-    move_some(map, host, SIZE_MAX); /* at most as many as were inserted since; mostly none */
+    move_some(map, host, SIZE_MAX); /* at most one entry per insertion since; mostly none */
     map->old = map->now;
     map->n_unmoved = slots_of(&map->old);
     map->now = (pl_keymap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
@@ -115,7 +115,7 @@ void *pl_keymap_next(const pl_keymap *map, size_t *cursor)
 
 /* ---- the walker ------------------------------------------------------------------------------ */
 
-/* Checks I3 and I4 for one table; counts its keys. */
+/* Check I3 and I4 for one table and count its keys. */
 static int check_table(const pl_keymap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {

@@ -1,14 +1,14 @@
 /* keymap.h - from a number, such as a device address, to a pointer.
  *
- * Open addressing with linear probing in a power of two of slots, at most 5/8 of them taken. An
- * address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a removal
- * shifts later entries back, so there are no tombstones and the cost of a look-up does not grow
- * with time. All memory is asked for in pl_keymap_reserve, the fallible step; insertion into
- * reserved room cannot fail.
+ * Open addressing with linear probing. The number of slots is a power of two, and at most 5/8 of
+ * them are taken. An address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci
+ * hashing. A removal shifts later entries back. So there are no tombstones, and a look-up does not
+ * become slower with time. All memory is asked for in pl_keymap_reserve, the fallible step;
+ * insertion into reserved room cannot fail.
  *
- * A growing map has two tables for a while. Insertions go into the larger one, each reservation
- * moves a few slots' entries out of the smaller one, and a look-up that finds nothing in one table
- * tries the other. So no call moves a million entries while it holds the lock.
+ * A growing map has two tables for a while. Insertions go into the larger table. Each reservation
+ * moves a few entries out of the smaller table. A look-up that fails in one table tries the second
+ * one. So no call moves a million entries under the lock.
  *
  * The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_KEYMAP_H
@@ -26,8 +26,8 @@ typedef struct pl_keymap_slot {
 } pl_keymap_slot;
 
 typedef struct pl_keymap_table {
-    pl_keymap_slot *slots; /* NULL = none; a power of two >= 64 of them */
-    size_t mask;           /* number of slots less one; 0 while there are none */
+    pl_keymap_slot *slots; /* NULL = none; their number is a power of two >= 64 */
+    size_t mask;           /* number of slots - 1; 0 = no slots */
     unsigned shift;        /* 64 - log2 of the number of slots */
 } pl_keymap_table;
 
@@ -40,8 +40,8 @@ typedef struct pl_keymap_table {
 typedef struct pl_keymap {
     pl_keymap_table now;
     size_t count;
-    size_t most;  /* keys that `now` has room for */
-    size_t quick; /* up to this count a reservation has nothing to do */
+    size_t most;  /* how many keys `now` may hold */
+    size_t quick; /* a reservation up to this count does nothing */
     pl_keymap_table old;
     size_t n_unmoved;
 } pl_keymap;
@@ -61,9 +61,9 @@ pleat_status pl_keymap_make_room(pl_keymap *map, pl_host *host, size_t n_more);
 void *pl_keymap_find_old(const pl_keymap *map, pleat_devptr key, size_t *at);
 void pl_keymap_remove_old(pl_keymap *map, size_t at);
 
-/* Make room for `n_more` keys beyond those in the map. The room is not kept for anyone: a caller
- * that drops the lock before its insertion must also count the insertions of others. Returns
- * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
+/* Make room for `n_more` keys beyond those in the map. The room is not reserved for one caller. A
+ * caller that drops the lock before its insertion must also count the insertions of other threads.
+ * Returns PLEAT_OK; ENOMEM_HOST, and the map is as before. */
 static inline pleat_status pl_keymap_reserve(pl_keymap *map, pl_host *host, size_t n_more)
 {
     size_t n = map->count + n_more;
@@ -88,7 +88,7 @@ static inline void pl_keymap_put(pl_keymap_table *table, pl_keymap_slot entry)
     table->slots[at] = entry;
 }
 
-/* The slot with the key, or the empty one where the search for it ends. */
+/* The key's slot, or the empty slot where the search ends. */
 static inline size_t pl_keymap_seek(const pl_keymap_table *table, pleat_devptr key)
 {
     size_t at = pl_keymap_home(table, key);
@@ -145,7 +145,7 @@ static inline void *pl_keymap_find(const pl_keymap *map, pleat_devptr key)
     return pl_keymap_find_at(map, key, &at);
 }
 
-/* Empty the slot of a value that was found; the map must not have changed since. */
+/* Empty the slot of a found value. The map must not have changed since. */
 static inline void pl_keymap_remove_at(pl_keymap *map, size_t at)
 {
     if (__builtin_expect((at & PL_KEYMAP_OLD) != 0, false)) {
@@ -168,7 +168,7 @@ static inline void *pl_keymap_remove(pl_keymap *map, pleat_devptr key)
     return value;
 }
 
-/* Walk over all values in no order: `*cursor` starts at 0; NULL at the end. The map must not change
+/* Walk over all values in no order. `*cursor` starts at 0. NULL at the end. The map must not change
  * meanwhile. */
 void *pl_keymap_next(const pl_keymap *map, size_t *cursor);
 

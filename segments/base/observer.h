@@ -1,8 +1,8 @@
-/* observer.h - an allocator tells each of its actions as it happens; histories record them.
+/* observer.h - an allocator reports each of its actions; histories record them.
  *
- * Every action is told under the allocator's lock, at the moment it takes effect, so actions are
- * told in the order in which the allocator's state changes: replayed, they lead from any visit
- * (allocator.h) to the next one. The actions on memory:
+ * An action is reported under the allocator's lock, when it takes effect. So the order of reports
+ * is the order of state changes: replaying the reports leads from any visit (allocator.h) to the
+ * next one. The actions on memory:
  *
  *   SEGMENT_ALLOC, SEGMENT_FREE   a segment of the driver's, whole (classic caches)
  *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. A chunk that
@@ -13,10 +13,9 @@
  *   FREE_COMPLETED                its uses on other streams, too, are over, or there were none: at
  *                                 once after FREE_REQUESTED then
  *
- * A segment is told before the blocks in it, and blocks before their segment goes. Memory that goes
- * with the allocator itself (destroy) is not told.
- * The names and their order are PyTorch's (reference: c10/cuda/CUDACachingAllocator.h,
- * TraceEntry). */
+ * A segment is reported before its blocks. Its end is reported after theirs. Memory freed by
+ * `destroy` is not reported. The names and their order are PyTorch's: TraceEntry of
+ * c10/cuda/CUDACachingAllocator.h. */
 #ifndef PLEAT_SEGMENTS_OBSERVER_H
 #define PLEAT_SEGMENTS_OBSERVER_H
 
@@ -41,14 +40,14 @@ typedef struct pl_event {
     pleat_devptr base;
     uint64_t bytes;
     pl_stream *stream;      /* a block's owner; a segment's owner, NULL if segments have none */
-    const void *private_in; /* the pl_private it lies in; NULL = the default pool */
+    const void *private_in; /* the pl_private of this memory; NULL = the default pool */
 } pl_event;
 
-/* It outlives the allocators that it is given to (pl_allocator_options.observer). */
+/* An observer outlives its allocators (pl_allocator_options.observer). */
 typedef struct pl_observer {
     /* Called under the allocator's lock: calls no allocator, does not block. */
     void (*tell)(struct pl_observer *self, const pl_event *event);
-    _Atomic bool is_on; /* atomic: false = nothing is told; may change at any time */
+    _Atomic bool is_on; /* atomic: false = report nothing; may change at any time */
 } pl_observer;
 
 static inline bool pl_observer_is_on(const pl_observer *observer)

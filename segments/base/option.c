@@ -1,4 +1,4 @@
-/* option.c - the values of an allocator's own options in its struct. No lock, no memory. */
+/* option.c - reads and writes the values of an allocator's own options. No lock, no memory. */
 #include "segments/base/option.h"
 
 #include <string.h>

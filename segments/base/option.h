@@ -1,10 +1,10 @@
-/* option.h - an allocator's own options: one row says how an option is named, written, bounded and
- * explained, and where its value is stored.
+/* option.h - an allocator's own options. One row gives an option's name, form, bounds, explanation
+ * and place in memory.
  *
- * An allocator keeps the values in a struct of its own and names a table of rows in its
- * pl_allocator_ops. The configuration reads, checks and writes what the rows say; it knows no
- * option by name. Allocators that share a table share the values, too. docs/allocators.md shows how
- * a table is written. */
+ * An allocator keeps the values in its own struct and names a table of rows in its
+ * pl_allocator_ops. The configuration reads, checks and writes options by these rows alone.
+ * Allocators that share a table share the values, too. docs/allocators.md shows how a table is
+ * written. */
 #ifndef PLEAT_SEGMENTS_OPTION_H
 #define PLEAT_SEGMENTS_OPTION_H
 
@@ -16,7 +16,7 @@ struct pl_allocator_ops;
 struct pl_allocator_options;
 
 typedef enum pl_option_kind {
-    PL_OPTION_WORD,      /* an enum: one of `words`, stored as its index */
+    PL_OPTION_WORD,      /* an enum: an index into `words` */
     PL_OPTION_NUMBER,    /* uint32_t or uint64_t: least..most, stored times `scale` */
     PL_OPTION_SIZE,      /* uint64_t: bytes, at least `least` and not 0 */
     PL_OPTION_BOOL,      /* bool: True or False */
@@ -25,19 +25,19 @@ typedef enum pl_option_kind {
     PL_OPTION_DIVISIONS, /* unsigned[PL_N_DIVISIONS]: powers of two up to `most`, or 0 */
 } pl_option_kind;
 
-enum { PL_N_DIVISIONS = 16 }; /* requests of 1 MiB to 32 GiB, one for each power of two */
+enum { PL_N_DIVISIONS = 16 }; /* for requests of 1 MiB to 32 GiB, one per power of two */
 
 typedef struct pl_option {
     const char *name;
     pl_option_kind kind;
     size_t offset;    /* of the value in the struct */
     size_t bytes;     /* of the value */
-    uint64_t initial; /* the default, as it would be written; of words the index */
+    uint64_t initial; /* the default; for words their index */
     uint64_t least;
     uint64_t most;
     uint64_t scale;           /* 0 = 1 */
     const char *const *words; /* in the order of the enum; NULL at the end */
-    bool is_second_spelling;  /* of the row before: the same value under another name */
+    bool is_second_spelling;  /* the value of the row before, under a second name */
     const char *help;         /* what docs/configuration.md says */
 } pl_option;
 
@@ -49,15 +49,15 @@ typedef struct pl_option {
 typedef struct pl_option_table {
     const pl_option *options;
     unsigned n;
-    size_t bytes; /* of the struct that holds the values */
-    /* Do the values go together, once all are read? `chosen`: the allocator that will be made, of
-     * this table or another. ECONF, and the driver error's detail says what does not. NULL: any
-     * values do. */
+    size_t bytes; /* size of the struct with the values */
+    /* Do the values go together, once all are read? `chosen` is the allocator to be made; its table
+     * may be a different one. ECONF; the driver error's detail names the conflict. NULL: any values
+     * do. */
     pleat_status (*check)(const struct pl_allocator_options *options,
                           const struct pl_allocator_ops *chosen);
 } pl_option_table;
 
-/* The defaults. `own` here and below: the bytes of the struct, wherever they lie. */
+/* The defaults. `own` is the struct as bytes, at any place; likewise below. */
 void pl_options_reset(const pl_option_table *table, void *own);
 
 /* A value that is a number, a size, a boolean or a word. */

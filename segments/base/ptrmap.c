@@ -1,8 +1,8 @@
 /* ptrmap.c - the map's slow paths: growing, giving back, walking, checking. See ptrmap.h.
  *
- * The old table is emptied from its highest slot down. All slots above the next one are empty, so
- * an entry can leave without a shift of others. Only chains of the highest slots may continue in
- * the lowest ones. */
+ * The old table is emptied from its highest slot down. Each emptied slot is followed only by empty
+ * slots, so an entry leaves without shifting others. Only chains of the highest slots may continue
+ * in the lowest ones. */
 #include "segments/base/ptrmap.h"
 
 #include "vmm/base/lock.h"
@@ -11,7 +11,7 @@ enum { LEAST_LOG2 = 8, MOST_LOG2 = 48, MOVES = 16 };
 enum { SPARSE_SLOTS = 1 << 11, HALF_SLOTS = 1 << 15 };
 
 /* The fuller a table, the further lie its entries from home, and a processor does not foresee how
- * far. A small table costs next to nothing when it is filled less. */
+ * far. Small tables can be filled less: their memory hardly counts. */
 static size_t room_of(size_t n_slots)
 {
     if (n_slots <= HALF_SLOTS) {
@@ -28,7 +28,7 @@ static size_t slots_of(const pl_ptrmap_table *table)
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host)
 {
     if (!map->is_peeked) {
-        pl_host_free(host, map->old.slots); /* else they are among the spent ones */
+        pl_host_free(host, map->old.slots); /* else the slots are on the list of spent tables */
     }
     map->n_unmoved = 0;
     pl_ptrmap_discard(map, host);
@@ -71,7 +71,7 @@ static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
     }
 }
 
-/* Peeks go to the new table; the view of the old one keeps its slots. */
+/* From now on peeks read the new table. The earlier view keeps its slots. */
 static void publish(pl_ptrmap *map, pl_ptrmap_table *view)
 {
     pl_ptrmap_table *earlier = atomic_load_explicit(&map->view, memory_order_relaxed);
@@ -101,7 +101,7 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
         pl_host_free(host, slots);
         return PLEAT_ENOMEM_HOST;
     }
-    move_some(map, host, SIZE_MAX); /* at most as many as were inserted since; mostly none */
+    move_some(map, host, SIZE_MAX); /* at most one entry per insertion since; mostly none */
     map->old = map->now;
     map->n_unmoved = slots_of(&map->old);
     map->now = (pl_ptrmap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
@@ -164,7 +164,7 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
 
 /* ---- the walker ------------------------------------------------------------------------------ */
 
-/* Checks I3 and I4 for one table; counts its keys. */
+/* Check I3 and I4 for one table and count its keys. */
 static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {

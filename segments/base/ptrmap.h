@@ -1,26 +1,27 @@
-/* ptrmap.h - from a device address to the object that lives there, in one word each.
+/* ptrmap.h - a map from a device address to the object there. An entry is one word.
  *
- * Open addressing with linear probing in a power of two of slots, at most 4/5 of them taken, and
- * fewer of a small table. An object is aligned to 64 bytes and has its address, the key, at byte
- * PL_PTRMAP_KEY_AT. So a slot has six bits to spare: they tell how far it lies from the key's home,
- * and two bits of the key's hash. A look-up reads only objects whose bits fit, which is the right
- * one but for one time in twenty; a removal reads none, except such as lie very far from home.
+ * Open addressing with linear probing. The number of slots is a power of two. At most 4/5 of the
+ * slots are taken, and fewer in a small table. An object is aligned to 64 bytes and has its
+ * address, the key, at byte PL_PTRMAP_KEY_AT. So six bits of a slot are unused by the pointer. Four
+ * tell how far the slot lies from the key's home; two are bits of the key's hash. A look-up reads
+ * an object only if these bits fit; one time in twenty such an object is the wrong one. A removal
+ * reads only objects that lie very far from home.
  *
  *   | pointer to the object ............................ | tag 2 | distance 4 |   0 = empty
  *
- * An address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing; a
- * removal shifts later entries back, so there are no tombstones and the cost of a look-up does not
- * grow with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
+ * An address is hashed as a multiple of 512, the allocators' quantum, by Fibonacci hashing. A
+ * removal shifts later entries back. So there are no tombstones, and a look-up does not become
+ * slower with time. All memory is asked for in pl_ptrmap_reserve, the fallible step; insertion into
  * reserved room cannot fail.
  *
- * A growing map has two tables for a while. Insertions go into the larger one, each reservation
- * moves a few slots' entries out of the smaller one, and a look-up that finds nothing in one table
- * tries the other. So no call moves a million entries while it holds the lock.
+ * A growing map has two tables for a while. Insertions go into the larger table. Each reservation
+ * moves a few entries out of the smaller table. A look-up that fails in one table tries the second
+ * one. So no call moves a million entries under the lock.
  *
- * The owner's lock guards the map. One call needs no lock, pl_ptrmap_peek: it may miss a key that
- * is there, and the object that it finds may just be changing, so it asks of the caller to look
- * twice. A table that peeks may be reading goes only when the owner has held them off (is_peeked).
- * Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
+ * The owner's lock guards the map. Only pl_ptrmap_peek needs no lock. A peek may miss a key, and
+ * the object found may be changing at that moment. So the caller must check the object again. A
+ * table that peeks may read is freed only after the owner has held peeks off (is_peeked). Source:
+ * Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
 #define PLEAT_SEGMENTS_PTRMAP_H
 
@@ -33,14 +34,14 @@
 #include "vmm/base/pleat_types.h"
 
 enum { PL_PTRMAP_ALIGN = 64, PL_PTRMAP_KEY_AT = 64, PL_PTRMAP_FAR = 15, PL_PTRMAP_TAGS = 4 };
-enum { PL_PTRMAP_TAG_AT = 24 }; /* bits of the hash that homes in no usual table depend on */
+enum { PL_PTRMAP_TAG_AT = 24 }; /* hash bits that do not select the home in tables of usual size */
 
 typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
 typedef struct pl_ptrmap_table {
-    _Atomic pl_ptrmap_slot *slots; /* atomic, written under the lock; NULL = none; else a power of
-                                    * two >= 256 of them */
-    size_t mask;                   /* number of slots less one; 0 while there are none */
+    _Atomic pl_ptrmap_slot *slots; /* atomic, written under the lock; NULL = none; their number is a
+                                    * power of two >= 256 */
+    size_t mask;                   /* number of slots - 1; 0 = no slots */
     unsigned shift;                /* 64 - log2 of the number of slots */
     struct pl_ptrmap_table *next;  /* of spent ones */
 } pl_ptrmap_table;
@@ -55,13 +56,13 @@ typedef struct pl_ptrmap_table {
 typedef struct pl_ptrmap {
     pl_ptrmap_table now;
     size_t count;
-    size_t most;  /* keys that `now` has room for */
-    size_t quick; /* up to this count a reservation has nothing to do */
+    size_t most;  /* how many keys `now` may hold */
+    size_t quick; /* a reservation up to this count does nothing */
     pl_ptrmap_table old;
     size_t n_unmoved;
     bool is_peeked;                  /* const: tables go by pl_ptrmap_discard only */
-    _Atomic(pl_ptrmap_table *) view; /* atomic: a copy of `now`, for peeks; NULL = none */
-    pl_ptrmap_table *spent;          /* views of earlier tables, with their slots; latest first */
+    _Atomic(pl_ptrmap_table *) view; /* atomic: a copy of `now` for peeks; NULL = none */
+    pl_ptrmap_table *spent;          /* earlier views with their slots, newest first */
 } pl_ptrmap;
 
 /* Zeroed memory is an empty map too. */
@@ -73,13 +74,13 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
 
 pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
-/* Empty up to n more slots of the old table, if there is one: for a caller that lets the map grow
- * more often than it inserts, since a map that grows empties the rest of it at once. */
+/* Empty up to n more slots of the old table, if there is one. A map that grows empties the rest at
+ * once. So callers that reserve more often than they insert call this in between. */
 void pl_ptrmap_move(pl_ptrmap *map, pl_host *host, size_t n);
 
-/* Make room for `n_more` keys beyond those in the map. The room is not kept for anyone: a caller
- * that drops the lock before its insertion must also count the insertions of others. Returns
- * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
+/* Make room for `n_more` keys beyond those in the map. The room is not reserved for one caller. A
+ * caller that drops the lock before its insertion must also count the insertions of other threads.
+ * Returns PLEAT_OK; ENOMEM_HOST, and the map is as before. */
 static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size_t n_more)
 {
     size_t n = map->count + n_more;
@@ -94,7 +95,7 @@ static inline pl_ptrmap_slot pl_ptrmap_at(const pl_ptrmap_table *table, size_t a
     return atomic_load_explicit(&table->slots[at], memory_order_relaxed);
 }
 
-/* Who finds the slot without the lock finds what it points to. */
+/* Release order: a thread that reads the slot without the lock also sees the object. */
 static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pl_ptrmap_slot slot)
 {
     atomic_store_explicit(&table->slots[at], slot, memory_order_release);
@@ -152,7 +153,7 @@ static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void 
     pl_ptrmap_write(table, at, slot);
 }
 
-/* The slot with the key, or the empty one where the search for it ends. */
+/* The key's slot, or the empty slot where the search ends. */
 static inline size_t pl_ptrmap_seek(const pl_ptrmap_table *table, pleat_devptr key)
 {
     uint64_t hash = pl_ptrmap_hash(key);
@@ -193,7 +194,7 @@ static inline void pl_ptrmap_expect(const pl_ptrmap *map, pleat_devptr key)
     __builtin_prefetch(&map->now.slots[pl_ptrmap_home(&map->now, pl_ptrmap_hash(key))], 1);
 }
 
-/* The value has the key, which must not be 0 or in the map, and there must be room. */
+/* `value` holds the key. The key is not 0 and not in the map. The map has room. */
 static inline void pl_ptrmap_insert(pl_ptrmap *map, pleat_devptr key, void *value)
 {
     pl_assert(key != 0 && value && (pl_ptrmap_slot)value % PL_PTRMAP_ALIGN == 0 &&
@@ -234,8 +235,8 @@ static inline void *pl_ptrmap_remove(pl_ptrmap *map, pleat_devptr key)
     return pl_ptrmap_value(slot);
 }
 
-/* The same for a caller that may remove it next: *at is its slot, or SIZE_MAX if it lies in the old
- * table. */
+/* pl_ptrmap_find for a caller that may remove the value next. *at becomes the value's slot, or
+ * SIZE_MAX if the old table holds the value. */
 static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, size_t *at)
 {
     if (map->count == 0) {
@@ -250,7 +251,7 @@ static inline void *pl_ptrmap_find_at(const pl_ptrmap *map, pleat_devptr key, si
     return pl_ptrmap_value(slot);
 }
 
-/* Remove what was found there; the map has not changed since. */
+/* Remove the value that pl_ptrmap_find_at found. The map must not have changed since. */
 static inline void pl_ptrmap_remove_at(pl_ptrmap *map, pleat_devptr key, size_t at)
 {
     if (__builtin_expect(at == SIZE_MAX, false)) {
@@ -261,7 +262,7 @@ static inline void pl_ptrmap_remove_at(pl_ptrmap *map, pleat_devptr key, size_t 
     map->count--;
 }
 
-/* A value that is in the map was found there without the lock: is it still there? */
+/* Is `value`, found without the lock, still in slot `at`? */
 static inline bool pl_ptrmap_has_at(const pl_ptrmap *map, const void *value, size_t at)
 {
     return __builtin_expect(at <= map->now.mask, true) &&
@@ -275,9 +276,9 @@ static inline void pl_ptrmap_remove_found(pl_ptrmap *map, size_t at)
     map->count--;
 }
 
-/* Without the lock: the object with that key, in slot *at; NULL if there is none, or perhaps none.
- * Its key may have changed by the time that the caller looks. Objects are never unmapped while
- * peeks go on. */
+/* Look a key up without the lock; *slot_at becomes its slot. NULL: the key is not in the map, or
+ * was missed. The object's key may have changed before the caller looks. Objects are never unmapped
+ * while peeks go on. */
 __attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const pl_ptrmap *map,
                                                                           pleat_devptr key,
                                                                           size_t *slot_at)
@@ -302,15 +303,15 @@ __attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const 
     return NULL;
 }
 
-/* Are there tables that pl_ptrmap_discard would give back? */
+/* Would pl_ptrmap_discard free any tables? */
 static inline bool pl_ptrmap_has_spent(const pl_ptrmap *map)
 {
     return map->spent != NULL && map->n_unmoved == 0;
 }
-/* Nobody peeks, or the caller has held them off: give back the tables that are spent. */
+/* Free the spent tables. No thread peeks, or the caller has held peeks off. */
 void pl_ptrmap_discard(pl_ptrmap *map, pl_host *host);
 
-/* Walk over all values in no order: `*cursor` starts at 0; NULL at the end. The map must not change
+/* Walk over all values in no order. `*cursor` starts at 0. NULL at the end. The map must not change
  * meanwhile. */
 void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor);
 

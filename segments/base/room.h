@@ -1,4 +1,4 @@
-/* room.h - what is told of a room, the memory of the blocks of one tag, and of its sleep. */
+/* room.h - the figures of a room, which is the memory of one tag's blocks, and of its sleep. */
 #ifndef PLEAT_SEGMENTS_BASE_ROOM_H
 #define PLEAT_SEGMENTS_BASE_ROOM_H
 
@@ -7,25 +7,25 @@
 /* What becomes of the contents of live blocks. */
 typedef struct pl_sleep_how {
     bool is_kept;       /* else they are lost */
-    const char *folder; /* is_kept: of the file that they go to; NULL = memory of the host */
+    const char *folder; /* is_kept: folder of the file for the contents; NULL = host memory */
 } pl_sleep_how;
 
-/* What a sleep gave back, or a wake brought. Bytes of device memory. */
+/* Device memory that a sleep gave back or a wake brought, in bytes. */
 typedef struct pl_slept {
-    uint64_t bytes;        /* that went back to the driver, or that came */
-    uint64_t shared_bytes; /* a sleep: that stay, since others use them, too */
-    uint64_t kept_bytes;   /* whose contents are kept, or came back */
-    uint64_t left_bytes;   /* a wake: that are still missing */
-    uint64_t needed_bytes; /* a wake: that it had to have from the driver, also where it fails */
+    uint64_t bytes;        /* given back to the driver, or brought */
+    uint64_t shared_bytes; /* sleep: not given back, since other processes use the memory */
+    uint64_t kept_bytes;   /* with contents stored, or brought back */
+    uint64_t left_bytes;   /* wake: still missing */
+    uint64_t needed_bytes; /* wake: had to come from the driver, also if the wake fails */
 } pl_slept;
 
 typedef struct pl_room_figures {
     pleat_stat blocks;          /* live */
     pleat_stat allocated_bytes; /* of these, rounded */
     pleat_stat requested_bytes;
-    uint64_t resident_bytes; /* of device memory in it now, free memory included */
-    uint64_t asleep_bytes;   /* of device memory that it has given back while it sleeps */
-    uint64_t kept_bytes;     /* whose contents are kept elsewhere */
+    uint64_t resident_bytes; /* device memory in the room now, free memory included */
+    uint64_t asleep_bytes;   /* device memory given back for the sleep */
+    uint64_t kept_bytes;     /* with contents stored elsewhere */
     uint64_t limit_bytes;    /* 0 = none */
     uint64_t n_sleeps;
     bool is_asleep;

@@ -1,7 +1,7 @@
-/* roster.h - a list of blocks, in pages: what an allocator tells of a private pool's live blocks.
+/* roster.h - a list of blocks, in pages: an allocator's report of a private pool's live blocks.
  *
- * Its allocator fills it and gives it back, under its lock; in between it does not change, and
- * anybody may read it. */
+ * The allocator fills a roster and gives it back, under the allocator's lock. In between the roster
+ * is constant, and any thread may read it. */
 #ifndef PLEAT_SEGMENTS_ROSTER_H
 #define PLEAT_SEGMENTS_ROSTER_H
 
@@ -16,9 +16,9 @@ typedef struct pl_roster_block {
     size_t requested;
     void *stream;  /* the owner's handle */
     uint64_t tick; /* the allocator's, like the next three */
-    void *waits;   /* host memory that a step which cannot fail will need, or NULL */
+    void *waits;   /* host memory for a later step that cannot fail, or NULL */
     uint32_t lane; /* the owner */
-    bool is_made;  /* live because of a restore: it was not before */
+    bool is_made;  /* made by a restore */
 } pl_roster_block;
 
 typedef struct pl_roster_page {
@@ -32,19 +32,19 @@ typedef struct pl_roster {
     pl_roster_page *first;
     pl_roster_page *last;
     size_t n;
-    uint64_t pool;   /* the number of the pool that it is of */
-    bool is_holding; /* it refers to its blocks' owners */
+    uint64_t pool;   /* number of the listed pool */
+    bool is_holding; /* the roster refers to its blocks' owners */
 } pl_roster;
 
-/* NULL: no host memory. The block is zeroed, and stays where it is. */
+/* NULL: no host memory. The new block is zeroed and never moves. */
 pl_roster_block *pl_roster_add(pl_roster *roster, pl_host *host);
-/* Give one page back; false: there was none. So that a caller can drop its lock in between. */
+/* Free one page, so that a caller can drop its lock between pages. False: no page was left. */
 bool pl_roster_drop_page(pl_roster *roster, pl_host *host);
 
-/* What a restore has done. */
+/* The result of a restore. */
 typedef struct pl_restored {
-    pl_roster freed;  /* blocks that live no more */
-    pl_roster live;   /* those that do */
+    pl_roster freed;  /* blocks that the restore ended */
+    pl_roster live;   /* blocks that the restore made live */
     pleat_devptr odd; /* it failed: where */
 } pl_restored;
 
@@ -59,7 +59,7 @@ static inline pl_roster_cursor pl_roster_begin(const pl_roster *roster)
     return (pl_roster_cursor){ .page = roster->first };
 }
 
-/* The block there; NULL at the end. */
+/* The block at the cursor; NULL at the end. */
 static inline pl_roster_block *pl_roster_at(const pl_roster_cursor *cursor)
 {
     return cursor->page != NULL ? &cursor->page->block[cursor->i] : NULL;

@@ -1,9 +1,8 @@
-/* rounding.h - requests that are made larger, as PyTorch's roundup_power2_divisions says: the
- * stretch from a power of two to the next is cut into so many steps, and a request is rounded up to
- * a step.
+/* rounding.h - larger requests by PyTorch's option roundup_power2_divisions. The stretch from a
+ * power of two to the next is divided into equal steps, and a request is rounded up to a step.
  *
- * The divisions are a table by log2(bytes) - 20, clamped. Where they are 0 or 1, and where a step
- * would be shorter than the quantum, a request is rounded up to the quantum only.
+ * The divisions are a table by log2(bytes) - 20, clamped. If the divisions are 0 or 1, or a step is
+ * shorter than the quantum, a request is rounded up to the quantum only.
  *
  * Source: roundup_power2_next_division and round_size of c10/cuda/CUDACachingAllocator.cpp. */
 #ifndef PLEAT_SEGMENTS_ROUNDING_H

@@ -1,8 +1,8 @@
 /* stats.h - arithmetic on pleat_stat, PyTorch's counters.
  *
- * Semantics: an increase adds to current and allocated and lifts the peak; a decrease takes from
- * current and adds to freed; resetting the peak sets it to current. A group has one counter for all
- * pools, one for the small and one for the large pool. The owner's lock guards them. Source:
+ * An increase adds to current and allocated and lifts the peak. A decrease takes from current and
+ * adds to freed. A reset of the peak sets it to current. A group has three counters: for all pools,
+ * for the small pool, for the large pool. The owner's lock guards the counters. Source:
  * c10/core/Allocator.h (Stat), c10/cuda/CUDACachingAllocator.cpp. */
 #ifndef PLEAT_SEGMENTS_STATS_H
 #define PLEAT_SEGMENTS_STATS_H
@@ -27,7 +27,7 @@ static inline void pl_stat_sub(pleat_stat *s, uint64_t n)
     s->freed += n;
 }
 
-/* A group: PLEAT_SIZES_ALL and `pool`, which is PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE. */
+/* Count `n` in PLEAT_SIZES_ALL and in `pool`, which is PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE. */
 static inline void pl_stats_add(pleat_stat group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
     pl_stat_add(&group[PLEAT_SIZES_ALL], n);
@@ -40,7 +40,7 @@ static inline void pl_stats_sub(pleat_stat group[PLEAT_N_SIZES], unsigned pool, 
     pl_stat_sub(&group[pool], n);
 }
 
-/* PyTorch's pool of a block according to its rounded size: small up to 1 MiB. */
+/* PyTorch's pool for a block's rounded size: small up to 1 MiB. */
 static inline unsigned pl_stats_pool(size_t rounded_bytes)
 {
     return rounded_bytes <= (size_t)1 << 20 ? PLEAT_SIZES_SMALL : PLEAT_SIZES_LARGE;
@@ -49,8 +49,8 @@ static inline unsigned pl_stats_pool(size_t rounded_bytes)
 /* Resets every pleat_stat of `stats`. */
 void pl_stats_reset_peaks(pleat_stats *stats);
 
-/* Reads the granule size and what the vmm layer counts: PL_DEVICE_COUNT_LIST, driver calls and
- * their time. */
+/* Read the granule size and the vmm layer's counters: PL_DEVICE_COUNT_LIST, driver calls and their
+ * time. */
 void pl_stats_read_device(pleat_stats *stats, const pl_device *dev);
 
 #endif

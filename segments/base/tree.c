@@ -35,7 +35,7 @@ static void lift(pl_tree *tree, pl_tree_node *node)
     }
 }
 
-/* Repair a node whose balance is 2 or -2; returns the new root of that subtree. */
+/* Repair a node with balance 2 or -2. Returns the subtree's new root. */
 static pl_tree_node *rebalance(pl_tree *tree, pl_tree_node *top)
 {
     int heavy = top->balance > 0;
@@ -79,7 +79,7 @@ void pl_tree_insert(pl_tree *tree, pl_tree_node *node)
     }
 }
 
-/* `side` of `parent` has become lower by one. */
+/* `side` of `parent` has become one lower. */
 static void mend_upwards(pl_tree *tree, pl_tree_node *parent, int side)
 {
     while (parent) {
@@ -198,7 +198,7 @@ static int claimed_height(const pl_tree_node *node)
     return height;
 }
 
-/* If I2 holds at every node below, the claimed heights of its children are the true ones. */
+/* If I2 holds at every node below, then the heights that the children claim are true. */
 static int check_node(const pl_tree_node *node)
 {
     for (int side = 0; side < 2; side++) {

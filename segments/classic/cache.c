@@ -1,4 +1,4 @@
-/* cache.c - how classic caches are made and destroyed, and the calls that they share. See cache.h.
+/* cache.c - makes and destroys classic caches, and implements their common calls. See cache.h.
  *
  * Takes the cache's lock (rank 20); the functions of pl_cache_kind drop it around driver calls. */
 #include "segments/classic/cache.h"
@@ -157,7 +157,7 @@ pleat_status pl_cache_release_capture(pl_allocator *a, pl_stream *stream)
     }
     pl_cache *c = cache_of(a);
     pl_lock_acquire(&c->lock);
-    pl_waiter_leave(&c->waiter); /* the capture may hold what another request is missing */
+    pl_waiter_leave(&c->waiter); /* another request may lack the memory of this capture */
     st = c->kind->end_capture(c, stream);
     pl_waiter_return(&c->waiter, NULL);
     pl_lock_release(&c->lock);
@@ -179,7 +179,7 @@ pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t byte
     };
 }
 
-/* Memory of these caches is not made of granules, so live_granules stays 0. */
+/* These caches have no granules, so live_granules stays 0. */
 void pl_cache_stats(pl_allocator *a, pleat_stats *out)
 {
     pl_cache *c = cache_of(a);

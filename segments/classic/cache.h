@@ -1,8 +1,8 @@
 /* cache.h - the base of every classic cache: one lock, host memory of its own, and the calls of the
- * allocator interface, which differ between caches only in what they do under the lock.
+ * allocator interface. Caches differ only in what these calls do under the lock.
  *
- * A cache embeds a pl_cache as its first member and names its own part of those calls in a
- * pl_cache_kind; its table of functions takes the rest from PL_CACHE_OPS. */
+ * A cache embeds a pl_cache as its first member. A pl_cache_kind names the cache's own part of the
+ * calls; PL_CACHE_OPS fills the rest of its function table. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_CACHE_H
 
@@ -16,8 +16,8 @@
 
 typedef struct pl_cache pl_cache;
 
-/* All are called with the lock held and return with the lock held; those that call the driver drop
- * it meanwhile. */
+/* All functions are called and return with the lock held. Functions that call the driver drop the
+ * lock meanwhile. */
 typedef struct pl_cache_kind {
     /* For destroy: give everything to the driver, live blocks too, and free all host memory except
      * the pl_cache itself. Returns how many objects the driver refused. */
@@ -33,7 +33,7 @@ typedef struct pl_cache_kind {
     /* pl_allocator_ops.release_capture: memory that the stream's captures held may be used
      * again. */
     pleat_status (*end_capture)(pl_cache *c, pl_stream *stream);
-    /* Add to a copy of `stats` what it lacks: pending and free bytes, and more. */
+    /* Add what `stats`, a copy, lacks: pending and free bytes, and more. */
     void (*tell_stats)(pl_cache *c, pleat_stats *out);
     void (*visit)(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
     int (*check)(pl_cache *c); /* 0, or the number of the first broken rule */
@@ -51,14 +51,14 @@ struct pl_cache {
     pl_waiter waiter;          /* lock */
     uint64_t reserved_bytes;   /* lock */
     uint64_t growing_bytes;    /* lock: being asked for from the driver */
-    uint64_t releasing_bytes;  /* lock: being given back to it; still in reserved_bytes */
+    uint64_t releasing_bytes;  /* lock: on the way to the driver; still in reserved_bytes */
     pleat_stats stats;         /* lock */
 };
 
 /* Make a cache of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */
 pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options, pl_cache **out);
-/* Free the cache; all its other host memory has been freed. */
+/* Free the cache. All its other host memory has been freed before. */
 void pl_cache_fini(pl_cache *c);
 
 /* Check the arguments of a request: EINVAL, ESIZE. */
@@ -107,8 +107,8 @@ void pl_cache_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
                     void *context);
 int pl_cache_check(pl_allocator *a);
 
-/* set_limit is missing, since cuda-async has its own; free is missing, since PyTorch's caches have
- * an inlined one. */
+/* Without set_limit, since cuda-async has its own. Without free, since PyTorch's caches inline
+ * theirs. */
 /* clang-format off */
 #define PL_CACHE_OPS                              \
     .destroy = pl_cache_destroy,                  \

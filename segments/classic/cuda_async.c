@@ -1,9 +1,9 @@
 /* cuda_async.c - the driver's own pool behind the allocator interface. See cuda_async.h.
  *
- * An allocation that fails is tried once more, after the host has waited for the device and the
- * pool has given back all that is free: memory that other streams freed is then available in whole
- * pages. wait_ms does not bound that wait. Takes the allocator's lock (rank 20), which is dropped
- * around driver calls.
+ * A failed allocation is tried once more. Before, the host waits for the device, and the pool gives
+ * all free memory back: memory that other streams freed is then available in whole pages. wait_ms
+ * does not bound this wait. Takes the allocator's lock (rank 20), which is dropped around driver
+ * calls.
  *
  * The statistics are PyTorch's: reserved is what the pool holds, as last asked (vmm/async_pool.h).
  * Segments and free stretches inside the pool cannot be seen from outside, so segments and inactive
@@ -33,8 +33,8 @@ static bool is_before(const pl_tree_node *a, const pl_tree_node *b)
 
 /* ---- allocation ------------------------------------------------------------------------------ */
 
-/* Allocate for a stream that is being captured: on the pool's own stream, for which the host waits,
- * so that the memory exists whenever the graph is launched. Without the lock. */
+/* Allocate for a stream that is being captured, on the pool's own stream. The host waits for that
+ * stream, so the memory exists whenever the graph is launched. Without the lock. */
 static pleat_status allocate_apart(pl_async *p, size_t bytes, pleat_devptr *out)
 {
     pl_stream *own = NULL;
@@ -162,7 +162,7 @@ static pl_async_block *find_live(const pl_async *p, pleat_devptr ptr)
     return block && block->ptr == ptr && !block->is_held ? block : NULL;
 }
 
-/* A block that the driver has back is forgotten: its second free is foreign. */
+/* A block that went back to the driver is forgotten, so its second free counts as foreign. */
 static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
 {
     const pl_async_block *block = block_around(p, ptr);
@@ -251,8 +251,8 @@ static size_t release_all(pl_cache *c)
     return n_refused;
 }
 
-/* Where the driver does not tell what the pool holds, `held` sums up the sizes asked for, which may
- * be less than the rounded ones. */
+/* If the driver does not tell how much the pool holds, `held` sums up the requested sizes, which
+ * may be less than the rounded sizes. */
 static void tell_stats(pl_cache *c, pleat_stats *out)
 {
     pl_async_note_reserved(async_of(&c->base));
@@ -266,7 +266,8 @@ static void tell_stats(pl_cache *c, pleat_stats *out)
     out->num_device_free = out->ops_free;
 }
 
-/* Neighbouring blocks are shown as one segment, since nobody can tell what lies between others. */
+/* Neighbouring blocks are shown as one segment, since the memory between other blocks is
+ * unknown. */
 static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
 {
     const pl_async *p = async_of(&c->base);

@@ -1,27 +1,27 @@
-/* cuda_async.h - what the files of cuda-async share: the driver's own stream-ordered pool behind
- * the allocator interface, used as PyTorch's backend cudaMallocAsync uses it.
+/* cuda_async.h - shared by the files of cuda-async: the driver's own stream-ordered pool behind the
+ * allocator interface, used as by PyTorch's backend cudaMallocAsync.
  *
  *   alloc on a stream --> live --free--> the driver, in the order of its stream
  *                             \--free, when that cannot be done now--> held --> the driver
  *
- * The driver decides where memory lies, what is reused and what goes back to the device; this
- * allocator knows its blocks and orders their frees. A block that several streams used is freed on
- * the pool's own stream, behind all of them, so that none of them waits for another.
+ * The driver decides where memory lies, which memory is reused and which goes back to the device.
+ * This allocator knows its blocks and orders their frees. A block that several streams used is
+ * freed on the pool's own stream, behind all of them. So no user stream waits for another.
  *
  * A freed block is held in two cases:
- * - It was allocated in a capture, or one of its streams is being captured when it is freed: the
- *   graph will use it. It is held until pl_allocator_ops.release_capture.
- * - One of its streams cannot be reached: a destroyed one, another thread's default stream, or the
- *   legacy stream beside a capture. It is held until the host has waited for the whole device,
- *   which it does before a request fails, in a trim that waits and in destroy.
+ * - The block was allocated in a capture, or one of its streams is being captured at the free, so
+ *   the graph will use the block. The block is held until pl_allocator_ops.release_capture.
+ * - One of its streams is out of reach: destroyed, another thread's default stream, or the legacy
+ *   stream beside a capture. The block is held until the host has waited for the whole device. The
+ *   host does so before a request fails, in a trim that waits, and in destroy.
  *
- * A limit that is set after creation is kept in the driver's steps of 32 MiB (vmm/async_pool.h), so
- * a request may be refused that the same limit at creation would allow. A request of a stream that
- * is being captured is served outside the graph, on the pool's own stream, for which the host
- * waits. PyTorch makes the request a node of the graph instead.
+ * The driver keeps a limit set after creation in steps of 32 MiB (vmm/async_pool.h). So a request
+ * may be refused that the same limit at creation would allow. A request of a captured stream is
+ * served outside the graph, on the pool's own stream, and the host waits for that stream. PyTorch
+ * makes the request a node of the graph instead.
  *
- * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
- * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp of PyTorch (2026). */
+ * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
+ * c10/cuda/CUDAMallocAsyncAllocator.cpp of PyTorch (2026). */
 #ifndef PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
 #define PLEAT_SEGMENTS_CLASSIC_CUDA_ASYNC_H
 
@@ -33,7 +33,7 @@
 #define PL_ASYNC_ALIGN ((size_t)512) /* what drivers round sizes up to */
 
 typedef struct pl_async_options {
-    uint64_t release_threshold_bytes; /* what the pool keeps of the device; 0 = all */
+    uint64_t release_threshold_bytes; /* how much the pool keeps; 0 = all */
 } pl_async_options;
 
 extern const pl_option_table pl_async_option_table;
@@ -51,8 +51,9 @@ typedef struct pl_async_block {
     pleat_devptr ptr;
     size_t bytes; /* as asked for */
     pl_stream *stream;
-    uint64_t lanes;    /* of all streams that used it (order.h) */
-    uint64_t captured; /* held: lanes whose captures hold it; 0 = a wait for the device ends it */
+    uint64_t lanes;    /* of all streams that used the block (order.h) */
+    uint64_t captured; /* held: lanes with captures that hold the block; 0 = held until a wait for
+                        * the device */
     bool is_held;
     bool is_apart; /* allocated on the pool's own stream, since `stream` was being captured */
     pl_birth birth;
@@ -83,7 +84,7 @@ static inline void pl_async_tell(const pl_async *p, pl_action action, const pl_a
     pl_tell(p->base.observer, action, block->ptr, block->bytes, block->stream, NULL);
 }
 
-/* Nobody can tell where the pool's segments lie, so each block is told as a segment of its own. */
+/* The pool's segments are unknown, so each block is reported as a segment of its own. */
 static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
                                          const pl_async_block *block)
 {
@@ -93,10 +94,11 @@ static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
 /* cuda_async_free.c. Lock held on entry and exit, dropped around driver calls. */
 /* Free a live block; `stream` as in pl_allocator_ops.free. A failure leaves it live. */
 pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream);
-/* Free the blocks that only this stream's captures hold. EDRIVER and so on: the rest stays held. */
+/* Free the blocks that are held by captures of this stream alone. After an error, such as EDRIVER,
+ * the other blocks stay held. */
 pleat_status pl_async_release(pl_async *p, pl_stream *stream);
-/* Wait for the device and free the blocks that no capture holds. ECAPTURE: a stream is being
- * captured, so the host may not wait. */
+/* Wait for the device and free the blocks that no capture holds. ECAPTURE: the host may not wait,
+ * since a stream is being captured. */
 pleat_status pl_async_synchronize(pl_async *p);
 /* For destroy: wait for all streams and free every block, live or held. */
 void pl_async_free_all(pl_async *p);

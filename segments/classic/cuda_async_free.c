@@ -1,10 +1,10 @@
 /* cuda_async_free.c - how blocks go back to the driver: in order, held, or at the end.
  *
- * A block on its way to the driver is not in the tree: once the driver has it, its address may be
- * that of another thread's next block. Its share of the statistics is subtracted when it is gone;
- * until then the walker finds it in the counters of blocks on their way. Guarded by the allocator's
- * lock, which is dropped around driver calls.
- * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp: free_impl, sync_raw. */
+ * A block on its way to the driver is not in the tree: once the driver has the block, another
+ * thread's next block may get the address. Its share of the statistics is subtracted after the
+ * driver has taken the block. Until then the walker finds the share in the counters of blocks on
+ * their way. Guarded by the allocator's lock, which is dropped around driver calls. Source:
+ * c10/cuda/CUDAMallocAsyncAllocator.cpp: free_impl, sync_raw. */
 #include "segments/classic/cuda_async.h"
 
 /* What became of an attempt to free a block. */
@@ -28,7 +28,7 @@ void pl_async_note_reserved(pl_async *p)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Make the pool's own stream wait for `stream`. LATER: that is not possible now. */
+/* Make the pool's own stream wait for `stream`. LATER: not possible now. */
 static outcome gather_one(pl_stream *own, pl_stream *stream, pleat_status *st)
 {
     pl_fence *fence = NULL;
@@ -79,7 +79,7 @@ static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_s
     return became;
 }
 
-/* The same for a block that only its own stream used. */
+/* Free a block that only its own stream used. */
 static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_status *st)
 {
     *st = pl_async_pool_free(p->pool, block->ptr, block->bytes, block->stream);
@@ -89,7 +89,7 @@ static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_sta
     return *st == PLEAT_OK ? GONE : FAILED;
 }
 
-/* Try to free a block that is on its way; block->captured tells which lanes hold it. */
+/* Try to free a block on its way to the driver; set block->captured to the lanes that hold it. */
 static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
 {
     uint64_t own_lane = pl_order_lane(block->stream);
@@ -109,7 +109,7 @@ static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
     outcome became = is_plain ? free_in_order(p, block, st) : free_behind_all(p, block, st);
     pl_lock_acquire(&p->base.lock);
     if (*st == PLEAT_ECAPTURE && is_plain && !pl_stream_is_legacy(block->stream)) {
-        /* The stream is not asked again: its capture may be over by now, but not its graph. */
+        /* Do not ask the stream again: its capture may be over, but its graph may remain. */
         block->captured = own_lane;
     }
     return became;
@@ -135,8 +135,8 @@ static void end_active(pl_async *p, const pl_async_block *block)
     pl_stats_sub(p->base.stats.requested_bytes, pool, block->bytes);
 }
 
-/* Told before the driver has the block, since its address may be another block's right after. A
- * block that does not go is told as allocated again. */
+/* Report the free before the driver has the block, since another block may get the address right
+ * after. A block that does not go is reported as allocated again. */
 static void tell_gone(const pl_async *p, const pl_async_block *block)
 {
     pl_async_tell(p, PL_ACTION_FREE_COMPLETED, block);
@@ -224,7 +224,7 @@ static void land(pl_async *p, pl_async_block *block, bool is_gone)
     pl_host_free(&p->base.host, block);
 }
 
-/* Take out the blocks that only this lane's captures hold. */
+/* Take out the blocks that are held by captures of this lane alone. */
 static pl_async_block *take_released(pl_async *p, uint64_t lane)
 {
     pl_async_block *released = NULL;
@@ -243,7 +243,7 @@ static pl_async_block *take_released(pl_async *p, uint64_t lane)
     return released;
 }
 
-/* Each block is tried once; one that a new capture holds is held again. */
+/* Each block is tried once. If a new capture holds the block, it is held again. */
 pleat_status pl_async_release(pl_async *p, pl_stream *stream)
 {
     pl_lock_assert(&p->base.lock);
@@ -256,7 +256,7 @@ pleat_status pl_async_release(pl_async *p, pl_stream *stream)
         released = block->next;
         outcome became = try_free(p, block, &st);
         if (became == FAILED) {
-            block->captured = lane; /* so that the next release tries again */
+            block->captured = lane; /* makes the next release try again */
             first = first == PLEAT_OK ? st : first;
         }
         land(p, block, became == GONE);
@@ -284,7 +284,7 @@ static pleat_status free_on_own(pl_async *p, const pl_async_block *block)
     return st;
 }
 
-/* Wait for the frees on the pool's own stream, so that their memory may leave the pool. */
+/* Wait for the frees on the pool's own stream. Their memory may leave the pool afterwards. */
 static pleat_status wait_for_own(pl_async *p)
 {
     pl_stream *own = NULL;
@@ -297,7 +297,7 @@ static pleat_status wait_for_own(pl_async *p)
     return st;
 }
 
-/* Free blocks that no capture held; the host has waited for the device since they were freed. */
+/* Free blocks that no capture held. The host has waited for the device since their frees. */
 static pleat_status free_waited_for(pl_async *p, pl_async_block *waited)
 {
     pleat_status first = PLEAT_OK;

@@ -1,8 +1,8 @@
 /* depart.c - how free memory goes back to the driver. See depart.h.
  *
- * Takes no lock; the cache's lock is held on entry and exit. The driver's free waits for the whole
- * device. Here the host first waits for each stream that used a departing piece, which counts the
- * host syncs; what captured streams used stays. */
+ * Takes no lock: the caller holds the cache's lock. The driver's free waits for the whole device.
+ * Here the host first waits for each stream that used a departing piece, and counts these host
+ * syncs. Pieces that captured streams used stay. */
 #include "segments/classic/depart.h"
 
 bool pl_depart_takes(pl_departing *d, const pl_order_uses *uses, size_t bytes)

@@ -1,9 +1,10 @@
-/* depart.h - how free memory goes back to the driver, in caches that give it to any stream.
+/* depart.h - how free memory goes back to the driver, in caches whose free memory serves any
+ * stream.
  *
- * Pieces are picked while more than keep_bytes would stay reserved. The host waits for the streams
- * that used them, each once; then the pieces go, one by one. A piece that cannot go, since its uses
- * are not over or the driver refuses it, is put aside, and others that can go are picked in its
- * place. What was put aside is put back in the end, so that no piece is tried twice.
+ * Pieces are picked while more than keep_bytes would stay reserved. The host waits once for each
+ * stream that used these pieces. Then the pieces go one by one. A piece cannot go while its uses
+ * are not over, or if the driver refuses it. Such a piece is put aside, and another piece is picked
+ * in its place. At the end all pieces put aside are put back, so that no piece is tried twice.
  *
  * Lock held on entry and exit, dropped around driver calls. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_DEPART_H
@@ -12,7 +13,7 @@
 #include "segments/classic/cache.h"
 #include "segments/classic/order.h"
 
-/* Embedded in each piece: the next one that departs, or that was put aside. */
+/* Embedded in each piece: the next piece that departs or was put aside. */
 typedef struct pl_leaver {
     struct pl_leaver *next;
 } pl_leaver;
@@ -28,7 +29,7 @@ typedef struct pl_departing {
     pl_leaver *first; /* picked */
     pl_leaver *stuck; /* put aside */
     uint64_t bytes;   /* of the picked pieces */
-    uint64_t open;    /* lanes of pieces picked so far whose uses were not known to be over */
+    uint64_t open;    /* lanes of the picked pieces with uses not known to be over */
 } pl_departing;
 
 /* What differs between the allocators. */
@@ -50,11 +51,11 @@ static inline bool pl_depart_wants_more(const pl_departing *d)
     return d->cache->reserved_bytes - d->cache->releasing_bytes - d->bytes > d->keep_bytes;
 }
 
-/* Is a piece with these uses and bytes picked? If so it is counted, and the caller must add it. */
+/* Is a piece with these uses and bytes picked? If so, count it; the caller must add it. */
 bool pl_depart_takes(pl_departing *d, const pl_order_uses *uses, size_t bytes);
 void pl_depart_add(pl_departing *d, pl_leaver *leaver);
 
-/* Give back what is free while more than keep_bytes are reserved. Waits at most wait_ms for each
+/* Give free memory back while more than keep_bytes are reserved. Waits at most wait_ms for each
  * stream. Returns the first failure of a wait or of the driver; EPENDING and ECAPTURE count as
  * none. */
 pleat_status pl_depart(pl_cache *c, pl_order *order, const pl_depart_kind *kind,

@@ -9,7 +9,7 @@
 
 typedef struct pl_doubt {
     struct pl_doubt *next;
-    struct pl_doubt **link; /* what points here; NULL = in no list */
+    struct pl_doubt **link; /* the pointer to this entry; NULL = in no list */
 } pl_doubt;
 
 #define PL_DOUBT_ENTRY(doubt, type, member)                                                        \

@@ -1,13 +1,12 @@
 /* mxnet.c - MXNet's Naive and Round pools behind the allocator interface, as of 1.9 and of 2.x.
  *
  * Makes instances, serves allocations and frees, and answers questions. mxnet_pool.c chooses the
- * block, mxnet_grow.c asks the driver. Takes the allocator's lock (rank 20), which those two drop
- * around driver calls.
+ * block, mxnet_grow.c asks the driver. Takes the allocator's lock (rank 20); mxnet_pool.c and
+ * mxnet_grow.c drop the lock around driver calls.
  *
- * Like MXNet's, the host waits for the GPU without a time limit (wait_ms does not apply): for the
- * last use of a block by other streams, and before memory goes back to the driver, in set_limit
- * too.
- * Source: src/storage/pooled_storage_manager.h of MXNet. */
+ * As in MXNet, the host waits for the GPU without a time limit, and wait_ms does not apply. It
+ * waits for a block's last use by other streams, and before memory goes back to the driver, in
+ * set_limit too. Source: src/storage/pooled_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
 pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind *kind,
@@ -71,8 +70,8 @@ static pl_mxnet_block *block_around(const pl_mxnet *m, pleat_devptr ptr)
     return block && ptr - block->ptr < block->list->bytes ? block : NULL;
 }
 
-/* The error for an address that is no live block's. In freed memory a block was freed before, as
- * far as can be told; inside a live block, or outside all blocks, there never was one. */
+/* The error for an address outside live blocks. In freed memory the answer is a double free, as far
+ * as known. Inside a live block, or outside all blocks, the address is foreign. */
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr)
 {
     const pl_mxnet_block *block = block_around(m, ptr);
@@ -107,8 +106,8 @@ pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* If another stream that used the block is being captured, its graph will use the block again: then
- * the block is held. */
+/* If another stream that used the block is being captured, hold the block: the graph will use it
+ * again. */
 static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream)
 {
     uint64_t lanes = block->uses.lanes;
@@ -140,7 +139,7 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
 }
 
-/* The graph is gone; its launches count as one more use, which ends with what is submitted so
+/* The graph is gone. Its launches count as one more use, which ends with the work submitted so
  * far. */
 static void end_hold(pl_mxnet *m, uint64_t lane)
 {

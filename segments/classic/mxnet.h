@@ -1,39 +1,39 @@
-/* mxnet.h - what the files of mxnet-* and unpooled share: MXNet's storage pools.
+/* mxnet.h - shared by the files of mxnet-* and unpooled: MXNet's storage pools.
  *
  *   class  4096 |-> block -> block -> block      newest first
  *   class  8192 |-> block
  *   class 12288 |
  *
- * A request is rounded up to a size class. The free block of exactly that class that was freed last
- * serves it; without one, the driver is asked for a block of the class. Nothing is split, merged or
+ * A request is rounded up to a size class. The newest free block of exactly that class serves the
+ * request. Without one, the driver is asked for a block of the class. Nothing is split, merged or
  * aged. The whole cache goes back to the driver before a new block that would leave less of the
  * device free than the reserve, and after the driver refused a block.
  *
  * Naive and Round differ only in the rounding. The versions differ in two things. MXNet 2 also
  * gives the cache back when nothing at all would stay free, even with a reserve of 0. And it tries
- * again after any failure of the driver; 1.6 to 1.9 only after a lack of memory. When the driver
- * does not tell what is free, 2 fails; 1.6 to 1.9 do not check, and here that counts as nothing
- * free.
+ * again after any failure of the driver; 1.6 to 1.9 only after a lack of memory. If the driver does
+ * not tell how much is free, MXNet 2 fails. 1.6 to 1.9 do not check; here the answer counts as
+ * nothing free.
  *
- * Where this differs from MXNet:
+ * Differences from MXNet:
  * - Round's array of lists ends at 16 GiB, and larger sizes index past its end. Here lists are made
  *   when a size is first seen, and the same formula holds for all sizes.
  * - A limit of the instance counts as the size of the device.
  * - MXNet gets frees only when the work is over (1.x), or waits on the host for a block's events
- *   when the block is used again (2.x). Here a free is a point on its stream. That stream gets the
- *   block back at once; for another stream, or after several used it, the host waits (order.h).
- * - A request of a stream that is being captured does not wait: it passes over blocks that need a
- *   wait, and gives nothing back. A block is held until pl_allocator_ops.release_capture if another
- *   stream that used it is being captured at its free. MXNet knows nothing of captures: a block
- *   that the captured stream itself had and freed is cached as usual, and another stream may get it
- *   after the capture, while the graph may still use it. A program that launches the graph must
- *   keep the block live.
- * - cudaFree waits for the device. Here the host waits for each stream that used one of the blocks
- *   before any goes to the driver: one host sync for each stream with work left, not for each
- *   block.
+ *   when the block is used again (2.x). Here a free is a point on its stream. The freeing stream
+ *   gets the block back at once. For another stream, or after uses by several, the host waits
+ *   (order.h).
+ * - A request of a captured stream does not wait: it skips blocks that need a wait, and gives
+ *   nothing back. If another stream that used a block is being captured at the block's free, the
+ *   block is held until pl_allocator_ops.release_capture. MXNet knows nothing of captures. A block
+ *   that the captured stream itself allocated and freed is cached as usual. Another stream may get
+ *   this block after the capture, while the graph may still use it. A program that launches the
+ *   graph must keep the block live.
+ * - cudaFree waits for the device. Here the host first waits for each stream that used one of the
+ *   departing blocks. So there is one host sync per stream with work left, not one per block.
  *
- * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
- * Source: src/storage/pooled_storage_manager.h and storage_manager_helpers.h of MXNet, 1.6 to 2.0.
+ * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
+ * src/storage/pooled_storage_manager.h and storage_manager_helpers.h of MXNet, 1.6 to 2.0.
  */
 #ifndef PLEAT_SEGMENTS_CLASSIC_MXNET_H
 #define PLEAT_SEGMENTS_CLASSIC_MXNET_H
@@ -53,8 +53,8 @@ typedef enum pl_mxnet_state {
     PL_MXNET_LIVE,
     PL_MXNET_FREEING, /* still live; free() is asking the driver with the lock dropped */
     PL_MXNET_CACHED,  /* in its class's list */
-    PL_MXNET_HELD,    /* in pl_mxnet.held: a graph may use it */
-    PL_MXNET_TAKEN,   /* in no list: one call works on it */
+    PL_MXNET_HELD,    /* in pl_mxnet.held: a graph may use the block */
+    PL_MXNET_TAKEN,   /* in no list: a call is working on the block */
 } pl_mxnet_state;
 
 /* One allocation of the driver, live or not. */
@@ -63,14 +63,14 @@ struct pl_mxnet_block {
     pleat_devptr ptr;  /* const */
     pl_mxnet_list *list;
     union {
-        pl_mxnet_block *next; /* cached: in its list; held: in pl_mxnet.held */
+        pl_mxnet_block *next; /* cached: the next of its list; held: the next of pl_mxnet.held */
         pl_leaver leaver;     /* taken, on the way to the driver */
     };
     pl_mxnet_state state;
     size_t requested_bytes;
     pl_stream *stream;  /* its last owner */
-    pl_order_uses uses; /* of a live block: the lanes so far */
-    uint64_t held;      /* lanes whose captures hold it */
+    pl_order_uses uses; /* of a live block: lanes so far */
+    uint64_t held;      /* lanes with captures that hold the block */
     pl_birth birth;     /* unpooled only */
     pl_doubt doubt;     /* in pl_mxnet.doubtful */
 };
@@ -81,16 +81,16 @@ struct pl_mxnet_list {
     size_t bytes;          /* const */
     unsigned pool;         /* const: PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE */
     pl_mxnet_block *first; /* freed last */
-    size_t n_blocks;       /* all of the class, also those on their way to the driver */
+    size_t n_blocks;       /* all of the class, including blocks on their way to the driver */
 };
 
-/* Everything in which the pools differ. */
+/* All differences between the pools. */
 typedef struct pl_mxnet_policy {
     const pl_allocator_ops *ops;
     pleat_status (*check)(const pl_mxnet_options *options);         /* NULL: no options */
     size_t (*round)(const pl_mxnet_options *options, size_t bytes); /* to the size class */
     bool is_v2;                                                     /* MXNet 2, else 1.6 to 1.9 */
-    bool is_pooled; /* false: blocks go to the driver when they are freed */
+    bool is_pooled; /* false: a freed block goes to the driver */
 } pl_mxnet_policy;
 
 /* I1  by_address and blocks hold the same blocks: all except those on their way to the driver
@@ -117,7 +117,7 @@ typedef struct pl_mxnet {
     size_t n_cached;
     uint64_t cached_bytes;
     pl_doubt *doubtful;
-    size_t n_away;    /* blocks on their way to the driver that may come back */
+    size_t n_away;    /* blocks on their way to the driver that may return */
     size_t n_growing; /* calls that may insert into the maps after the lock was dropped */
 } pl_mxnet;
 
@@ -127,7 +127,7 @@ static inline void pl_mxnet_tell(const pl_mxnet *m, pl_action action, const pl_m
     pl_tell(m->base.observer, action, block->ptr, block->requested_bytes, block->stream, NULL);
 }
 
-/* The same for the driver allocation that the block is. */
+/* Report the driver allocation of the block. */
 static inline void pl_mxnet_tell_segment(const pl_mxnet *m, pl_action action,
                                          const pl_mxnet_block *block)
 {
@@ -145,7 +145,7 @@ size_t pl_mxnet_round_naive(const pl_mxnet_options *options, size_t bytes);
 size_t pl_mxnet_round_round(const pl_mxnet_options *options, size_t bytes);
 size_t pl_mxnet_round_not(const pl_mxnet_options *options, size_t bytes);
 
-/* mxnet_pool.c: lists and blocks. Lock held; only reuse drops it. */
+/* mxnet_pool.c: lists and blocks. Lock held; only reuse drops the lock. */
 void pl_mxnet_pool_init(pl_mxnet *m);
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes); /* or NULL */
 void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, first in its list */
@@ -156,23 +156,23 @@ void pl_mxnet_hand_out(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream, si
 /* live or freeing -> taken: counts as active (PyTorch's term), but not as allocated any more */
 void pl_mxnet_end_live(pl_mxnet *m, pl_mxnet_block *block);
 void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block); /* taken: counts as active no more */
-/* Take a cached block of the class for `stream`; *out is NULL if there is none that it may have.
+/* Take a cached block of the class for `stream`. *out is NULL if the stream may have none of them.
  * EDRIVER, ENOMEM_HOST: the host could not wait for the block's last use. */
 pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                             pl_mxnet_block **out);
 
 /* mxnet_grow.c: the driver. Lock held on entry and exit, dropped around driver calls. */
-/* Get a taken block of the class: from the driver, or a cached one if other threads freed one
+/* Get a taken block of the class from the driver, or a cached block that another thread freed
  * meanwhile. */
 pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                            pl_mxnet_block **out);
 /* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). A block
- * stays, and others go instead, if its uses are not over after a wait of at most wait_ms for each
- * stream, or one of its streams is being captured. EDRIVER, ENOMEM_HOST: some could not be given
- * back and stay cached. */
+ * stays if its uses are not over after a wait of at most wait_ms for each stream, or if one of its
+ * streams is being captured. Other blocks go instead. EDRIVER, ENOMEM_HOST: some blocks could not
+ * be given back and stay cached. */
 pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
                                      uint64_t *released);
-/* Give a taken block whose uses are over to the driver. EDRIVER: it is still taken. */
+/* Give a taken block whose uses are over to the driver. EDRIVER: the block is still taken. */
 pleat_status pl_mxnet_release(pl_mxnet *m, pl_mxnet_block *block);
 /* For destroy: every block, live or not. Returns how many the driver refused. */
 size_t pl_mxnet_release_all(pl_cache *c);
@@ -182,11 +182,12 @@ int pl_mxnet_check_all(pl_cache *c);
 void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out);
 void pl_mxnet_visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
 
-/* mxnet.c: what all five share; unpooled has its own alloc, free and end of a capture. */
+/* mxnet.c: common to all five allocators. unpooled has its own alloc, free and end of a capture. */
 pleat_status pl_mxnet_create(const pl_mxnet_policy *policy, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options,
                              pl_allocator **out);
-/* Lock held: the live block at `ptr`, or NULL; and the error for an address without one. */
+/* Lock held: the live block at `ptr`, or NULL; and the error for an address without a live
+ * block. */
 pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr);
 pleat_status pl_mxnet_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);

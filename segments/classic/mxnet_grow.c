@@ -1,13 +1,13 @@
 /* mxnet_grow.c - blocks asked from the driver, and the cache given back to it.
  *
  * Upholds I1 and I5 of mxnet.h. The allocator's lock is held on entry and exit and dropped around
- * every driver call. A block that a call works on meanwhile is in no list. On its way to the driver
- * it is not in tree and map either, since the driver may give its address to another block. Its
- * bytes count as reserved_bytes until the driver has it; bytes that the driver is asked for count
- * as growing_bytes. Host memory is allocated before the driver is asked.
+ * every driver call. A block that a call works on is in no list meanwhile. On its way to the driver
+ * the block is not in tree and map either, since the driver may give its address to another block.
+ * The block's bytes count as reserved_bytes until the driver has them. Bytes requested from the
+ * driver count as growing_bytes. Host memory is allocated before the driver is asked.
  *
- * How blocks go back to the driver: depart.h.
- * Source: PooledStorageManager::Alloc and ::ReleaseAll of MXNet. */
+ * Blocks go back to the driver through depart.h. Source: PooledStorageManager, Alloc and
+ * ReleaseAll, of MXNet. */
 #include "segments/classic/mxnet.h"
 
 typedef struct request {
@@ -15,7 +15,7 @@ typedef struct request {
     size_t class_bytes; /* rounded */
 } request;
 
-/* Host memory for a new block and, should it be the first of its class, for its list. */
+/* Host memory for a new block and for its list, if the block is the first of its class. */
 typedef struct fresh {
     pl_mxnet_block *block;
     pl_mxnet_list *list;
@@ -28,8 +28,8 @@ static void fresh_fini(pl_mxnet *m, fresh *f)
     pl_host_free(&m->base.host, f->list);
 }
 
-/* Make room in the maps for this call, for other calls that grow, and for blocks that the driver
- * may refuse to take. */
+/* Make room in the maps for three kinds of blocks: of this call, of other growing calls, and blocks
+ * that the driver may refuse to take. */
 static pleat_status fresh_init(pl_mxnet *m, fresh *f)
 {
     size_t n = m->n_growing + m->n_away + 1;
@@ -245,8 +245,8 @@ size_t pl_mxnet_release_all(pl_cache *c)
 
 /* ---- the way of a miss ----------------------------------------------------------------------- */
 
-/* Would the reserve stay free? When the driver does not tell what is free, MXNet 2 fails, and for
- * 1.x the answer is no. For pinned memory MXNet 2 looks at the device's memory all the same. */
+/* Would the reserve stay free? If the driver does not tell how much is free, MXNet 2 fails, and for
+ * 1.x the answer is no. MXNet 2 checks the device's memory for pinned memory, too. */
 static pleat_status has_room(pl_mxnet *m, size_t class_bytes, bool *out)
 {
     bool is_host = pl_device_is_host(m->base.dev);

@@ -5,10 +5,10 @@
 #include "segments/base/allocator.h"
 
 typedef struct pl_mxnet_options {
-    unsigned reserve_percent; /* of the device, kept free by giving back what is cached */
+    unsigned reserve_percent; /* of the device; kept free by giving cached blocks back */
     unsigned cutoff;          /* round: log2 where powers of two end, in [20, 34] */
     size_t page_bytes;        /* naive: any >= 32; round: a power of two */
-    size_t large_bytes;       /* naive: larger requests are multiples of it */
+    size_t large_bytes;       /* naive: the unit of larger requests */
 } pl_mxnet_options;
 
 extern const pl_option_table pl_mxnet_option_table;

@@ -1,9 +1,9 @@
 /* mxnet_pool.c - the lists of free blocks: last in, first out.
  *
- * Upholds I2, I3, I4 and I6 of mxnet.h. Guarded by the allocator's lock, which only pl_mxnet_reuse
- * drops while the host waits for another stream's last use; the block that it waits for is taken
+ * Upholds I2, I3, I4 and I6 of mxnet.h. Guarded by the allocator's lock. Only pl_mxnet_reuse drops
+ * the lock, while the host waits for another stream's last use of a block; that block is taken
  * meanwhile. A hit on the block's own stream makes no driver call and allocates no host memory.
- * Source: PooledStorageManager::Alloc and ::Free of MXNet. */
+ * Source: PooledStorageManager, Alloc and Free, of MXNet. */
 #include "segments/classic/mxnet.h"
 
 static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
@@ -107,7 +107,7 @@ void pl_mxnet_end_active(pl_mxnet *m, pl_mxnet_block *block)
     pl_mxnet_tell(m, PL_ACTION_FREE_COMPLETED, block);
 }
 
-/* The newest block that `stream` may have without waiting, taken; or NULL. */
+/* Take the newest block that needs no wait for `stream`; NULL if there is none. */
 static pl_mxnet_block *take_quiet(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream)
 {
     pl_mxnet_block **link = &list->first;
@@ -117,8 +117,8 @@ static pl_mxnet_block *take_quiet(pl_mxnet *m, pl_mxnet_list *list, pl_stream *s
     return *link ? pl_mxnet_take(m, link) : NULL;
 }
 
-/* The newest block was used by other streams, in work not known to be over: wait for that. If a
- * capture forbids to wait, take one that needs no wait. */
+/* Other streams used the newest block, in work not known to be over: wait for this work. If a
+ * capture forbids the wait, take a block that needs no wait. */
 static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream,
                                     pl_mxnet_block **out)
 {

@@ -1,7 +1,8 @@
 /* mxnet_size.c - MXNet's size classes, to the byte.
  *
- * Source: NaiveStorageManager / GPUPooledStorageManager::RoundAllocSize, GPUPooledRoundedStorage-
- * Manager::get_bucket and get_size (1.6 to 1.9); RoundHelper, RoundMultiple and RoundPower2 (2.0).
+ * Sources: NaiveStorageManager and GPUPooledStorageManager, RoundAllocSize;
+ * GPUPooledRoundedStorageManager, get_bucket and get_size (1.6 to 1.9). RoundHelper, RoundMultiple
+ * and RoundPower2 (2.0).
  */
 #include "segments/classic/mxnet.h"
 

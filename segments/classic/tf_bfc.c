@@ -1,12 +1,12 @@
 /* tf_bfc.c - TensorFlow's BFC allocator behind the allocator interface.
  *
  * Makes instances, serves allocations and frees, and answers questions. tf_bfc_chunk.c chooses the
- * chunk, tf_bfc_grow.c asks the driver. Takes the allocator's lock (rank 20), which the latter
- * drops around driver calls. A hit on memory that only the request's stream used makes no driver
+ * chunk, tf_bfc_grow.c asks the driver. Takes the allocator's lock (rank 20); tf_bfc_grow.c drops
+ * the lock around driver calls. A hit on memory that only the request's stream used makes no driver
  * call.
  *
- * The host waits for the GPU only for streams out of reach, and before memory goes back to the
- * driver, in set_limit too; without a time limit (wait_ms does not apply).
+ * The host waits for the GPU in two cases only: for streams out of reach, and before memory goes
+ * back to the driver, in set_limit too. These waits have no time limit, and wait_ms does not apply.
  * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA. */
 #include "segments/classic/tf_bfc.h"
 #include "vmm/driver.h"
@@ -127,8 +127,8 @@ static pl_bfc_chunk *chunk_around(const pl_bfc *b, pleat_devptr ptr)
     return chunk;
 }
 
-/* The error for an address that is no live block's. In freed memory a block was freed before, as
- * far as can be told; inside a live block, or outside all regions, there never was one. */
+/* The error for an address outside live blocks. In freed memory the answer is a double free, as far
+ * as known. Inside a live block, or outside all regions, the address is foreign. */
 static pleat_status not_live(const pl_bfc *b, pleat_devptr ptr)
 {
     const pl_bfc_chunk *chunk = chunk_around(b, ptr);
@@ -159,8 +159,8 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* If another stream that used the chunk is being captured, its graph will use the chunk again: then
- * the chunk is held. */
+/* If another stream that used the chunk is being captured, hold the chunk: the graph will use it
+ * again. */
 static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
 {
     uint64_t lanes = chunk->uses.lanes;
@@ -195,7 +195,7 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
 }
 
-/* The graph is gone; its launches count as one more use, which ends with what is submitted so
+/* The graph is gone. Its launches count as one more use, which ends with the work submitted so
  * far. */
 static void end_hold(pl_bfc *b, uint64_t lane)
 {
@@ -229,7 +229,7 @@ static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint6
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* set_limit replaces the memory limit; what was derived from the first one at creation stays. */
+/* set_limit replaces the memory limit; values derived from the first limit at creation stay. */
 static const pl_cache_kind kind = {
     .free = free_at,
     .record = record,

@@ -1,35 +1,37 @@
-/* tf_bfc.h - what the files of tf-bfc share: TensorFlow's best-fit allocator with coalescing.
+/* tf_bfc.h - shared by the files of tf-bfc: TensorFlow's best-fit allocator with coalescing.
  *
  *   region (one cuMemAlloc)
  *   |## live ##|------ free ------|# live #|-- free --|
  *
- * Sizes are multiples of 256. A request takes the smallest free chunk that fits, in any region; the
- * lowest of equal ones. The chunk is split if it is at least twice the request or would leave 128
- * MiB (or the fraction of the memory limit that the options say). A freed chunk merges with free
- * neighbours of its region. When no chunk fits, the driver is asked for a region: 2 MiB first, then
- * twice as much each time, never beyond the memory limit, and a tenth less each time that the
- * driver refuses. When that fails, all wholly free regions are given back and the driver is asked
- * once more.
+ * Sizes are multiples of 256. A request takes the smallest free chunk that fits, in any region; of
+ * equal chunks the lowest. The chunk is split if it is at least twice the request, or if more than
+ * 128 MiB would be left over (or the option's fraction of the memory limit). A freed chunk merges
+ * with free neighbours of its region. When no chunk fits, the driver is asked for a region. The
+ * first has 2 MiB, and each further one twice as much, within the memory limit. After each refusal
+ * the region is a tenth smaller. When that fails, all wholly free regions are given back and the
+ * driver is asked once more.
  *
- * Where this differs from TensorFlow:
+ * Differences from TensorFlow:
  * - Addresses are multiples of 256, as in TensorFlow. All other allocators here give multiples of
  *   512.
- * - TensorFlow walks 21 bins upwards, each a set of chunks by size and address. That is the order
- *   of one tree by size and address, which is used here.
- * - BFC serves one stream. Here a free chunk knows which streams used it (order.h). Another stream
- *   that gets the chunk waits for them on the GPU; where one of them is out of reach, the host
- *   waits. A merged chunk knows the streams of all its parts. Idle chunks are not preferred: the
- *   choice is BFC's. Where a capture forbids the wait, the smallest chunk that needs none is taken.
+ * - TensorFlow walks 21 bins upwards, each a set of chunks by size and address. One tree by size
+ *   and address has the same order, so this file uses a tree.
+ * - BFC serves one stream. Here a free chunk knows the streams that used it (order.h). Another
+ *   stream that gets the chunk waits for these streams on the GPU. If one of them is out of reach,
+ *   the host waits. A merged chunk knows the streams of all its parts. Idle chunks are not
+ *   preferred: the choice is BFC's. Where a capture forbids the wait, take the smallest chunk that
+ *   needs no wait.
  * - Timestamps of frees, and the retry that waits up to 10 s for other threads' frees, are left
- *   out. Only a lack of memory makes it ask for less; other failures of the driver are returned.
- * - Chunks of different regions are never merged, even where the regions are neighbours.
- * - A chunk is held until pl_allocator_ops.release_capture if another stream that used it is being
- *   captured at its free. BFC knows nothing of captures: a chunk that the captured stream itself
- *   had and freed is free as usual, and another stream may get it after the capture, while the
- *   graph may still use it. A program that launches the graph must keep the chunk live.
+ *   out. A request becomes smaller only after a lack of memory; other driver failures are returned.
+ * - Chunks of different regions are never merged, even of neighbouring regions.
+ * - If another stream that used a chunk is being captured at the chunk's free, the chunk is held
+ *   until pl_allocator_ops.release_capture. BFC knows nothing of captures. A chunk that the
+ *   captured stream itself allocated and freed is free as usual. Another stream may get this chunk
+ *   after the capture, while the graph may still use it. A program that launches the graph must
+ *   keep the chunk live.
  *
- * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
- * Source: xla/tsl/framework/bfc_allocator.cc of OpenXLA (00df9eef). */
+ * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
+ * xla/tsl/framework/bfc_allocator.cc of OpenXLA (00df9eef). */
 #ifndef PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 #define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 
@@ -51,8 +53,8 @@ typedef enum pl_bfc_state {
     PL_BFC_FREE,    /* in the tree of free chunks */
     PL_BFC_LIVE,    /* in the map */
     PL_BFC_FREEING, /* in the map; free() is asking the driver with the lock dropped */
-    PL_BFC_HELD,    /* in pl_bfc.held: a graph may use it */
-    PL_BFC_TAKEN,   /* in no tree, map or list: one call works on it */
+    PL_BFC_HELD,    /* in pl_bfc.held: a graph may use the chunk */
+    PL_BFC_TAKEN,   /* in no tree, map or list: a call is working on the chunk */
 } pl_bfc_state;
 
 struct pl_bfc_region {
@@ -71,9 +73,9 @@ struct pl_bfc_chunk {
     pl_bfc_region *region;
     pl_bfc_state state;
     size_t requested_bytes;
-    pl_stream *stream;  /* its last owner; NULL = none, or its parts had several */
-    pl_order_uses uses; /* of a live chunk: the lanes so far */
-    uint64_t held;      /* lanes whose captures hold it */
+    pl_stream *stream;  /* its last owner; NULL = none or several */
+    pl_order_uses uses; /* of a live chunk: lanes so far */
+    uint64_t held;      /* lanes with captures that hold the chunk */
     union {
         pl_bfc_chunk *next_held;
         pl_leaver leaver; /* taken, on the way to the driver */
@@ -150,7 +152,7 @@ static inline bool pl_bfc_is_split(const pl_bfc_chunk *chunk)
     return chunk->prev || chunk->next;
 }
 
-/* Is the whole region this one free chunk? */
+/* Does this free chunk fill its region? */
 static inline bool pl_bfc_is_whole(const pl_bfc_chunk *chunk)
 {
     return chunk->state == PL_BFC_FREE && !pl_bfc_is_split(chunk);
@@ -165,8 +167,8 @@ bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t roun
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk); /* free -> taken */
 void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk); /* taken -> free, as it is */
 void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk);  /* taken -> free, merged */
-/* Make `chunk`, which is taken, live. If it should be split, `spare` becomes the rest, else it is
- * NULL. The map must have room. */
+/* Make `chunk`, which is taken, live. To split the chunk, pass a `spare` for the rest; else NULL.
+ * The map must have room. */
 void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t bytes,
                      pl_stream *stream);
 /* live -> taken: counts as active (PyTorch's term), but not as allocated any more */
@@ -178,10 +180,10 @@ void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk); /* taken: counts as acti
 /* Serve a request that a plain fit cannot: by a wait of the stream, by growing, by collecting. *out
  * is a live chunk. */
 pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out);
-/* Give wholly free regions to the driver while more than keep_bytes are reserved. A region stays,
- * and others go instead, if its uses are not over after a wait of at most wait_ms for each stream,
- * or one of its streams is being captured. EDRIVER, ENOMEM_HOST: some could not be given back and
- * stay. */
+/* Give wholly free regions to the driver while more than keep_bytes are reserved. A region stays if
+ * its uses are not over after a wait of at most wait_ms for each stream, or if one of its streams
+ * is being captured. Other regions go instead. EDRIVER, ENOMEM_HOST: some regions could not be
+ * given back and stay. */
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released);
 /* For destroy: every region, with live chunks or not. Returns how many the driver refused. */

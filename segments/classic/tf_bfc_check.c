@@ -1,9 +1,9 @@
 /* tf_bfc_check.c - the walker, which recomputes I1 to I9 of tf_bfc.h; statistics and visits.
  *
- * Called with the lock held; calls nothing that could drop it. */
+ * Runs with the lock held, and calls nothing that could drop the lock. */
 #include "segments/classic/tf_bfc.h"
 
-/* What the chunks of one statistics pool add up to. */
+/* The sums over the chunks of one statistics pool. */
 typedef struct tally {
     uint64_t n_live, n_active, n_free, n_split, n_held;
     uint64_t live_bytes, active_bytes, requested_bytes, split_bytes, rounding_bytes;
@@ -24,8 +24,8 @@ static bool is_allocated(const pl_bfc_chunk *chunk)
     return chunk->state == PL_BFC_LIVE || chunk->state == PL_BFC_FREEING;
 }
 
-/* Freed, but usable by no stream without a wait: held by a capture, in a call's hands, or used by
- * several streams in work that is not known to be over. */
+/* A freed chunk is pending if no stream can use it without a wait. It is held by a capture, in a
+ * call's hands, or used by several streams in work not known to be over. */
 static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
 {
     if (chunk->state == PL_BFC_FREE) {
@@ -35,8 +35,8 @@ static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
     return chunk->state == PL_BFC_HELD || chunk->state == PL_BFC_TAKEN;
 }
 
-/* What is neither live nor free is held, in a call's hands or on its way: all of it pends. Of the
- * free chunks only doubtful ones may pend. */
+/* A chunk that is neither live nor free is held, in a call's hands or on its way: all of these are
+ * pending. Of the free chunks only doubtful ones may be pending. */
 static uint64_t pending_bytes(pl_bfc *b)
 {
     uint64_t live_bytes = b->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;

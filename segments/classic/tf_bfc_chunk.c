@@ -55,8 +55,7 @@ bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t roun
     return chunk->bytes >= rounded_bytes * 2 || chunk->bytes - rounded_bytes >= b->most_waste_bytes;
 }
 
-/* Whether a chunk is split does not change while it is free, so this takes off what pl_bfc_put_back
- * added. */
+/* A free chunk stays split or whole, so this subtracts exactly what pl_bfc_put_back added. */
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk)
 {
     pl_lock_assert(&b->base.lock);

@@ -1,13 +1,14 @@
-/* tf_bfc_grow.c - regions asked from the driver and given back; chunks that other streams used.
+/* tf_bfc_grow.c - gets regions from the driver, gives them back, and reuses chunks of other
+ * streams.
  *
  * Upholds I6 of tf_bfc.h. The allocator's lock is held on entry and exit and dropped around every
- * driver call. What a call works on meanwhile is in no index: a chunk whose users the stream is
- * made to wait for is taken; a region on its way to the driver is not in the tree any more, one on
- * its way from the driver not yet. Their bytes count as reserved_bytes or growing_bytes. Host
- * memory is allocated before the driver is asked.
+ * driver call. A chunk or region that a call works on is in no index meanwhile. A chunk is taken
+ * while the stream is made to wait for its users. A region on its way to the driver has left the
+ * tree; a region on its way from the driver is not in the tree yet. Bytes of such regions count as
+ * reserved_bytes or growing_bytes. Host memory is allocated before the driver is asked.
  *
- * How regions go back to the driver: depart.h.
- * Source: bfc_allocator.cc: AllocateRawInternal, Extend, DeallocateFreeRegions. */
+ * Regions go back to the driver through depart.h. Source: bfc_allocator.cc: AllocateRawInternal,
+ * Extend, DeallocateFreeRegions. */
 #include "segments/classic/tf_bfc.h"
 
 typedef struct request {
@@ -16,7 +17,7 @@ typedef struct request {
     size_t rounded_bytes; /* as a chunk */
 } request;
 
-/* Host memory for a region, its chunk, and the rest of a chunk that is split. */
+/* Host memory for a region, its chunk, and the rest of a split chunk. */
 typedef struct fresh {
     pl_bfc_region *region;
     pl_bfc_chunk *chunk;
@@ -311,8 +312,8 @@ static pleat_status grow(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **o
     return extend(b, r, f, out);
 }
 
-/* Take the best fit and make the stream wait for those that used it; *out stays NULL if there is no
- * chunk that the stream may have. */
+/* Take the best fit and make the stream wait for the chunk's users. *out stays NULL if no chunk may
+ * serve the stream. */
 static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **out)
 {
     pl_bfc_chunk *chunk = pl_bfc_find(b, r->rounded_bytes);
@@ -321,8 +322,8 @@ static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **
     }
     pl_bfc_take_out(b, chunk);
     uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
-    /* This counts as a call that makes room: the rest that is split off later may be most of the
-     * device, and other requests may miss it. */
+    /* Count this as a call that makes room. The rest that is split off later may be most of the
+     * device, and other requests may lack it. */
     pl_waiter_leave(&b->base.waiter);
     pleat_status st = pl_order_after(&b->order, lanes, r->stream);
     pl_waiter_return(&b->base.waiter, &f->turn);

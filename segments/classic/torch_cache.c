@@ -2,16 +2,16 @@
  *
  * Makes instances, serves allocations and frees, and answers questions. torch_pool.c chooses the
  * block, torch_grow.c gets memory, torch_event.c records fences. Takes the allocator's lock (rank
- * 20), which the latter two drop around driver calls.
+ * 20); torch_grow.c and torch_event.c drop the lock around driver calls.
  *
- * Like PyTorch's, the host waits for the GPU without a time limit (wait_ms does not apply): before
- * a request fails, and before a segment goes back to the driver, in trim and set_limit too.
- * Source: c10/cuda/CUDACachingAllocator.cpp. */
+ * As in PyTorch, the host waits for the GPU without a time limit, and wait_ms does not apply. It
+ * waits before a request fails, and before a segment goes back to the driver, in trim and set_limit
+ * too. Source: c10/cuda/CUDACachingAllocator.cpp. */
 #include "segments/classic/torch_cache.h"
 
 #include <string.h>
 
-/* A cached block that fits, if there is one; *out stays NULL otherwise. */
+/* Find a cached block that fits. *out stays NULL without one. */
 static pleat_status reuse(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
     pl_torch_block *block = pl_torch_find_free(t, r);
@@ -70,8 +70,8 @@ static pl_torch_block *block_around(const pl_torch *t, pleat_devptr ptr)
     return block;
 }
 
-/* The error for an address that is no live block's. In cached memory a block was freed before, as
- * far as can be told; inside a live block, or outside all segments, there never was one. */
+/* The error for an address outside live blocks. In cached memory the answer is a double free, as
+ * far as known. Inside a live block, or outside all segments, the address is foreign. */
 static pleat_status not_live(const pl_torch *t, pleat_devptr ptr)
 {
     const pl_torch_block *block = block_around(t, ptr);
@@ -85,7 +85,7 @@ static pl_torch_block *find_live(const pl_torch *t, pleat_devptr ptr)
     return block && block->state == PL_TORCH_LIVE ? block : NULL;
 }
 
-/* The block stops being allocated; if it has uses, it stays active until they are over. */
+/* The block stops being allocated. If uses are left, the block stays active until they are over. */
 static void commit_free(pl_torch *t, pl_torch_block *block)
 {
     unsigned pool = block->pool->index;
@@ -213,8 +213,8 @@ static void tell_stats(pl_cache *c, pleat_stats *out)
     out->pinned_granules = t->lost_bytes / pl_device_granule_bytes(c->dev);
 }
 
-/* A block that a call works on is of no use to anybody: pending, like one whose uses are not
- * over. */
+/* A block that a call is working on serves no request: it is pending, like a block with uses that
+ * are not over. */
 static pl_piece_kind kind_of(const pl_torch_block *block)
 {
     if (!block->is_mapped || block->state == PL_TORCH_LOST) {

@@ -1,23 +1,24 @@
-/* torch_cache.h - what the files of PyTorch's caching allocators share.
+/* torch_cache.h - shared by the files of PyTorch's caching allocators.
  *
  *   segment
  *   |## live ##|---- free ----|# live #|... pending ...|-- free --|
  *
  * Free blocks of the small and of the large pool are ordered by stream, size, age of the segment
- * and address. A request takes the first that fits and splits it, or asks the driver for memory. A
- * freed block merges with free neighbours of its segment. Without collection by age, requests give
- * memory back to the driver only when an allocation failed: then everything that can go does. A
- * pl_torch_source gets memory and gives it back: whole segments for torch-native in torch_linear.c,
- * pages under reserved addresses for torch-expandable in torch_expand.c and torch_unmap.c.
+ * and address. A request takes the first block that fits and splits it, or asks the driver for
+ * memory. A freed block merges with free neighbours of its segment. Without collection by age,
+ * requests give memory back to the driver only after an allocation failed. Then everything that can
+ * go is given back. A pl_torch_source gets memory and gives it back. For torch-native
+ * (torch_linear.c) the unit is a whole segment. For torch-expandable (torch_expand.c,
+ * torch_unmap.c) the unit is a page under reserved addresses.
  *
- * Where this differs from PyTorch: streams are ordered by first sight instead of by handle (streams
- * never mix, so no choice depends on it). The lock is dropped around every driver call, as with
- * release_lock_on_cudamalloc. There are no private pools: a block that was freed during a capture
- * is reused like others, but recorded uses on a stream that was being captured at the free are held
- * until pl_allocator_ops.release_capture.
+ * Differences from PyTorch. Streams are ordered by first sight, not by handle; no choice depends on
+ * this, since blocks never change streams. The lock is dropped around every driver call, as with
+ * release_lock_on_cudamalloc. There are no private pools. A block freed during a capture is reused
+ * like others. But recorded uses on a stream that is being captured at the free are held until
+ * pl_allocator_ops.release_capture.
  *
- * All fields below are guarded by the lock of its pl_cache unless they say otherwise.
- * Source: c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
+ * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
+ * c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
 #ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
@@ -46,17 +47,18 @@ typedef enum pl_torch_state {
     PL_TORCH_LIVE,     /* in the map */
     PL_TORCH_FREEING,  /* in the map; free() is recording fences with the lock dropped */
     PL_TORCH_PENDING,  /* freed, but uses on other streams are not known to be over */
-    PL_TORCH_TAKEN,    /* in no tree, map or queue: one call works on it */
-    PL_TORCH_UNMAPPED, /* addresses without memory, in its pool's tree of those */
+    PL_TORCH_TAKEN,    /* in no tree, map or queue: a call is working on the block */
+    PL_TORCH_UNMAPPED, /* addresses without memory, in the pool's tree of unmapped blocks */
     PL_TORCH_LOST,     /* perhaps mapped, perhaps not, after an undo failed: never used again */
 } pl_torch_state;
 
-/* Chunks of one page that the driver would not take back. They are offered to it again later. */
+/* Chunks of one page that the driver refused to take back. They are offered to the driver again
+ * later. */
 typedef struct pl_torch_refused {
     pl_chunk *chunks;
     size_t n;
     size_t room;
-    size_t n_promised; /* of the room: for pages that the driver is being given now */
+    size_t n_promised; /* promised for pages that are on their way to the driver */
 } pl_torch_refused;
 
 typedef struct pl_torch_pool {
@@ -125,14 +127,14 @@ struct pl_torch_source {
     pleat_status (*grow)(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
     /* Collect by age: give back the oldest cached memory, as much as the threshold demands. */
     pleat_status (*collect)(pl_torch *t);
-    /* With a split limit: give back oversize blocks. *enough: together they are big enough for the
-     * request. */
+    /* With a split limit: give back oversize blocks. *enough: these blocks together are as large as
+     * the request. */
     pleat_status (*release_oversize)(pl_torch *t, const pl_torch_request *r, bool *enough);
-    /* Give back what is free, large pool first, while more than keep_bytes are reserved. */
+    /* Give free memory back, large pool first, while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
-    /* For destroy: `end_segment` gives back a segment that is out of the tree, with live blocks or
-     * not; `end` what is kept beside segments, NULL if nothing is. Both return how many objects the
-     * driver refused. */
+    /* For destroy. `end_segment` gives back a segment that has left the tree, with live blocks or
+     * not. `end` gives back memory outside segments; NULL if there is none. Both return how many
+     * objects the driver refused. */
     size_t (*end_segment)(pl_torch *t, pl_torch_segment *segment);
     size_t (*end)(pl_torch *t);
     bool has_pages;
@@ -150,7 +152,8 @@ struct pl_torch_source {
  * I9  with pages: an unmapped block is whole pages without chunks; under every other block, except
  *     one that is just being mapped, each page has a chunk */
 struct pl_torch {
-    pl_cache base; /* reserved_bytes: total_allocated_memory; waiter.changed: polling ended, too */
+    pl_cache base; /* reserved_bytes: total_allocated_memory; waiter.changed: also tells the end of
+                    * polling */
     pl_torch_options options;                   /* const: settled */
     unsigned roundup_divisions[PL_N_DIVISIONS]; /* const */
     const pl_torch_source *source;              /* const */
@@ -162,7 +165,7 @@ struct pl_torch {
     uint64_t next_counter;
     pl_torch_queue *queues; /* by stream index */
     unsigned n_queues;
-    pl_torch_use *held;  /* uses by streams that were being captured when their block was freed */
+    pl_torch_use *held;  /* uses by streams that were being captured at their block's free */
     size_t n_queued;     /* uses in queues */
     size_t n_moving;     /* uses on their way from held to a queue */
     uint64_t lost_bytes; /* in reserved_bytes, under lost blocks */
@@ -192,25 +195,25 @@ void pl_torch_pools_init(pl_torch *t);
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
 pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r); /* stays in its pool */
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes);
-/* Make `block`, free or taken, live for the request. If it is split, `spare` becomes its first
- * part, the live one; else `spare` must be NULL. The map must have room. Returns the live block. */
+/* Make `block`, free or taken, live for the request. If the block is split, `spare` becomes its
+ * first, live part; else `spare` must be NULL. The map must have room. Returns the live block. */
 pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
                                   const pl_torch_request *r);
 void pl_torch_take_out(pl_torch *t, pl_torch_block *block); /* free, unmapped -> taken */
 void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* the reverse, by is_mapped */
 /* Cut the first `bytes` off a taken block; `low` becomes that part, taken too. */
 void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes);
-/* A taken block absorbs those neighbours that are free, or unmapped if it is unmapped itself. */
+/* A taken block absorbs its free neighbours, or, if it is unmapped, its unmapped ones. */
 void pl_torch_merge(pl_torch *t, pl_torch_block *block);
-/* A taken block absorbs the next one, which is also taken and mapped (or not) like it. */
+/* A taken block absorbs the next block, which is also taken. Both are mapped, or both are not. */
 void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block);
-/* A taken block's uses are over: merge it and return it to its pool (free_block). */
+/* The uses of a taken block are over: merge the block and return it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
-/* For destroy: free the host memory of a segment and its blocks, live ones too. */
+/* For destroy: free the host memory of a segment and of its blocks, live ones included. */
 void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment);
 
 /* torch_options.c */
-uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the lower one; 0 = none */
+uint64_t pl_torch_limit(const pl_torch *t); /* allowed_memory_maximum: the lower limit; 0 = none */
 
 /* Is garbage collection by age on? */
 static inline bool pl_torch_collects(const pl_torch *t)
@@ -218,25 +221,26 @@ static inline bool pl_torch_collects(const pl_torch *t)
     return t->options.garbage_collection_threshold > 0 && pl_torch_limit(t) != 0;
 }
 
-/* torch_grow.c: the steps of a request that nothing cached serves. Lock as in pl_torch_source. */
+/* torch_grow.c: the steps of a request that no cached block serves. Lock as in pl_torch_source. */
 pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
-/* Wait for pending uses if `wait`. Then give back what is free while more than keep_bytes are
- * reserved (release_cached_blocks). EDRIVER: some could not be given back and stays cached. */
+/* Wait for pending uses if `wait`. Then give free memory back while more than keep_bytes are
+ * reserved (release_cached_blocks). EDRIVER: some memory could not be given back and stays
+ * cached. */
 pleat_status pl_torch_release_cached(pl_torch *t, uint64_t keep_bytes, bool wait,
                                      uint64_t *released);
 /* Wait on the host for the streams' work, as far as that is possible. */
 void pl_torch_wait_for_streams(pl_torch *t);
 
-/* torch_refused.c: chunks that the driver may refuse to take back. Promise room for `n` before the
- * lock is dropped (ENOMEM_HOST); afterwards note the chunks that the driver did refuse. */
+/* torch_refused.c: chunks that the driver may refuse to take back. Promise room for `n` chunks
+ * before the lock is dropped (ENOMEM_HOST); note the refused chunks afterwards. */
 pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n);
 void pl_torch_note_refused(pl_torch *t, pl_torch_pool *pool, size_t n_promised,
                            const pl_chunk *chunks, size_t n);
-/* Without the lock: give n chunks back. Returns how many were refused; these are first in
- * `chunks`. */
+/* Without the lock: give n chunks back. Returns how many were refused, and moves the refused ones
+ * to the front of `chunks`. */
 size_t pl_torch_release_chunks(pl_torch *t, pl_chunk *chunks, size_t n, size_t page_bytes);
 
-extern const pl_torch_source pl_torch_linear; /* torch_linear.c: one cuMemAlloc a segment */
+extern const pl_torch_source pl_torch_linear; /* torch_linear.c: one cuMemAlloc per segment */
 /* torch_expand.c: pages mapped under reserved addresses. */
 pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
 /* torch_unmap.c */

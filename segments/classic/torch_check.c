@@ -1,9 +1,9 @@
 /* torch_check.c - the walker, which recomputes I1 to I9 of torch_cache.h from the segments.
  *
- * Called with the lock held; calls nothing that could drop it. */
+ * Runs with the lock held, and calls nothing that could drop the lock. */
 #include "segments/classic/torch_cache.h"
 
-/* What the blocks of one statistics pool add up to. */
+/* The sums over the blocks of one statistics pool. */
 typedef struct tally {
     uint64_t n_live, n_active, n_inactive_split, n_free, n_segments;
     uint64_t live_bytes, active_bytes, inactive_split_bytes, requested_bytes, segment_bytes;
@@ -21,7 +21,7 @@ static bool has_a_right_neighbour(const pl_torch_block *block)
     return !block->next || !is_merged || block->next->state != block->state;
 }
 
-/* Is the block in the index that its state says, and only there? */
+/* Is the block in exactly the index that its state says? */
 static int check_place(const pl_torch *t, const pl_torch_block *block)
 {
     bool is_live = block->state == PL_TORCH_LIVE || block->state == PL_TORCH_FREEING;
@@ -38,7 +38,8 @@ static int check_place(const pl_torch *t, const pl_torch_block *block)
     return (block->state == PL_TORCH_PENDING) != (block->n_pending != 0) ? 5 : 0;
 }
 
-/* I9: an unmapped block has whole pages without chunks, a mapped one a chunk under each page. */
+/* I9: an unmapped block has whole pages without chunks; a mapped block has a chunk under each
+ * page. */
 static int check_pages(const pl_torch_block *block)
 {
     const pl_torch_segment *segment = block->segment;
@@ -121,8 +122,8 @@ static int check_segment(const pl_torch *t, const pl_torch_segment *segment,
     return at == segment->ptr + segment->bytes ? 0 : 1;
 }
 
-/* Every queued or held use belongs to a pending block; with those on their way to a queue they are
- * as many as the blocks wait for. */
+/* Every queued or held use belongs to a pending block. Queued uses, held uses and uses on their way
+ * to a queue add up to the blocks' pending counts. */
 static int check_uses(const pl_torch *t, uint64_t n_pending)
 {
     uint64_t n_queued = 0;
@@ -176,7 +177,7 @@ static void add_tally(tally *total, const tally *sum)
     total->lost_bytes += sum->lost_bytes;
 }
 
-/* I6: bytes held from the driver, and the statistics of them. */
+/* I6: bytes held from the driver, and their statistics. */
 static int check_reserved(const pl_torch *t, const tally *all)
 {
     uint64_t n_segments = t->base.stats.segment[PLEAT_SIZES_ALL].current;

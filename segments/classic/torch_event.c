@@ -1,4 +1,4 @@
-/* torch_event.c - uses of blocks by streams other than their owner's.
+/* torch_event.c - uses of blocks by streams other than the owner.
  *
  *   record_stream        free                          fence has passed
  *   block->uses   -->    queue of the stream    -->    gone; with the last one the block is free
@@ -6,9 +6,9 @@
  *
  * Upholds I5 of torch_cache.h. Host memory for a use is allocated when the use is recorded, so that
  * a free needs none. Guarded by the allocator's lock, which is dropped around every call that
- * reaches the driver. Only one thread at a time pops fences (is_polling), all others only append:
- * so a queue's first use stays there while its fence is queried without the lock.
- * Source: c10/cuda/CUDACachingAllocator.cpp: recordStream, insert_events, process_events,
+ * reaches the driver. Only one thread at a time removes uses from queues (is_polling); all other
+ * threads only append. So a queue's first use stays there while its fence is queried without the
+ * lock. Source: c10/cuda/CUDACachingAllocator.cpp: recordStream, insert_events, process_events,
  * synchronize_and_free_events. */
 #include "segments/classic/torch_cache.h"
 
@@ -141,7 +141,7 @@ static void pop(pl_torch *t, pl_torch_queue *queue)
     end_use(t, use);
 }
 
-/* Pop the uses of one queue that are over; `wait` on the host for those that are not. */
+/* Remove the finished uses of one queue. `wait`: wait on the host for the rest. */
 static pleat_status poll_queue(pl_torch *t, unsigned index, bool wait)
 {
     while (t->queues[index].first) {
@@ -175,7 +175,7 @@ static pleat_status poll_all(pl_torch *t, bool wait)
     return first;
 }
 
-/* A query that fails is no reason to fail an allocation: the use stays where it is. */
+/* A failed query is no reason to fail an allocation: the use stays in the queue. */
 void pl_torch_poll(pl_torch *t)
 {
     pl_lock_assert(&t->base.lock);
@@ -211,8 +211,8 @@ static pl_torch_use *take_held(pl_torch *t, const pl_stream *stream)
     return taken;
 }
 
-/* The uses may have begun before the capture, so they wait for a fence like all others. Uses
- * without a fence, since recording failed, stay held. */
+/* The uses may have begun before the capture, so they wait for a fence like all others. If
+ * recording a fence failed, the use stays held. */
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
 {
     pl_lock_assert(&t->base.lock);

@@ -5,36 +5,35 @@
  *   |  page  |  page  |  page  |               |  page  |
  *
  * A request goes to the first place, by address, that is big enough: neighbouring free and unmapped
- * blocks. In the unmapped ones as many whole pages are mapped as the request needs, one chunk each.
- * If a later block of the place fails, what was mapped before stays, as free memory.
+ * blocks. In the unmapped blocks, whole pages are mapped as the request needs, one chunk each. If a
+ * later block of the place fails, the pages mapped before stay, as free memory.
  *
  * Upholds I6 and I9 of torch_cache.h. The allocator's lock is held on entry and exit and dropped
- * around every driver call: the blocks of a place are taken meanwhile and merge with nothing. The
+ * around every driver call. Meanwhile the blocks of a place are taken and merge with nothing. The
  * addresses behind the pages to be mapped stay in the pool, for other threads. Host memory is
  * allocated before the driver is asked.
  *
- * Two differences from PyTorch, which cannot be seen from outside: PyTorch asks the driver for an
- * attribute before each page, and it merges the blocks of a place as they are mapped, not in the
- * end.
- * Source: c10/cuda/CUDACachingAllocator.cpp: ExpandableSegment::map, find_expandable_block,
- * map_block, try_allocate_expandable_block. */
+ * PyTorch differs in two ways that are invisible from outside. It asks the driver for an attribute
+ * before each page. It merges the blocks of a place as they are mapped, not at the end. Source:
+ * c10/cuda/CUDACachingAllocator.cpp. ExpandableSegment::map, find_expandable_block, map_block,
+ * try_allocate_expandable_block. */
 #include <string.h>
 
 #include "segments/classic/torch_cache.h"
 #include "vmm/mapping.h"
 #include "vmm/range.h"
 
-/* The place of one request, and what is mapped under it. */
+/* The place of one request, and the pages mapped under it. */
 typedef struct place {
     pl_torch_block *first; /* in address order */
     size_t n_blocks;
     size_t n_pages;          /* to be mapped */
-    size_t last_bytes;       /* of an unmapped last block: what is mapped of it */
+    size_t last_bytes;       /* how much of an unmapped last block is mapped */
     size_t page_bytes;       /* of the pool */
     pl_chunk *chunks;        /* room for n_pages */
     pl_torch_block *rest;    /* host memory for what follows in the last block, if anything does */
     size_t n_mapped_pages;   /* in address order */
-    size_t n_refused;        /* chunks after those, which the driver would not take back */
+    size_t n_refused;        /* chunks behind those, which the driver refused to take back */
     pl_torch_block *lost_at; /* whose mapping could not be undone, or NULL */
 } place;
 
@@ -176,7 +175,7 @@ static pleat_status prepare(pl_torch *t, const pl_torch_request *r, place *p)
     return st;
 }
 
-/* The blocks of the place leave the pool; what follows in the last one stays there. */
+/* The blocks of the place leave the pool. An unused rest of the last block stays. */
 static void take_place(pl_torch *t, place *p)
 {
     pl_torch_block *block = p->first;
@@ -194,7 +193,7 @@ static void take_place(pl_torch *t, place *p)
     t->base.growing_bytes += p->n_pages * p->page_bytes;
 }
 
-/* Without the lock: create chunks for one unmapped block and map them, all or nothing. */
+/* Create and map chunks for one unmapped block, all or nothing. Without the lock. */
 static pleat_status map_block(pl_torch *t, place *p, pl_torch_block *block)
 {
     pl_chunk *chunks = p->chunks + p->n_mapped_pages;
@@ -218,8 +217,8 @@ static pleat_status map_block(pl_torch *t, place *p, pl_torch_block *block)
     return st;
 }
 
-/* Map the unmapped blocks of the place. Without the lock: nobody else changes links between taken
- * blocks. */
+/* Map the unmapped blocks of the place. Runs without the lock: nobody else changes links between
+ * taken blocks. */
 static pleat_status map_place(pl_torch *t, place *p)
 {
     pl_torch_block *block = p->first;
@@ -265,7 +264,7 @@ static void commit_place(pl_torch *t, pl_torch_pool *pool, const place *p)
     pl_torch_note_refused(t, pool, p->n_pages, p->chunks + p->n_mapped_pages, p->n_refused);
 }
 
-/* All is mapped: make it one block, and merge that with free neighbours. */
+/* All pages are mapped: make the place one block, and merge the block with free neighbours. */
 static pl_torch_block *join(pl_torch *t, const place *p)
 {
     pl_torch_block *block = p->first;
@@ -276,7 +275,7 @@ static pl_torch_block *join(pl_torch *t, const place *p)
     return block;
 }
 
-/* Return the place to its pool: what is mapped as free memory, the rest as it was. */
+/* Return the place to its pool: mapped pages as free memory, all others unmapped as before. */
 static void part(pl_torch *t, const place *p)
 {
     pl_torch_block *block = p->first;

@@ -1,12 +1,12 @@
-/* torch_grow.c - a request that no free block can serve: which steps, in which order.
+/* torch_grow.c - the steps, in order, of a request that no free block serves.
  *
- * The steps are those of PyTorch's malloc: collect by age, ask the driver, give back oversize
- * blocks and ask again, give back everything and ask again. Entered and left with the allocator's
- * lock held, which is dropped around every driver call.
- * Source: c10/cuda/CUDACachingAllocator.cpp: malloc, alloc_block, release_cached_blocks. */
+ * These are the steps of PyTorch's malloc. Collect by age; ask the driver; give back oversize
+ * blocks and ask again; give back everything and ask again. The allocator's lock is held on entry
+ * and exit and dropped around every driver call. Source: c10/cuda/CUDACachingAllocator.cpp: malloc,
+ * alloc_block, release_cached_blocks. */
 #include "segments/classic/torch_cache.h"
 
-/* What one request holds on its way: the piece to split off, should there be one. */
+/* What one request carries: the spare piece for a split, and its turn. */
 typedef struct attempt {
     pl_torch_block *spare;
     pl_turn turn;

@@ -1,21 +1,21 @@
 /* torch_linear.c - the memory of torch-native: a segment is one cuMemAlloc.
  *
  * Upholds I6 of torch_cache.h. The allocator's lock is held on entry and exit and dropped around
- * every driver call. What a call works on meanwhile is in no index: a segment on its way to the
- * driver not any more, one on its way from the driver not yet. Its bytes count against the limit,
- * as reserved_bytes still or as growing_bytes. Host memory is allocated before the driver is asked.
+ * every driver call. A segment that a call works on is in no index meanwhile. On its way to the
+ * driver it has left the index; on its way from the driver it has not entered yet. The segment's
+ * bytes count against the limit meanwhile, as reserved_bytes or as growing_bytes. Host memory is
+ * allocated before the driver is asked.
  *
- * PyTorch relies on the driver's free, which waits for all work of the device. That wait is
- * explicit here: the host waits for a stream before the stream's first segment departs, which also
- * counts the host sync. Segments of a stream that is being captured stay, since a graph may use
- * them.
- * Source: c10/cuda/CUDACachingAllocator.cpp: alloc_block, garbage_collect_cached_blocks,
+ * PyTorch relies on the driver's free, which waits for all work of the device. Here this wait is
+ * explicit: the host waits for a stream before the stream's first segment departs. So the host sync
+ * is counted. Segments of a captured stream stay, since a graph may use them. Source:
+ * c10/cuda/CUDACachingAllocator.cpp: alloc_block, garbage_collect_cached_blocks,
  * release_available_cached_blocks, release_blocks. */
 #include "segments/classic/order.h"
 #include "segments/classic/torch_cache.h"
 
-/* Segments on their way to the driver. Linked by `next` of their blocks: each segment is one block,
- * so that is not in use. */
+/* Segments on their way to the driver. Linked by `next` of their blocks, which is unused in a
+ * segment of one block. */
 typedef struct departing {
     pl_torch_block *first;
     pl_torch_block *last;
@@ -49,7 +49,7 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
     pl_torch_tell(t, PL_ACTION_SEGMENT_ALLOC, block, block->bytes);
 }
 
-/* alloc_block: one segment, which is one block. */
+/* alloc_block: a new segment with one block. */
 static pleat_status grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
     pl_torch_segment *segment = pl_host_alloc(&t->base.host, sizeof *segment);
@@ -117,7 +117,7 @@ static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_strea
     return pl_device_mfree(t->base.dev, block->ptr);
 }
 
-/* Give the departing segments to the driver; those that cannot go return to their pools. */
+/* Give the departing segments to the driver. Segments that cannot go return to their pools. */
 static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
 {
     if (!d->first) {
@@ -168,7 +168,7 @@ static void take_unsplit(pl_torch *t, departing *d, pl_torch_pool *pool, uint64_
     }
 }
 
-/* Segments of other streams go instead of those that could not. */
+/* If a stream's segments cannot go, segments of other streams go instead. */
 static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released)
 {
     departing d = { 0 };
@@ -184,7 +184,7 @@ static pleat_status release(pl_torch *t, uint64_t keep_bytes, uint64_t *released
     return first;
 }
 
-/* Take the largest unsplit blocks of the stream until they have `want_bytes` together; false if
+/* Take the largest unsplit blocks of the stream until they have `want_bytes` together. False if
  * they have less. */
 static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, size_t want_bytes,
                           pl_tree_node *above)
@@ -206,7 +206,7 @@ static bool take_oversize(pl_torch *t, departing *d, const pl_torch_request *r, 
     return sum >= want_bytes;
 }
 
-/* release_available_cached_blocks: with a split limit, one block that is big enough, or several. */
+/* release_available_cached_blocks: with a split limit, one block of sufficient size, or several. */
 static pleat_status release_oversize(pl_torch *t, const pl_torch_request *r, bool *enough)
 {
     *enough = false;
@@ -226,7 +226,7 @@ static pleat_status release_oversize(pl_torch *t, const pl_torch_request *r, boo
     return depart(t, &d, &released);
 }
 
-/* One pass of the collector: take unsplit blocks that are at least as old as the average. */
+/* One pass of the collector: take unsplit blocks of at least average age. */
 static uint64_t take_aged(pl_torch_pool *pool, pl_torch *t, departing *d, double *total_age,
                           size_t *count)
 {

@@ -1,5 +1,4 @@
-/* torch_options.c - the options of PyTorch's caches: the table, what is refused, what
- * zeros mean.
+/* torch_options.c - the options of PyTorch's caches: their table, refusals and defaults.
  *
  * Source: c10/core/AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.cpp; setMemoryFraction of
  * c10/cuda/CUDACachingAllocator.cpp. */
@@ -31,7 +30,7 @@ static const pl_option rows[] = {
 };
 /* clang-format on */
 
-/* PyTorch's rule: both sizes are at least that of a large segment. 0 = not given. */
+/* PyTorch's rule: both sizes are at least a large segment. 0 = not given. */
 static pleat_status check_sizes(const pl_allocator_options *options, const pl_allocator_ops *chosen)
 {
     const pl_torch_options o = pl_torch_own(options);
@@ -65,7 +64,7 @@ static bool is_0_or_at_least(size_t bytes, size_t least)
     return bytes == 0 || bytes >= least;
 }
 
-/* Every comparison with NaN is false, so that is refused. */
+/* NaN is refused, since every comparison with NaN is false. */
 static bool are_fractions_good(const pl_torch_options *o)
 {
     return o->garbage_collection_threshold >= 0 && o->garbage_collection_threshold < 1 &&
@@ -103,8 +102,8 @@ static pleat_status refuse_page(const char *option, size_t bytes, size_t granule
     return PLEAT_ECONF;
 }
 
-/* PyTorch maps 2 and 20 MiB whatever the granularity is. Where that is not a multiple of it, these
- * two sizes are rounded up; a given size is refused. */
+/* PyTorch maps 2 and 20 MiB whatever the granularity is. If the granule does not divide these two
+ * sizes, they are rounded up. A size given by the user is refused instead. */
 static pleat_status settle_page(const char *option, size_t *page, size_t usual, size_t granule)
 {
     size_t bytes = *page != 0 ? *page : usual;

@@ -6,12 +6,13 @@
 #include "segments/base/allocator.h"
 
 typedef struct pl_torch_options {
-    size_t max_split_bytes;              /* blocks this big are not split; >= a large segment */
-    size_t max_non_split_rounding_bytes; /* slack accepted for such a block; >= a large segment */
+    size_t max_split_bytes;              /* larger blocks are not split; >= a large segment */
+    size_t max_non_split_rounding_bytes; /* accepted slack of an unsplit block; >= a large
+                                          * segment */
     double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
     size_t large_segment_bytes;         /* segment of requests from 1 to 10 MiB; more than 10 MiB */
     double per_process_memory_fraction; /* of the device, in (0, 1]: a further limit; 0 = 1 */
-    /* torch-expandable: what it maps at a time; multiples of the granule. */
+    /* torch-expandable: the size of a page; a multiple of the granule. */
     size_t expandable_small_page_bytes; /* 0 = 2 MiB */
     size_t expandable_large_page_bytes; /* 0 = large_segment_bytes */
 } pl_torch_options;

@@ -1,8 +1,8 @@
 /* torch_pinned.c - PyTorch's cache of pinned memory behind the allocator interface.
  *
  * Upholds I1, I2 and I5 of torch_pinned.h. Takes the allocator's lock (rank 20), which is dropped
- * around driver calls; torch_pinned_queue.c waits for uses.
- * Source: CachingHostAllocatorImpl::allocate and ::empty_cache of PyTorch. */
+ * around driver calls. torch_pinned_queue.c waits for uses. Source: CachingHostAllocatorImpl,
+ * allocate and empty_cache, of PyTorch. */
 #include "segments/classic/torch_pinned.h"
 
 #include "vmm/driver.h"
@@ -158,7 +158,7 @@ static void hand_out(pl_pinned *p, pl_pinned_block *b, size_t bytes, pl_stream *
     pl_tell(p->base.observer, PL_ACTION_ALLOC, b->ptr, bytes, stream, NULL);
 }
 
-/* A fence that cannot be asked about is no reason to fail a request: it stays where it is. */
+/* A failed query of a fence is no reason to fail a request: the fence stays in the queue. */
 static pleat_status find(pl_pinned *p, unsigned class, pl_pinned_block **out)
 {
     (void)!pl_pinned_poll(p, false);

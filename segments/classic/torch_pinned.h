@@ -8,19 +8,19 @@
  *   class 2^20 |-> block -> block        newest first
  *   queue      use -> use -> use         oldest first; a request polls it up to the first unready
  *
- * Nothing is split, merged, aged or given back, and a request that the driver refuses fails: the
- * cache is only emptied by trim (torch._C._host_emptyCache). A fence that has not passed holds up
- * all that were recorded behind it, on whatever stream. A block that is freed while a stream that
- * used it is being captured serves nobody any more, as there.
+ * Nothing is split, merged, aged or given back. A request that the driver refuses fails. Only trim
+ * empties the cache (torch._C._host_emptyCache). A fence that has not passed delays all fences
+ * recorded later, on any stream. If a stream that used a block is being captured at the block's
+ * free, the block never serves again, as in PyTorch.
  *
- * Where this differs from PyTorch:
+ * Differences from PyTorch:
  * - A limit of the instance counts as the size of the host.
- * - One lock instead of one for each class; the figures are exact at any time.
- * - Private pools of captures are missing: the idle stream (vmm/idle.h), which requests of
- *   pleat_host.h name, is never captured.
- * - A block of another stream than the idle one counts as used by it.
+ * - One lock instead of one per class. So the figures are exact at any time.
+ * - Private pools of captures are missing. Requests of pleat_host.h name the idle stream
+ *   (vmm/idle.h), which is never captured.
+ * - A block allocated on a stream other than the idle one counts as used by that stream.
  *
- * The options are those of PyTorch by default: no background thread (which polls the same queue),
+ * PyTorch's default options are modelled: no background thread (which would poll the same queue),
  * no cudaHostRegister, no reserved segment, no thresholds.
  *
  * All fields are guarded by the lock of the pl_cache.
@@ -45,7 +45,7 @@ typedef enum pl_pinned_state {
 } pl_pinned_state;
 
 struct pl_pinned_use {
-    pl_pinned_use *next; /* of its block; then in the queue */
+    pl_pinned_use *next; /* the block's next use; then the queue's next */
     pl_pinned_block *block;
     pl_stream *stream;
     pl_fence *fence; /* NULL: not freed yet */
@@ -54,13 +54,13 @@ struct pl_pinned_use {
 struct pl_pinned_block {
     pl_tree_node node; /* in by_address */
     pleat_devptr ptr;  /* const */
-    unsigned class;    /* const: log2 of its bytes */
+    unsigned class;    /* const: log2 of the block's bytes */
     pl_pinned_state state;
     size_t requested_bytes;
     pl_stream *stream;     /* its last owner */
     pl_pinned_block *next; /* cached: in its list */
-    pl_pinned_use *uses;   /* live: the streams that used it */
-    unsigned n_pending;    /* pending: fences, and streams that were being captured */
+    pl_pinned_use *uses;   /* live: streams that used the block */
+    unsigned n_pending;    /* pending: its fences, and streams being captured */
 };
 
 /* I1  by_address and blocks hold the same blocks: all but those on their way to the driver
@@ -102,9 +102,10 @@ static inline bool pl_pinned_is_live(const pl_pinned_block *b)
 /* torch_pinned_queue.c. Lock held, dropped around driver calls. */
 /* Note that the stream uses a live block. ENOMEM_HOST. */
 pleat_status pl_pinned_add_use(pl_pinned *p, pl_pinned_block *b, pl_stream *stream);
-/* Free a live block. What pl_fence_record returns: it is live as before. */
+/* Free a live block. After an error of pl_fence_record the block is live as before. */
 pleat_status pl_pinned_retire(pl_pinned *p, pl_pinned_block *b);
-/* Make free what the fences at the head of the queue held up; `wait` for all of them. */
+/* Free the blocks whose fences at the head of the queue have passed. `wait`: wait for all
+ * fences. */
 pleat_status pl_pinned_poll(pl_pinned *p, bool wait);
 /* Free the host memory of all uses. */
 void pl_pinned_drop_uses(pl_pinned *p);

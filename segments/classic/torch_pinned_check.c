@@ -1,5 +1,5 @@
 /* torch_pinned_check.c - the walker, which recomputes I1 to I7 of torch_pinned.h; statistics and
- * visits. Called with the lock held; calls nothing that could drop it. */
+ * visits. Runs with the lock held, and calls nothing that could drop the lock. */
 #include "segments/classic/torch_pinned.h"
 
 typedef struct tally {

@@ -1,10 +1,10 @@
 /* torch_pinned_queue.c - uses of pinned blocks, and the queue of their fences: see torch_pinned.h.
  *
- * Upholds I3 and I4. Host memory for a use is allocated when it is noted, so that a free needs
+ * Upholds I3 and I4. Host memory for a use is allocated when the use is noted, so that a free needs
  * none. Guarded by the allocator's lock, which is dropped around every call that reaches the
- * driver. One thread at a time takes uses out of the queue, all others only append: so its first
- * use stays there while its fence is queried without the lock.
- * Source: CachingHostAllocatorImpl::free, ::record_event and ::process_events of PyTorch. */
+ * driver. One thread at a time removes uses from the queue; all others only append. So the queue's
+ * first use stays there while its fence is queried without the lock. Source:
+ * CachingHostAllocatorImpl, free, record_event and process_events, of PyTorch. */
 #include "segments/classic/torch_pinned.h"
 
 pleat_status pl_pinned_add_use(pl_pinned *p, pl_pinned_block *b, pl_stream *stream)

@@ -6,7 +6,7 @@
  * get_free_block, should_split, alloc_found_block, free_block, try_merge_blocks. */
 #include "segments/classic/torch_cache.h"
 
-/* The order of free blocks. Within one segment all counters agree, so the address decides. */
+/* The order of free blocks. Within one segment all counters are equal, so the address decides. */
 static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
 {
     const pl_torch_block *x = PL_TREE_ENTRY(a, const pl_torch_block, node);
@@ -49,7 +49,7 @@ void pl_torch_pools_init(pl_torch *t)
         pl_tree_init(&t->pools[i].unmapped, is_address_before);
         t->pools[i].index = i;
     }
-    t->next_counter = 1; /* search keys have 0, so they come before every block of their size */
+    t->next_counter = 1; /* search keys have 0, so they precede all blocks of their size */
 }
 
 static size_t round_up(size_t n, size_t step)
@@ -78,7 +78,7 @@ pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *strea
     };
 }
 
-/* The size that a block could get by mapping the unmapped block behind it. */
+/* How large the block can become by mapping the unmapped block behind it. */
 static size_t expandable_size(const pl_torch_block *block)
 {
     const pl_torch_block *next = block->next;

@@ -9,9 +9,9 @@
  * blocks.
  *
  * Upholds I6 and I9 of torch_cache.h. The allocator's lock is held on entry and exit and dropped
- * around every driver call: pages on their way are a taken block meanwhile, and the ends of the
- * free block stay free. Memory of a stream that is being captured stays, since a graph may use it.
- * Source: c10/cuda/CUDACachingAllocator.cpp: ExpandableSegment::unmap, release_blocks, unmap_block,
+ * around every driver call. Pages on their way are a taken block meanwhile; the ends of the free
+ * block stay free. Memory of a captured stream stays, since a graph may use it. Source:
+ * c10/cuda/CUDACachingAllocator.cpp. ExpandableSegment::unmap, release_blocks, unmap_block,
  * release_expandable_segment. */
 #include <string.h>
 
@@ -22,8 +22,8 @@
 
 /* ---- refused chunks -------------------------------------------------------------------------- */
 
-/* Offer each chunk once more, until one is refused. They are taken out one by one, since other
- * threads may do the same. */
+/* Offer each chunk to the driver once more, until the driver refuses one. The chunks are taken out
+ * one by one, since other threads may offer chunks, too. */
 static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
 {
     for (size_t left = pool->refused.n; left > 0 && pool->refused.n > 0; left--) {
@@ -142,7 +142,7 @@ static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_chunk
     return st;
 }
 
-/* A segment that is one unmapped block gives its addresses back. */
+/* A segment that consists of one unmapped block gives its addresses back. */
 static pleat_status release_segment(pl_torch *t, pl_torch_block *block)
 {
     pl_torch_segment *segment = block->segment;
@@ -240,7 +240,7 @@ static pleat_status depart_all(pl_torch *t, departures *d, uint64_t *released)
     return first;
 }
 
-/* Pages of other streams go instead of those that could not. */
+/* If a stream's pages cannot go, pages of other streams go instead. */
 static pleat_status release_pool(pl_torch *t, pl_torch_pool *pool, uint64_t keep_bytes,
                                  uint64_t *released)
 {
@@ -294,7 +294,8 @@ static void unmap_lost(pl_torch *t, const pl_torch_block *block)
     }
 }
 
-/* Unmap the runs of mapped blocks, each in one call, and lost blocks, which may part them. */
+/* Unmap each run of mapped blocks in one call. Lost blocks, which may separate runs, are unmapped,
+ * too. */
 static void unmap_all(pl_torch *t, const pl_torch_segment *segment)
 {
     for (const pl_torch_block *block = segment->first; block; block = block->next) {

@@ -1,16 +1,15 @@
-/* unpooled.c - one driver allocation for each block: MXNet's Unpooled, and any plain cudaMalloc.
+/* unpooled.c - one driver allocation per block: MXNet's Unpooled, or plain cudaMalloc.
  *
- * Sizes are not rounded and nothing is cached. As cudaFree does, a free waits on the host for the
- * work of the streams that used the block, so it blocks on the GPU, unlike that of every other
- * allocator; each wait is a host sync. A block that was allocated in a capture, or is freed while
- * one of its streams is being captured, is held: the graph will use it. It goes to the driver with
- * pl_allocator_ops.release_capture. A request that the driver refuses is tried again only after
- * blocks that were kept are given back, or after another thread's free.
+ * Sizes are not rounded and nothing is cached. A free waits on the host for all streams that used
+ * the block, as cudaFree does. So this allocator alone blocks on the GPU in a free. Each wait
+ * counts as a host sync. A block is held if it was allocated in a capture, or if one of its streams
+ * is being captured at the free: the graph will use the block. The block goes to the driver with
+ * pl_allocator_ops.release_capture. A refused request is tried again only after kept blocks were
+ * given back, or after another thread's free.
  *
  * Built on mxnet.h, where the invariants are. A block that cannot go to the driver yet is kept in
- * the lists, where no request looks. Takes the allocator's lock (rank 20), which is dropped around
- * driver calls.
- * Source: src/storage/naive_storage_manager.h of MXNet. */
+ * the lists, which no request searches. Takes the allocator's lock (rank 20), which is dropped
+ * around driver calls. Source: src/storage/naive_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
 static const pl_mxnet_policy policy = {
@@ -34,9 +33,8 @@ static pleat_status unpooled_alloc(pl_allocator *a, size_t bytes, pl_stream *str
     return st;
 }
 
-/* Wait for all streams that used the block, unless captures hold it (*captured). ECAPTURE: the
- * legacy stream cannot be waited for, since another stream's capture would break; the block stays
- * in the lists. */
+/* Wait for all streams that used the block, unless captures hold the block (*captured). ECAPTURE: a
+ * wait for the legacy stream would break another stream's capture. The block stays in the lists. */
 static pleat_status wait_for_users(pl_mxnet *m, const pl_mxnet_block *block, uint64_t *captured)
 {
     pleat_status st = pl_order_captured(&m->order, block->uses.lanes, captured);

@@ -4,7 +4,7 @@
 #include "vmm/base/deadline.h"
 
 /* Busy threads free often, and few of their frees help. One more round after a free closes the
- * window that waiter.h describes; the other rounds are a margin. */
+ * window described in waiter.h. Further rounds are a margin. */
 enum { MOST_ROUNDS = 4096, MOST_ROUNDS_FOR_FREES = 8 };
 
 void pl_waiter_init(pl_waiter *waiter, pl_lock *lock, const uint64_t *n_frees)
