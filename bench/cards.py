@@ -14,8 +14,8 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
   --draw            replay nothing: write tables and charts again from the rows that are there
 
 A row of the file is one replay: a work, a device, a cost file, an allocator. A card counts only for
-the works whose peak of live bytes is at most 0.85 of it. Memory of both allocators is compared in
-one run, so that machine and commit are the same. A whole judgement takes ten minutes on two cores."""
+the works whose peak of live bytes is at most 0.85 of it. Both allocators' memory is measured in one
+run, so machine and commit are the same. A whole judgement takes ten minutes on two cores."""
 import argparse
 import collections
 import concurrent.futures
@@ -86,7 +86,7 @@ WEIGHTS = {"decoder": 11, "moe": 3, "conv": 3, "serving": 3}
 
 
 def drawn_runs(pleat, n, seed):
-    """n specs of generated runs; those that need more than the largest card are drawn again."""
+    """Draw n specs of generated runs, none of which needs more than the largest card."""
     rng = random.Random(seed)
     specs = []
     while len(specs) < n:
@@ -100,7 +100,7 @@ def drawn_runs(pleat, n, seed):
 
 
 def peak_of(pleat, work):
-    """Bytes that live at the peak; 0 for a spec whose values do not fit together."""
+    """Peak of live bytes; 0 for a spec with contradictory values."""
     told = subprocess.run([pleat, "works", "--json", work], capture_output=True, text=True,
                           check=False)
     return json.loads(told.stdout.splitlines()[0])["peak_live_bytes"] if told.returncode == 0 else 0
@@ -113,7 +113,7 @@ def bytes_of(size):
 
 
 def replay(pleat, work, size, costs, options):
-    """Both allocators' rows for one work on one device."""
+    """Both allocators' rows for a work on a device."""
     command = [pleat, "replay", work, "--json", "--loops", options.passes, "--memory", size,
                "--sim", f"costs:{costs}", "--driver", "sim", "--allocator", ",".join(ALLOCATORS)]
     environment = dict(os.environ, PLEAT_CONF=options.conf)

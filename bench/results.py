@@ -4,7 +4,7 @@ screen shows of them, and docs/results.md.
 
 Usage: results.py BUILD_DIR [--again | --pairs | --draw]   (./dev bench). A build that was measured
 before is not measured again unless asked to be; --pairs measures pairs.csv alone; --draw measures
-nothing, and writes tables and charts again from the files that are there.
+nothing, and writes tables and charts again from the existing files.
 
   ab.csv        a line for each trace, allocator and device size, as `pleat ab --fit` wrote it
   summary.csv   a line for each allocator: what README's table shows; least.svg draws ab.csv

@@ -1,8 +1,9 @@
-/* clock.h - time of single calls that take tens of nanoseconds.
+/* clock.h - the time of single calls of tens of nanoseconds.
  *
- * A tick is the processor's time-stamp counter on x86-64 (constant rate on every machine of the
- * last decade) and a nanosecond of CLOCK_MONOTONIC elsewhere. bench_clock_calibrated measures the
- * rate and the cost of reading the clock twice, which is subtracted from every timed call. */
+ * A tick is a count of the processor's time-stamp counter on x86-64, which has a constant rate on
+ * every machine of the last decade. Elsewhere a tick is a nanosecond of CLOCK_MONOTONIC.
+ * bench_clock_calibrated measures the rate and the cost of reading the clock twice. Every timed
+ * call is shortened by that cost. */
 #ifndef PLEAT_BENCH_CLOCK_H
 #define PLEAT_BENCH_CLOCK_H
 
@@ -22,7 +23,7 @@ static inline uint64_t bench_ticks(void)
 typedef struct bench_clock {
     double ns_per_tick;
     double pair_ticks; /* between two reads with nothing between them */
-    double read_ns;    /* the same with CLOCK_MONOTONIC, which times driver calls */
+    double read_ns;    /* the cost with CLOCK_MONOTONIC, which times driver calls */
 } bench_clock;
 
 /* Takes about 20 ms, only the first time. Not for several threads at once. */

@@ -1,4 +1,4 @@
-/* conf.h - the items of a text such as PYTORCH_CUDA_ALLOC_CONF: key:value,key:[value,...]. */
+/* conf.h - reads the items of a text such as PYTORCH_CUDA_ALLOC_CONF: key:value,key:[value,...]. */
 #ifndef PLEAT_BENCH_CONF_H
 #define PLEAT_BENCH_CONF_H
 
@@ -13,11 +13,12 @@ typedef struct bench_conf_item {
     size_t n_value;
 } bench_conf_item;
 
-/* The item at *at, which moves behind it; false: there is none. Commas in brackets end no item. */
+/* Read the item at *at and move *at behind it. False: no item is left. Commas in brackets end no
+ * item. */
 bool bench_conf_next(const char **at, bench_conf_item *out);
 bool bench_conf_is(const bench_conf_item *item, const char *key);
 bool bench_conf_has_value(const bench_conf_item *item, const char *value);
-/* Copy those settings of PyTorch that its models have, too, and that change its driver calls. */
+/* Copy the PyTorch settings that change driver calls and that the models here know, too. */
 void bench_conf_modelled(const char *conf, char *out, size_t n);
 
 #endif

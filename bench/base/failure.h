@@ -1,4 +1,4 @@
-/* failure.h - one message for a person: what went wrong and where. */
+/* failure.h - one error message for a person, with the place of the error. */
 #ifndef PLEAT_BENCH_FAILURE_H
 #define PLEAT_BENCH_FAILURE_H
 

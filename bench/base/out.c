@@ -1,7 +1,7 @@
-/* out.c - that a person is told when standard output did not take what was written to it.
+/* out.c - reports lost output: standard output did not take the written text.
  *
- * As coreutils' close_stdout: what is buffered may fail to be written as late as at the exit, so
- * the exit looks. The handler of SIGPIPE calls only what a handler may. */
+ * Buffered text may fail to be written as late as at the exit. So the exit checks, like coreutils'
+ * close_stdout. The handler of SIGPIPE calls only what a handler may. */
 #include "bench/base/out.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* progress.c - one line on stderr that says how far a long run is. */
+/* progress.c - shows the progress of a long run in one line on stderr. */
 #include "bench/base/progress.h"
 
 #include <stdarg.h>

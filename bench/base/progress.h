@@ -1,5 +1,6 @@
-/* progress.h - one line on stderr that says how far a long run is; only if it is a terminal, and
- * within 80 columns: a longer line would wrap, and each step leave it behind. */
+/* progress.h - shows the progress of a long run in one line on stderr, if stderr is a terminal. The
+ * line stays within 80 columns: a longer line would wrap, and each step would leave a copy
+ * behind. */
 #ifndef PLEAT_BENCH_PROGRESS_H
 #define PLEAT_BENCH_PROGRESS_H
 
@@ -14,12 +15,12 @@ typedef struct bench_progress {
     bool is_terminal;
     uint64_t begin_ns;
     uint64_t last_ns;
-    uint64_t n_events; /* of all that is labelled; 0 = not known: no rate, no time left */
+    uint64_t n_events; /* of all labelled work; 0 = not known: no rate, no time left */
     char label[4 * 40 + 4];
 } bench_progress;
 
 void bench_progress_init(bench_progress *progress);
-/* Begins anew; what is behind 40 characters is not shown. */
+/* Begin anew with a label, of which 40 characters are shown. */
 void bench_progress_label(bench_progress *progress, uint64_t n_events, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Shows at most ten times a second. */

@@ -14,7 +14,8 @@ typedef struct bench_sink {
     bool replaces;
 } bench_sink;
 
-/** Begin a file that will be `path`: everything goes to a temporary file beside it.
+/** Begin a file that will be `path`. Until the end all output goes to a temporary file beside
+ * `path`.
  *
  *  Params   replaces: an existing file is replaced at the end; else it is an error.
  *  Returns  false and a message.
@@ -27,8 +28,8 @@ bool bench_sink_write(bench_sink *sink, const char *text, size_t n, bench_failur
 /* What the last call of gz...(sink->file) failed of; returns false. */
 bool bench_sink_complain(const bench_sink *sink, bench_failure *failure);
 
-/** End it: the file gets its name if `is_whole`, else it is unlinked. Fine for a sink that is not
- *  open.
+/** End the file. If `is_whole`, the file gets its name; else it is unlinked. The sink may be
+ *  closed already.
  *
  *  Returns  is_whole, unless that failed: then false, a message, and `path` is as before. */
 bool bench_sink_close(bench_sink *sink, bool is_whole, bench_failure *failure);

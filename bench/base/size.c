@@ -29,7 +29,7 @@ static int suffix_shift(const char *suffix)
     return 10 * (int)(letter - letters + 1);
 }
 
-/* Digits with at most one point, nothing else: strtod alone takes "inf", "0x1p3" and " 1". */
+/* Digits with at most one point. Needed because strtod alone accepts "inf", "0x1p3" and " 1". */
 static const char *number_end(const char *text)
 {
     const char *p = text;

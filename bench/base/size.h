@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A number with an optional suffix K, M, G or T (powers of 1,024; KiB and so on mean the same; B is
- * bytes). KB and the like are refused, since some readers take them as powers of 1,000. False
+/* A number with an optional suffix K, M, G or T (powers of 1,024). KiB and so on mean the same; B
+ * means bytes. KB and the like are refused, since some readers take them as powers of 1,000. False
  * unless the whole text is a size in [1, 2^60]. */
 bool bench_size_parse(const char *text, uint64_t *out);
 
@@ -27,7 +27,7 @@ typedef struct bench_memory {
  * 2 MiB must have a unit: `80` most likely means 80G. */
 bool bench_memory_parse(const char *text, bench_memory *out);
 
-/* Writes what is wrong with a text that bench_memory_parse refused, for messages; returns `out`. */
+/* Write to `out` why bench_memory_parse refused the text, for messages. Returns `out`. */
 const char *bench_memory_refusal(const char *text, char *out, size_t n);
 
 /* The capacity of the simulator for "unlimited", since it needs some number. */

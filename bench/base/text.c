@@ -10,8 +10,8 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-/* The length of the character that begins here; 0 for invalid bytes and control characters (RFC
- * 3629, 4; C1 is U+0080 to U+009F). */
+/* The length of the character that begins at `text`. 0 for invalid bytes and control characters
+ * (RFC 3629, section 4; C1 is U+0080 to U+009F). */
 static size_t length_of(const char *text, const char *end)
 {
     unsigned char first = (unsigned char)text[0];

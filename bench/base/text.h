@@ -11,8 +11,8 @@ enum { BENCH_NAME_BYTES = 512 }; /* of a work's name; the specs of long runs hav
  * characters become '?'; a text that is too long is cut between characters. */
 void bench_text_clean(const char *text, size_t n_text, char *out, size_t n);
 
-/* For a clean text: its number of characters; the bytes of its longest prefix within `most`
- * bytes. */
+/* For a clean text. Its number of characters; and the length in bytes of its longest prefix within
+ * `most` bytes. */
 size_t bench_text_columns(const char *text);
 size_t bench_text_prefix(const char *text, size_t most);
 

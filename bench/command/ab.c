@@ -73,7 +73,7 @@ static void parse_memories(struct argp_state *state, const char *option, const c
     }
 }
 
-/* The command's options; those of the fleet first. */
+/* The command's options, fleet options first. */
 typedef struct ab_options {
     bench_ab_options of;
     const char *shard;     /* as it was typed; NULL = none */
@@ -401,7 +401,8 @@ static void fill_standard(bench_ab_options *options)
     }
 }
 
-/* Shards say which they measured, whatever their works: some may be in force under cuda-async. */
+/* Shards name the allocators that they measured, for any works. Some may be in force under
+ * cuda-async. */
 static void name_allocators(bench_ab_options *options)
 {
     if (options->common.n_allocators == 0) {

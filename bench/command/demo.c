@@ -162,8 +162,8 @@ static bool write_csv(demo_command *c, bench_demo_job *const *jobs, unsigned n)
     return is_written || bench_fail(&c->failure, "%s: cannot be written", c->csv);
 }
 
-/* The demo is to show that the classic cache fails at 1.02x, so that is no failure of the demo; a
- * hazard is. */
+/* The demo shows that the classic cache fails at 1.02x, so an allocation failure is no failure of
+ * the demo. A hazard is one. */
 static bool is_good(const bench_demo_job *job)
 {
     if (job->is_failed) {

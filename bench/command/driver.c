@@ -1,7 +1,8 @@
-/* driver.c - `pleat bench driver`: what growing costs in the driver, by growth policy.
+/* driver.c - `pleat bench driver`: driver calls and time of growing, by growth policy.
  *
- * Each work goes through pleat with each of its growth policies and through PyTorch's segments that
- * expand, some passes in one allocator: the first grows, the later ones tell what remains. */
+ * Each work runs through pleat with each growth policy, and through PyTorch's expandable segments.
+ * A run makes some passes in one allocator: the first pass grows; later passes show the remaining
+ * cost. */
 #include <stdlib.h>
 
 #include "bench/base/size.h"

@@ -53,7 +53,7 @@ static void print_usage(FILE *out)
           out);
 }
 
-/* The commands that begin with that word. */
+/* Print the commands that begin with `word`. */
 static void print_words(FILE *out, const char *word)
 {
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -79,8 +79,8 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "help") == 0;
 }
 
-/* Says that a word is not known, and which it may be: the first words of commands, or the second
- * ones that follow `first`. */
+/* Report an unknown word, and suggest known ones: first words of commands, or second words after
+ * `first`. */
 static void refuse_word(const char *first, const char *word, const char *what)
 {
     char hint[PL_HINT_BYTES];

@@ -43,7 +43,7 @@ static parsers list_parsers(const struct argp *argp)
     return list;
 }
 
-/* What is known of a long option: one that begins with the word, as getopt takes it. Offers all. */
+/* Find the long option that begins with `word`, as getopt does. Offer every option to `nearest`. */
 static const struct argp_option *find_option(const parsers *list, pl_span word, pl_nearest *nearest)
 {
     const struct argp_option *found = NULL;
@@ -58,8 +58,8 @@ static const struct argp_option *find_option(const parsers *list, pl_span word, 
     return found;
 }
 
-/* argp says only that it does not know an option; say which one may be meant. Then the process
- * ends as argp ends it. */
+/* argp reports an unknown option without a suggestion; add the suggestion. Then end the process as
+ * argp does. */
 static void check_options(const struct argp *argp, int argc, char **argv)
 {
     static const char *const of_argp[] = { "help", "usage", "version" };

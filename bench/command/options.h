@@ -32,10 +32,10 @@ typedef struct bench_options {
 
 void bench_options_init(bench_options *options);
 
-/* A child parser whose input is a bench_options. Its options: allocator, driver, depth, loops,
- * conf, sim and json; and WORK. */
+/* A child parser whose input is a bench_options. Its options are allocator, driver, depth, loops,
+ * conf, sim, json and WORK. */
 extern const struct argp bench_common_argp;
-/* The same for the options of commands that take no WORK: driver, conf, sim, json. */
+/* A child parser for commands without WORK: driver, conf, sim, json. */
 extern const struct argp bench_driver_argp;
 
 /* Runs argp_parse. If that cannot work, prints a message and returns false: the command ends with

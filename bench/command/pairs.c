@@ -1,4 +1,4 @@
-/* pairs.c - `pleat bench pairs`: one cached free and one allocation through several allocators. */
+/* pairs.c - `pleat bench pairs`: a cached free and an allocation, through several allocators. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ enum {
 };
 
 typedef struct pairs_command {
-    const bench_through_kind *kinds[BENCH_THROUGH_MOST]; /* chosen, then those that can be had */
+    const bench_through_kind *kinds[BENCH_THROUGH_MOST]; /* chosen rows; later the available ones */
     unsigned n_kinds;
     bool is_chosen;
     bool is_all;
@@ -109,7 +109,7 @@ static void parse_through(struct argp_state *state, pairs_command *c, const char
     }
 }
 
-/* Rows of both kinds of memory cannot be in one table. */
+/* One table cannot have rows of both kinds of memory. */
 static void check_kinds(struct argp_state *state, const pairs_command *c)
 {
     for (unsigned i = 0; i < c->n_kinds; i++) {
@@ -205,8 +205,8 @@ static void choose_kinds(pairs_command *c)
     }
 }
 
-/* Leaves out the rows that cannot be had; false when none is left. Rows that go through the same
- * library have the same reason, which is told once. */
+/* Drop unavailable rows; false when none is left. Rows through the same library fail for the same
+ * reason, which is printed once. */
 static bool load_kinds(pairs_command *c)
 {
     unsigned n = 0;
@@ -288,8 +288,8 @@ static bench_cell_options options_of(pairs_command *c, const bench_scenario *sce
     };
 }
 
-/* In one run under callgrind; negative where a row is not counted. torch-pluggable is not: the
- * libraries that it loads take callgrind minutes. */
+/* Count all rows in one run under callgrind; negative where a row is not counted. torch-pluggable
+ * is not counted: callgrind takes minutes to load its libraries. */
 static void count_instructions(pairs_command *c, const bench_scenario *scenario,
                                const bench_cell_result *result, double *out)
 {
@@ -407,7 +407,7 @@ static int run_standard(pairs_command *c)
          status != BENCH_EXIT_INTERRUPTED && (name = bench_scenario_standard(c->is_all, i)) != NULL;
          i++) {
         bool is_many = c->is_host && strcmp(name, "random:65536") == 0;
-        if (!is_many) { /* one of the simulator's mappings each: Linux allows 65,530 */
+        if (!is_many) { /* each block is a mapping of the simulator, and Linux allows 65,530 */
             status = worse(status, run_scenario(c, name));
         }
     }

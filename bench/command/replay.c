@@ -29,7 +29,7 @@ typedef struct replay_input {
     const char **timeline;
 } replay_input;
 
-/* A file holds the snapshot of one replay, so more than one run is refused. */
+/* A snapshot file holds one replay, so refuse more than one run. */
 static void check_snapshot(struct argp_state *state, const replay_input *input)
 {
     const bench_dump *dump = input->dump;
@@ -198,7 +198,7 @@ typedef struct batch {
     bench_failure failure;
 } batch;
 
-/* Loads all works before the first run, so that a typing error in the last one shows at once. */
+/* Load all works before the first run, so that a typing error in the last name shows at once. */
 static bool load_works(batch *b)
 {
     b->works = calloc(b->options.n_works, sizeof *b->works);
@@ -304,7 +304,7 @@ static int run_each(batch *b)
     return status;
 }
 
-/* The same with the timeline around it, where one is asked for. */
+/* Run the batch, with a timeline if one is wanted. */
 static int run_traced(batch *b)
 {
     if (b->timeline && !bench_tracer_open(&b->tracer, b->timeline, &b->failure)) {
@@ -319,7 +319,7 @@ static int run_traced(batch *b)
     return status;
 }
 
-/* A file that is to be written must be none of the works: it would be replaced. */
+/* An output file must not be one of the works, since it would replace the work. */
 static bool spares_works(batch *b, const char *path)
 {
     struct stat written;

@@ -80,7 +80,7 @@ static const struct argp resident_argp = {
         "clock runs. Instructions are counted by valgrind, if it is installed.",
 };
 
-/* Counts instructions per pair in a run of its own; negative if that fails. */
+/* Count instructions per pair in a separate run; negative if the run fails. */
 static double count_instructions(resident_command *c, const char *allocator)
 {
     char blocks[16];

@@ -1,4 +1,4 @@
-/* top.c - `pleat top`: what a running process holds, each second. */
+/* top.c - `pleat top`: shows each second how much memory a running process holds. */
 #include <errno.h>
 #include <glob.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ typedef struct top {
     const char *subject; /* as it was typed */
     bool is_once;
     bool is_terminal;
-    bool is_pid; /* the file is the one that metrics:auto makes */
+    bool is_pid; /* the file comes from metrics:auto */
     char path[PATH_BYTES];
     bench_page page;
     bench_page before; /* the page before; n_samples 0 = none */
@@ -41,7 +41,7 @@ static bool is_dead(long pid)
     return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Names the processes whose files there are. */
+/* Name the processes that have files. */
 static const char *list_processes(char *out, size_t n)
 {
     size_t used = 0;
@@ -58,7 +58,7 @@ static const char *list_processes(char *out, size_t n)
             const char *number = found.gl_pathv[k] + strlen(folder) + sizeof "/pleat." - 1;
             if (strcmp(number + strspn(number, "0123456789"), ".prom") != 0 ||
                 is_dead(strtol(number, NULL, 10))) {
-                continue; /* it was killed, and left its file; or the file is no program's */
+                continue; /* the file of a killed process, or of no process */
             }
             used += (size_t)snprintf(out + used, n - used, "%s%.*s", used ? ", " : "",
                                      (int)strcspn(number, "."), number);
@@ -94,7 +94,8 @@ static bool find_file(top *t)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* A label for a terminal: what others wrote may hold its control characters. */
+/* Clean a label for the terminal: labels come from other programs and may hold control
+ * characters. */
 static const char *shown(const bench_sample *of, const char *key, char out[64])
 {
     char text[64];
@@ -158,7 +159,8 @@ static void print_device(const top *t, const bench_sample *of)
            rate_of(t, of, rate), count_of(t, of, "pleat_failures_total"));
 }
 
-/* A tag stands in the columns of its device: live, resident, and what sleeps under idle. */
+/* Print a tag below the columns of its device: live, resident, and its sleeping bytes under
+ * idle. */
 static void print_tag(const top *t, const bench_sample *of)
 {
     char tag[64];
@@ -181,8 +183,8 @@ static double age_of(const top *t)
     return age_s > 0.0 ? age_s : 0.0;
 }
 
-/* A path's process may be another machine's, or another container's: it is gone when its page is
- * old, too. */
+/* The process of a path may run on another machine or in another container. So an old page also
+ * counts as a dead process. */
 static bool is_killed(const top *t)
 {
     return t->page.is_running && is_dead(t->page.pid) && (t->is_pid || age_of(t) > OLD_S);
@@ -252,7 +254,7 @@ static int run(top *t)
     while (!t->is_once && !is_gone(t)) {
         long pid = t->page.pid;
         if (!await_page(t)) {
-            printf("process %ld has ended\n", pid); /* and its file with it */
+            printf("process %ld has ended\n", pid); /* the file has gone with the process */
             return BENCH_EXIT_OK;
         }
         print_page(t);

@@ -1,4 +1,4 @@
-/* verify.c - `pleat verify`: compares recordings with the allocators that are rebuilt here. */
+/* verify.c - `pleat verify`: compares recordings with the allocators rebuilt here. */
 #include <jansson.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ enum { KEY_ALLOCATOR = 0x200, CONF_BYTES = BENCH_SNAPSHOT_CONF_BYTES + 64 };
 
 typedef struct verify_command {
     bench_options options;
-    const char *allocator; /* NULL = the one in each recording's settings */
+    const char *allocator; /* NULL = as in each recording's settings */
     bench_failure failure;
 } verify_command;
 

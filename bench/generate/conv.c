@@ -1,9 +1,9 @@
 /* conv.c - the generator `conv`: training of a residual network (He and others, 2016, bottleneck
- * blocks) on images whose height and width are drawn anew each step.
+ * blocks). Height and width of the images are drawn anew each step.
  *
  * Values have 4 bytes. Batch normalisation has running statistics; activations and residual sums
- * are in place. Each convolution wider than one pixel has a workspace, since the library's choice
- * of algorithm depends on the shape: one draw for each shape and direction of a step. */
+ * are in place. Each convolution wider than one pixel has a workspace. The library chooses its
+ * algorithm by shape, so the workspace's size is drawn once per shape and direction in a step. */
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"

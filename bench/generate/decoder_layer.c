@@ -103,8 +103,8 @@ eager_value decoder_norm(decoder *d, eager_value x, eager_value weight, eager_va
     return norm_llama(d, x, weight);
 }
 
-/* The fused kernel wants dense blocks, so others are copied; those of a head group are dense
- * already. */
+/* The fused kernel needs dense blocks. Blocks of a head group are dense already; all others are
+ * copied. */
 static eager_value flash(decoder *d, eager_value q, eager_value k, eager_value v)
 {
     eager *e = &d->e;
@@ -168,7 +168,7 @@ eager_value decoder_attention(decoder *d, eager_value q, eager_value k, eager_va
     return d->shape.is_flash ? flash(d, q, k, v) : attend_step_by_step(d, q, k, v);
 }
 
-/* Back to tokens x hidden: a copy; the fused kernel takes its gradient as it is. */
+/* Back to tokens x hidden with a copy; the fused kernel takes the gradient without one. */
 static eager_value merge_heads(decoder *d, eager_value y)
 {
     uint64_t bytes = d->sizes.activation;
@@ -176,7 +176,7 @@ static eager_value merge_heads(decoder *d, eager_value y)
                              : op_unary(&d->e, y, bytes, bytes, OP_KEEPS_NOTHING);
 }
 
-/* Adds the product with two thin matrices to that of the frozen one. */
+/* Add the product with two thin matrices to the product with the frozen matrix. */
 static eager_value linear_lora(decoder *d, eager_value x, eager_value weight, eager_value bias,
                                eager_value low, eager_value high, uint64_t out)
 {
@@ -259,7 +259,7 @@ static eager_value rotate(decoder *d, eager_value x, uint64_t bytes)
     return y;
 }
 
-/* Repeats each head of k or v for every query head of its group. */
+/* Repeat each head of k or v for every query head of its group. */
 static eager_value repeat(decoder *d, eager_value x)
 {
     eager *e = &d->e;

@@ -1,5 +1,5 @@
-/* decoder_mlp.c - the wide half of a layer: one mlp, or experts that share the tokens. Both consume
- * the reference to the normalised input. */
+/* decoder_mlp.c - the wide half of a layer: one mlp, or experts that divide the tokens. Both
+ * consume the reference to the normalised input. */
 #include "bench/generate/decoder.h"
 
 eager_value decoder_mlp(decoder *d, const decoder_layer *w, eager_value h)
@@ -32,7 +32,7 @@ eager_value decoder_mlp(decoder *d, const decoder_layer *w, eager_value h)
     return y;
 }
 
-/* The best top_k experts of each token and their weights: softmax, selection, division by their
+/* Choose each token's best top_k experts and their weights: softmax, selection, division by the
  * sum. */
 static eager_value route(decoder *d, const decoder_layer *w, eager_value x, eager_value *chosen)
 {
@@ -50,7 +50,7 @@ static eager_value route(decoder *d, const decoder_layer *w, eager_value x, eage
     eager_value best = op_unary(e, chances, picked * 4, all * 4, OP_KEEPS_NOTHING);
     *chosen = eager_new(e, picked * 8);
     eager_drop(e, chances);
-    eager_drop(e, eager_new(e, all * 8)); /* for the load balance: one place of `all` each */
+    eager_drop(e, eager_new(e, all * 8)); /* for load balance: a place per item of `all` */
     eager_value sums = op_unary(e, best, n * 4, picked * 4, OP_KEEPS_NOTHING);
     eager_value parts = op_matmul(e, best, sums, picked * 4, picked * 4, n * 4);
     eager_drop(e, best);
@@ -60,8 +60,8 @@ static eager_value route(decoder *d, const decoder_layer *w, eager_value x, eage
     return weights;
 }
 
-/* Draws the tokens of each expert: every token's top_k picks fall on experts whose random
- * popularity is drawn anew each time. */
+/* Draw the tokens of each expert. Each token picks top_k experts by random popularities, which are
+ * drawn anew each time. */
 static void share_out(decoder *d, uint64_t *counts)
 {
     uint32_t n_experts = d->shape.n_experts;
@@ -94,8 +94,8 @@ static eager_value gather(eager *e, eager_value x, eager_value numbers, uint64_t
     return y;
 }
 
-/* Runs one expert on its n tokens: gathers them, runs the mlp, weights, adds to a new block of
- * results. */
+/* Run one expert on its n tokens: gather them, run the mlp, apply the weights, add to a new block
+ * of results. */
 static eager_value run_expert(decoder *d, const decoder_expert *w, eager_value x, uint64_t n,
                               eager_value weights, eager_value results)
 {

@@ -5,7 +5,7 @@
 
 #include "vmm/base/assert.h"
 
-/* An edge names a node and one of its outputs, or a leaf. Node 0 is not used. */
+/* An edge names a leaf, or a node and one of the node's outputs. Node 0 is not used. */
 #define LEAF (UINT32_C(1) << 31)
 
 void eager_init(eager *e)
@@ -229,7 +229,7 @@ static void accumulate(eager *e, uint32_t *place, uint32_t gradient)
     }
 }
 
-/* All that a leaf waits for has come: its gradient is adopted, or added to the existing one. */
+/* All gradients for the leaf have arrived: adopt the sum, or add it to the existing gradient. */
 static void settle_leaf(eager *e, eager_leaf *leaf)
 {
     leaf->n_uses = leaf->n_arrived = 0;
@@ -271,7 +271,7 @@ static void release(eager *e, const eager_node *node)
     }
 }
 
-/* No gradient came this way: its leaves wait for one less. */
+/* No gradient came to this node, so its leaves wait for one less. */
 static void skip(eager *e, const eager_node *node)
 {
     release(e, node);

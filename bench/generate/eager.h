@@ -1,13 +1,13 @@
-/* eager.h - the blocks that an eager framework with reverse-mode differentiation takes and gives
- * back: reference-counted storages, a graph of what the backward pass needs, gradients.
+/* eager.h - the blocks of an eager framework with reverse-mode differentiation: reference-counted
+ * storages, a graph of the blocks for the backward pass, gradients.
  *
- * Nothing is computed. An operation takes a block for its result. If a gradient will be needed, it
- * adds a node that keeps the blocks which the backward pass reads. The backward pass runs the nodes
- * from the newest to the oldest, as PyTorch's engine does for one thread: a node takes its results
- * and temporaries, drops its incoming gradients and kept blocks, then hands the results to the
- * nodes of its inputs, where a second gradient makes a sum in a third block. Within a formula the
- * results come in the alphabetical order of the operands' names in PyTorch's derivatives.yaml, sums
- * over broadcast dimensions last.
+ * Nothing is computed. An operation takes a block for its result. If a gradient will be needed, the
+ * operation adds a node. The node keeps the blocks for the backward pass. The backward pass runs
+ * the nodes from the newest to the oldest, as PyTorch's engine does for one thread. A node takes
+ * its results and temporaries, and drops its incoming gradients and kept blocks. Then it passes the
+ * results to the nodes of its inputs. A second gradient for the same node makes a sum in a third
+ * block. Within a formula the results come in the alphabetical order of the operands' names in
+ * PyTorch's derivatives.yaml, sums over broadcast dimensions last.
  *
  * After a failure of the tape every call does nothing and returns the empty value. */
 #ifndef PLEAT_BENCH_EAGER_H
@@ -21,7 +21,7 @@ typedef struct eager_value {
     uint32_t edge;
 } eager_value;
 
-/* One block that a backward formula takes. */
+/* A block of a backward formula. */
 typedef struct eager_step {
     uint64_t bytes; /* 0 = the incoming gradient itself */
     uint32_t edge;  /* 0 = a temporary, dropped when the node is done */
@@ -32,7 +32,7 @@ enum { EAGER_MOST_SAVED = 6, EAGER_MOST_STEPS = 7, EAGER_MOST_OUTPUTS = 4 };
 typedef struct eager_node {
     eager_step steps[EAGER_MOST_STEPS];
     uint32_t saved[EAGER_MOST_SAVED];
-    uint32_t gradients[EAGER_MOST_OUTPUTS]; /* of its outputs, as far as they have arrived */
+    uint32_t gradients[EAGER_MOST_OUTPUTS]; /* gradients of its outputs that have arrived */
     uint32_t argument;                      /* of the hook */
     uint8_t n_steps;
     uint8_t n_saved;
@@ -44,7 +44,7 @@ typedef struct eager_leaf {
     uint64_t bytes;
     uint32_t block;
     uint32_t gradient;
-    uint32_t arriving; /* sum of the gradients so far in this backward pass */
+    uint32_t arriving; /* sum of the gradients so far in the running backward pass */
     uint32_t n_uses;
     uint32_t n_arrived;
 } eager_leaf;
@@ -67,8 +67,8 @@ typedef struct eager {
     uint32_t stream; /* of new blocks */
     bool is_recording;
     bool has_failed;
-    /* Called for a node that has a hook, with the incoming gradient; the nodes that it adds run
-     * next. True when the node itself has nothing left to do except drop what it kept. */
+    /* Called for a node with a hook, with the incoming gradient. Nodes that the hook adds run next.
+     * True: the node only has to drop its kept blocks. */
     bool (*hook)(void *owner, uint32_t argument, const eager_node *node);
     void *owner;
 } eager;
@@ -80,7 +80,7 @@ eager_value eager_new(eager *e, uint64_t bytes);
 eager_value eager_keep(eager *e, eager_value value); /* another reference */
 eager_value eager_detach(eager *e, eager_value value);
 void eager_drop(eager *e, eager_value value);
-void eager_forget(eager *e, eager_value *value); /* drop it and leave it empty */
+void eager_forget(eager *e, eager_value *value); /* drop and empty the value */
 
 /* Make a parameter, trained or frozen. The graph keeps its reference until eager_fini. */
 eager_value eager_parameter(eager *e, uint64_t bytes, bool is_frozen);
@@ -101,7 +101,7 @@ static inline uint32_t eager_output(uint32_t edge, unsigned index)
 {
     return edge ? edge + index : 0;
 }
-/* Make a node that calls the hook and passes its gradient on. */
+/* Make a node that calls the hook and passes the gradient on. */
 eager_value eager_hook(eager *e, eager_value x, uint32_t argument);
 
 /* Hand in a gradient; takes over the reference. */

@@ -92,7 +92,7 @@ static void keep(inference *n, size_t cache, uint32_t length)
     }
 }
 
-/* Makes new logits and drops those of the last pass. */
+/* Make new logits and drop the last pass's logits. */
 static void replace_logits(inference *n, uint64_t n_tokens, bool is_wide)
 {
     eager *e = &n->d->e;

@@ -1,12 +1,12 @@
-/* inference.h - a decoder that generates text: a prompt, then token after token with caches of keys
- * and values, one for each request and layer. */
+/* inference.h - a decoder that generates text. A prompt is followed by token after token, with
+ * caches of keys and values for each request and layer. */
 #ifndef PLEAT_BENCH_INFERENCE_H
 #define PLEAT_BENCH_INFERENCE_H
 
 #include "bench/generate/decoder.h"
 
 typedef enum inference_cache {
-    INFERENCE_CONCAT, /* keys and values in a block each; growing makes a new one */
+    INFERENCE_CONCAT, /* keys and values in one block each; growth makes a new block */
     INFERENCE_PAGED   /* in blocks of a fixed number of tokens */
 } inference_cache;
 
@@ -37,7 +37,7 @@ bool inference_init(inference *n, decoder *d, const inference_plan *plan, bench_
 void inference_fini(inference *n);
 /* Run a prompt and fill the request's caches, which must be empty. */
 void inference_prefill(inference *n, uint32_t request, uint32_t length);
-/* Generate one more token for each of these requests. */
+/* Generate one more token for each listed request. */
 void inference_decode(inference *n, const uint32_t *requests, uint32_t n_requests);
 void inference_drop(inference *n, uint32_t request);
 /* Drop the logits and tables that stay until the next pass. */

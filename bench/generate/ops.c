@@ -62,7 +62,7 @@ eager_value op_add_broadcast(eager *e, eager_value x, eager_value b, uint64_t by
     return y;
 }
 
-/* Keeps each operand for the gradient of the other. */
+/* Keep each operand for the other operand's gradient. */
 static void save_crosswise(eager *e, eager_node *node, eager_value a, eager_value b)
 {
     if (b.edge) {

@@ -1,4 +1,5 @@
-/* ops.h - the operations of an eager framework, by what they allocate and keep. Sizes in bytes.
+/* ops.h - the operations of an eager framework, reduced to the blocks that they allocate and keep.
+ * Sizes in bytes.
  *
  * No operation takes over a reference: the caller drops results and keeps the arguments. */
 #ifndef PLEAT_BENCH_OPS_H
@@ -10,12 +11,12 @@ enum { OP_KEEPS_NOTHING = 0, OP_KEEPS_INPUT = 1, OP_KEEPS_RESULT = 2 };
 
 /* One result of `out` bytes, a gradient of `in` bytes: activations, scalings, casts, copies. */
 eager_value op_unary(eager *e, eager_value x, uint64_t out, uint64_t in, unsigned keeps);
-/* Another view of the same block; the gradient is copied to the layout of x. */
+/* Another view of the same block. The gradient is copied to the layout of x. */
 eager_value op_view(eager *e, eager_value x, uint64_t bytes);
 /* A new block; the gradient passes as it is. */
 eager_value op_copy(eager *e, eager_value x, uint64_t bytes);
 eager_value op_add(eager *e, eager_value a, eager_value b, uint64_t bytes);
-/* x plus a block that is broadcast; the gradient of that block is a sum of `sum` bytes. */
+/* x plus a broadcast block. The gradient of the broadcast block is a sum of `sum` bytes. */
 eager_value op_add_broadcast(eager *e, eager_value x, eager_value b, uint64_t bytes, uint64_t sum);
 eager_value op_mul(eager *e, eager_value a, eager_value b, uint64_t bytes);
 /* x times a vector over its rows or columns of `small` bytes; the vector is the first operand (as
@@ -27,14 +28,14 @@ eager_value op_dropout(eager *e, eager_value x, uint64_t bytes);
 /* Batched product; the gradients have these sizes. */
 eager_value op_matmul(eager *e, eager_value a, eager_value b, uint64_t out, uint64_t a_bytes,
                       uint64_t b_bytes);
-/* x times a matrix, and a bias if there is one. */
+/* x times a matrix, plus the bias if there is one. */
 eager_value op_linear(eager *e, eager_value x, eager_value weight, eager_value bias, uint64_t out,
                       uint64_t in);
 /* Normalisation with statistics of `stats` bytes, twice, and a weight and a bias of `small`. */
 eager_value op_norm(eager *e, eager_value x, eager_value weight, eager_value bias, uint64_t bytes,
                     uint64_t stats, uint64_t small);
-/* Cuts x into n pieces, returned in `pieces`, which share its block: the gradient is one block
- * joined from theirs. */
+/* Cut x into n views, returned in `pieces`. The gradient is one block, joined from the pieces'
+ * gradients. */
 void op_split(eager *e, eager_value x, uint64_t bytes, unsigned n, eager_value *pieces);
 eager_value op_cat(eager *e, eager_value a, eager_value b, uint64_t bytes);
 /* A lookup in a table; the gradient is as large as the table, with a temporary for the sorting. */

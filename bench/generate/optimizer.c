@@ -50,7 +50,8 @@ static void drop_list(eager *e, const uint32_t *list)
 
 enum { SCALAR = 4 };
 
-/* A norm of each gradient, their stack and its norm, the coefficient; scaling is in place. */
+/* Blocks of the clipping: a norm per gradient, their stack, the stack's norm, the coefficient.
+ * Scaling is in place. */
 static void clip(optimizer *o, eager *e)
 {
     uint32_t n = 0;
@@ -112,7 +113,7 @@ static void step_adamw_foreach(optimizer *o, eager *e)
     drop_list(e, sums);
 }
 
-/* Makes the momentum of each parameter, before the first step; everything else is in place. */
+/* Make the momentum of each parameter before the first step. All else is in place. */
 static void make_momentum(eager *e)
 {
     for (uint32_t i = 0; i < e->n_leaves; i++) {

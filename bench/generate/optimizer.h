@@ -8,7 +8,7 @@
 typedef enum optimizer_kind {
     OPTIMIZER_NONE,
     OPTIMIZER_SGD,          /* with momentum, in place */
-    OPTIMIZER_ADAMW_LOOP,   /* one parameter after the other */
+    OPTIMIZER_ADAMW_LOOP,   /* parameter by parameter */
     OPTIMIZER_ADAMW_FOREACH /* over lists of all parameters */
 } optimizer_kind;
 
@@ -23,7 +23,7 @@ typedef struct optimizer {
 } optimizer;
 
 void optimizer_fini(optimizer *o);
-/* One step on the parameters of e that have a gradient. */
+/* One step on e's parameters that have a gradient. */
 void optimizer_step(optimizer *o, eager *e);
 
 #endif

@@ -191,7 +191,7 @@ static eager_value run(train *t, decoder *d, uint32_t n_rows, uint32_t length)
     return op_replace(e, x, decoder_norm(d, x, d->norm, d->norm_bias));
 }
 
-/* A model's score of each token: 4 bytes each; the caller drops it. */
+/* A model's score for each token, 4 bytes per token. The caller drops the block. */
 static eager_value score(decoder *d, uint32_t n_rows, uint32_t length)
 {
     eager *e = &d->e;

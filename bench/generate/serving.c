@@ -1,5 +1,6 @@
-/* serving.c - the generator `serving`: continuous batching. Requests with prompts and outputs of
- * random lengths arrive; a limited number runs at once, and each pass makes one token for each. */
+/* serving.c - the generator `serving`: continuous batching. Requests arrive with prompts and
+ * outputs of random lengths. A limited number runs at once. Each pass makes one token per running
+ * request. */
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"
@@ -155,7 +156,7 @@ static void admit(serving *s, uint32_t most)
     }
 }
 
-/* Makes one token for each request; complete requests leave. */
+/* Make one token per request; complete requests leave. */
 static void pass(serving *s)
 {
     uint32_t n = 0;

@@ -117,8 +117,8 @@ void shards_release(shards *s, uint32_t i)
     }
 }
 
-/* The gradients in one block, divided into a second one, scattered to this rank's part, which is
- * kept in 4 bytes or added to the existing part. */
+/* Gather the gradients in one block, divide them into a second block, and scatter. This rank's part
+ * is kept in 4 bytes, or added to the existing part. */
 void shards_reduce(shards *s, uint32_t i)
 {
     eager *e = &s->d->e;

@@ -96,7 +96,7 @@ void train_make(train *t)
     shards_make(&t->shards);
 }
 
-/* Runs the layer without a graph; a node that will run it again takes its place. */
+/* Run the layer without a graph. A node that will run the layer again stands for it. */
 static eager_value run_checkpointed(train *t, uint32_t i, eager_value x)
 {
     eager *e = &t->d.e;

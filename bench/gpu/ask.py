@@ -1,6 +1,6 @@
-"""Questions to the driver whose answer may crash the process, hang it, or break its context: they
-are asked in other processes, several at a time. A program brings its groups of questions and one
-function that answers them."""
+"""Questions to the driver that may crash the process, hang it, or break its context. So they are
+asked in other processes, several at a time. A program brings groups of questions and one function
+that answers a question."""
 import concurrent.futures
 import os
 import select
@@ -30,8 +30,8 @@ def lines_of(process, seconds):
 
 
 def fate_of(process, is_silent):
-    """How it ended without an answer. A context that hangs keeps its process from ending at once:
-    that one is left to the group of processes that run.py ends."""
+    """How the process ended without an answer. A hanging context keeps its process from ending at
+    once. run.py later ends such a process with its process group."""
     if is_silent:
         process.kill()
     try:
@@ -47,8 +47,8 @@ def fate_of(process, is_silent):
 
 
 def ask_group(program, group, questions, end):
-    """{question: answer}. A question that ends its process has that for an answer, and the rest is
-    asked in another one."""
+    """{question: answer}. If a question ends its process, that is its answer, and the remaining
+    questions go to a new process."""
     answers = {}
     while len(answers) < len(questions) and time.monotonic() < end:
         rest = [name for name in questions if name not in answers]
@@ -68,7 +68,7 @@ def ask_group(program, group, questions, end):
 
 
 def ask_all(program, groups, seconds):
-    """Tells {group: {question: answer}}, after each group."""
+    """Print {group: {question: answer}} after each group."""
     end = time.monotonic() + seconds
     found = {}
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -91,7 +91,7 @@ def answer_all(answer, group, questions):
 
 
 def main(program, document, groups, answer):
-    """`groups`: {group: questions}; answer(cuda, group, question) says it in words."""
+    """`groups`: {group: questions}. answer(cuda, group, question) returns the answer in words."""
     options = driver.options(document, ("--group", {}), ("questions", {"nargs": "*"}))
     if options.group is not None:
         answer_all(answer, options.group, options.questions)

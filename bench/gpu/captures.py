@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Which calls does a capture forbid, and which break it? Every call that pleat makes, on the thread
-that captures and on another one, in each mode of the capture, as a plain and as a relaxed caller.
-And when an object is destroyed that a captured graph owns."""
+"""Which calls are forbidden during a capture, and which calls break the capture? Tries every call
+of pleat, on the capturing thread and on another one, in each capture mode, as a plain and as a
+relaxed caller. Also: when is an object destroyed that a captured graph owns?"""
 import ctypes
 import sys
 import threading
@@ -100,7 +100,7 @@ def on_another_thread(cuda, call):
 
 
 def fate_of(cuda, stream, at):
-    """0 if the capture gives a graph that runs, else the first error."""
+    """0 if the capture gives a running graph, else the first error."""
     after = cuda.result("cuMemsetD8Async", at, 2, BYTES, stream)
     graph, executable = c_void_p(), c_void_p()
     ended = cuda.result("cuStreamEndCapture", stream, byref(graph))
@@ -117,8 +117,8 @@ CALLS = []      # of this process
 
 
 def in_capture(cuda, situation, name):
-    """The call's answer in the situation, and what became of the capture. A call that was refused
-    is made once more afterwards, so that the next ones find what they need."""
+    """The call's answer in the situation, and the state of the capture afterwards. A refused call
+    is repeated after the capture, so that the next calls find their objects."""
     if not cuda.has(name.partition(" ")[0]):
         return f"skipped: the driver has no {name}"
     if not CALLS:
@@ -143,7 +143,7 @@ def in_capture(cuda, situation, name):
 # ---- an object that a graph owns ----------------------------------------------------------------
 
 class Destructor:
-    """Notes that it was called. Drivers call it on a thread of their own."""
+    """Counts its calls. Drivers call the function on a thread of their own."""
 
     def __init__(self):
         self.called = threading.Event()
@@ -167,7 +167,7 @@ def capture_info(cuda, stream):
 
 
 def captured_with_object(cuda, stream, destructor):
-    """(graph, what was seen): the graph owns an object, which it got during its capture."""
+    """Returns the graph and the observations. The graph owns an object since its capture."""
     wait = cuda.load(ptx.SOURCE)("wait")
     cuda.launch(wait, stream, 1, c_uint64(0), threads=1)        # loads the kernel
     cuda.call("cuStreamSynchronize", stream)

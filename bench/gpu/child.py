@@ -35,8 +35,7 @@ def begin_child():
 
 
 def running_in(group):
-    """Process numbers of a group that still run. An orphan that nobody has fetched yet is a zombie:
-    it holds nothing, so it does not count."""
+    """Numbers of a group's running processes. A zombie holds nothing, so it does not count."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -49,8 +48,8 @@ def running_in(group):
 
 
 def laid_over(environment):
-    """The environment of a command: this one, without variables that would influence an allocator.
-    The folders that the command names come before the existing ones."""
+    """The environment of a command: this process's, without variables that would influence an
+    allocator. The command's folders come before the existing ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(STRANGE)}
     if "libpleat_runtime.so" in kept.get("LD_PRELOAD", ""):
         del kept["LD_PRELOAD"]
@@ -80,8 +79,8 @@ class Child:
             os.killpg(self.process.pid, sign)
 
     def stop(self):
-        """End the child and what it started, politely first. Returns once none of it runs, since a
-        process that is still ending still holds its part of the GPU; or after END_S."""
+        """End the child and its descendants, politely first. Returns once none of them runs, or
+        after END_S: a process that is still ending still holds its part of the GPU."""
         for sign, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, END_S)):
             self.signal_all(sign)
             deadline = time.monotonic() + seconds
@@ -93,7 +92,7 @@ class Child:
             self.process.wait(GRACE_S)
 
     def end(self, limit_s):
-        """Wait for its end, or stop it after limit_s."""
+        """Wait for the end, or stop the child after limit_s."""
         was_stopped = False
         try:
             self.process.wait(max(limit_s, 0.01))

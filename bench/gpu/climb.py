@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Climb to a full device with handles made as pleat makes them, and end while they are alive.
 
-On the way: what it costs to create, map, give access to, unmap and release a handle, by the number
-alive. At the top:
+On the way: the cost of creating, mapping, giving access, unmapping and releasing a handle, by the
+number of live handles. At the top:
 
 * which call the driver refuses first;
-* what mapping costs at addresses that were never used;
-* how long a step of a chain of pointers through all pages takes.
+* the cost of mapping at fresh addresses;
+* the time of a step in a chain of pointers through all pages.
 
 run.py measures how long the process takes to end."""
 import ctypes
@@ -81,8 +81,8 @@ class Climb:
         return True
 
     def climb_run(self):
-        """Up to RUN handles, created and mapped. False when the driver refused; what it refused to
-        create, map or give access to is not counted among the handles."""
+        """Create and map up to RUN handles. False when the driver refused. A handle that could not
+        be created, mapped or given access is not counted."""
         first, made = len(self.handles), []
         for _ in range(min(RUN, self.most - first)):
             handle = ctypes.c_uint64()
@@ -177,7 +177,7 @@ class Chain:
 
 
 def chain_of_plain(cuda, chain, n_pages):
-    """The same chain through one allocation of cuMemAlloc."""
+    """The chain through one allocation of cuMemAlloc."""
     base = cuda.alloc(n_pages * 2 * driver.MIB)
     found = chain.measure([base + i * 2 * driver.MIB for i in range(n_pages)])
     cuda.call("cuMemFree_v2", base)

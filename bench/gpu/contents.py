@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Keep known bytes in many tensors under pleat, and check that they stay.
+"""Keep known bytes in many tensors under pleat, and check that these bytes stay.
 
 Tensors come and go on two streams, lent to each other. With --graph a CUDA graph is captured, and
 launched between them; with --compact their memory is moved together again and again. Bytes go in
-and out by copies, so all of it works wherever copies do."""
+Copies bring bytes in and out, so the test works wherever copies do."""
 import random
 import sys
 import time
@@ -19,13 +19,13 @@ NEIGHBOURS, GRANULE = 64, 2 * driver.MIB    # of what compactions move
 
 
 def drawn_size(rng):
-    """Like those of deep learning: mostly small, some of megabytes."""
+    """Sizes as in deep learning: mostly small, some of megabytes."""
     most = rng.choice((2048, 32768, driver.MIB, driver.MIB, 6 * driver.MIB))
     return rng.randint(1, most)
 
 
 class Keeper:
-    """Live tensors, and the byte that fills each. After the first wrong one it adds none."""
+    """Live tensors, and the fill byte of each. After the first wrong byte no tensor is added."""
 
     def __init__(self, torch, seed):
         self.torch = torch
@@ -44,7 +44,7 @@ class Keeper:
             self.live.append((host.to("cuda", non_blocking=True), value, stream))
 
     def lend(self):
-        """Copy a tensor on the other stream and free it at once: its memory must stay until the
+        """Copy a tensor on the other stream and free it at once. Its memory must stay until the
         copy ends."""
         tensor, value, owner = self.live.pop(self.rng.randrange(len(self.live)))
         other = self.streams[1 - self.streams.index(owner)]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a destroyed stream or event answers, each call in a process of its own.
+"""Answers of a destroyed stream or event, each call in a separate process.
 
-The reference says that the behaviour is undefined; pleat must not depend on it, and the simulator
-must be no kinder."""
+The reference calls this undefined behaviour. pleat must not depend on it, and the simulator must
+not be kinder."""
 import ctypes
 import sys
 

@@ -1,4 +1,4 @@
-"""The driver calls that the programs here make themselves, through ctypes: no compiler, no PyTorch.
+"""The driver calls of the programs here, through ctypes: no compiler, no PyTorch.
 
 Under run.py --simulate libcuda.so.1 is the simulated runtime, whose kernels compute nothing."""
 import argparse
@@ -106,7 +106,7 @@ def options(document, *more):
 
 
 class Driver:
-    """libcuda.so.1, with the primary context of its first device current on this thread."""
+    """libcuda.so.1, with its first device's primary context current on this thread."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -124,7 +124,7 @@ class Driver:
         self.enter()
 
     def enter(self):
-        """Every thread that calls the driver does this first."""
+        """Called first by every thread that uses the driver."""
         self.call("cuCtxPushCurrent_v2", self.context)
 
     def has(self, *symbols):
@@ -166,7 +166,7 @@ class Driver:
         return time.perf_counter_ns() - begin, result
 
     def nothing_ns(self, rounds=1000):
-        """The time of a call that does nothing: the floor of every time measured here."""
+        """The time of a call that does nothing: the floor of every time here."""
         version = c_int()
         return median([self.timed("cuDriverGetVersion", byref(version))[0]
                        for _ in range(rounds)])
@@ -180,7 +180,7 @@ class Driver:
     # ---- memory ----
 
     def properties(self, location=None):
-        """What pleat's chunks are made with under PyTorch: exportable, and open to GPUDirect RDMA,
+        """The properties of pleat's chunks under PyTorch: exportable, and open to GPUDirect RDMA,
         where the device can (`shareable:auto`, `rdma:auto`). Memory of the host is neither."""
         if location is not None:
             return Properties(type=1, location=location)
@@ -192,7 +192,7 @@ class Driver:
         return Access(Location(ON_DEVICE, self.device), READ_WRITE)
 
     def granule(self, properties, option=0):
-        """The least size of a handle; option 1: the recommended one."""
+        """The least size of a handle; option 1: the recommended size."""
         return self.get("cuMemGetAllocationGranularity", c_size_t, byref(properties), option)
 
     def create(self, n_bytes, properties=None):
@@ -242,8 +242,7 @@ class Driver:
 
 
 def packed(arguments):
-    """The array that a launch takes: the addresses of the arguments, which must outlive the
-    array."""
+    """The array of argument addresses for a launch. The arguments must outlive the array."""
     array = (c_void_p * len(arguments))(*(ctypes.addressof(one) for one in arguments))
     array.kept = arguments
     return array

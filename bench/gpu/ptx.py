@@ -1,6 +1,6 @@
-"""The kernels of the small programs here, as text that the driver compiles: no nvcc is needed.
+"""The kernels of the small programs here, as text that the driver compiles. No nvcc is needed.
 
-In CUDA C++, `self` being a thread's number in the grid and `all` their count:
+In CUDA C++, where `self` is a thread's number in the grid and `all` the number of threads:
 
     fill(uint32_t *at, uint64_t n, uint32_t first)
         for (i = self; i < n; i += all) at[i] = first + i;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What the two calls of run.py found: a table, the decisions that follow, and a cost file.
+"""The results of both calls of run.py: a table, the decisions that follow, and a cost file.
 
   report.py a.json [b.json]                                      the page, on standard output
   report.py a.json b.json --page FILE --readme README.md --cost NAME.cost
 
---readme puts the short table between its marks; --cost completes what `pleat probe` wrote by what
-the climb to a full device found about creating. Results of the simulator are for the page alone."""
+--readme puts the short table between its marks. --cost completes the file of `pleat probe` with the
+costs of creating that the climb to a full device measured. Results of the simulator are for the
+page alone."""
 import argparse
 import json
 import pathlib
@@ -169,7 +170,7 @@ def part_of(name):
 
 
 def speed(r):
-    """Over the steps that all runs have: of the runs of an allocator the faster one."""
+    """Times over the steps that all runs have, for each allocator of its faster run."""
     runs = {name: r.runs(name) for name in (OURS, *THEIRS) if r.runs(name)}
     if OURS not in runs:
         raise Missing("not timed")

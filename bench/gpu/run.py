@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Ask a GPU everything that pleat has to know of it, in two calls that end in time.
+"""Measure all facts about a GPU that pleat needs, in two calls of limited time.
 
   run.py a --out DIR                   480 s: the driver, contents, what goes wrong, training
   run.py b --out DIR --earlier a.json  240 s: training in reverse, a full device, what had failed
 
-Each step is one or more processes with a cap of seconds; DIR/a.json or b.json is written after each
-of them. The first wrong byte ends the call. README.md beside this file says what each step asks."""
+Each step is one or more processes with a limit of seconds. DIR/a.json or b.json is written after
+each step. The first wrong byte ends the call. README.md beside this file describes each step's
+questions."""
 import argparse
 import contextlib
 import dataclasses
@@ -75,7 +76,7 @@ def replay(setup, allocator):
 
 
 def probe(setup):
-    """With the flags that the class sets; on a GPU the command names the cost file after it."""
+    """With the flags of the class. On a GPU the command chooses the cost file's name."""
     file = ("--cost-file", "simulated.cost") if setup.simulate else ()
     return Part("probe", ("probe", "--json", "--driver", setup.driver, "--conf", "shareable:auto",
                           *file), is_tool=True)
@@ -105,7 +106,7 @@ def call_a(setup):
 
 
 def call_b(setup):
-    """The trace comes first, since it needs no class: that is compiled meanwhile."""
+    """The trace comes first: it does not need the class, which is compiled meanwhile."""
     return (
         Step("trace", 40, tuple(replay(setup, name) for name in (
             "pleat", "torch-expandable", "torch-native", "cuda-async"))),
@@ -165,7 +166,7 @@ def command_of(part, limit_s):
 
 
 def last_object(output):
-    """The JSON object on the last line that holds one; {} without."""
+    """The last line's JSON object; {} without one."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
@@ -176,14 +177,14 @@ def last_object(output):
 
 
 def last_line(ended):
-    """The last one that names an error, or just the last one."""
+    """The last line with an error, or just the last line."""
     lines = [line for line in (ended.errors or ended.output).splitlines() if line.strip()]
     said = [line for line in lines if "Error" in line] or lines
     return said[-1].strip()[:300] if said else ""
 
 
 def wrong_in(found):
-    """Bytes, words or pointers that were not what they had to be, anywhere in a result."""
+    """Count wrong bytes, words or pointers anywhere in a result."""
     if isinstance(found, dict):
         return sum(value if key == "wrong" else wrong_in(value) for key, value in found.items())
     return sum(map(wrong_in, found)) if isinstance(found, list) else 0

@@ -38,7 +38,8 @@ def in_mib(n_bytes):
 
 
 def turn(torch, weights, keep, checked):
-    """One sleep and one wake. `checked`: every so many-th tensor from which one on; () = none."""
+    """One sleep and one wake. `checked` picks every so many-th tensor from a first one on; () =
+    none."""
     import pleat.torch
     free = [torch.cuda.mem_get_info()[0]]
     times = []

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Does mapping stall running work, and does running work stall mapping?
 
-A matrix: nothing or map and unmap, beside an idle device, a kernel that reads the neighbours of the
-pages that are mapped (and checks every word), copies, and a stream whose launch queue is full. A
-third thread launches small kernels of its own. At last what events cost by the number of
-streams."""
+A matrix. Rows: no calls, or map and unmap. Columns: an idle device; a kernel that reads and checks
+the neighbours of the mapped pages; copies; a stream with a full launch queue. A third thread
+launches small kernels on its own stream. At last, the cost of events by the number of streams."""
 import ctypes
 import sys
 import threading
@@ -31,7 +30,7 @@ class Report(ctypes.Structure):
 
 
 class Neighbours:
-    """Pages that are read, each followed by a hole of the same size."""
+    """Pages for the reading kernel, each followed by a hole of equal size."""
 
     def __init__(self, cuda):
         self.cuda = cuda
@@ -93,7 +92,7 @@ class Beside(threading.Thread):
 
 
 def end_all(threads):
-    """Raises the error of one of them, once all have ended."""
+    """Raises the first error of a thread, once all threads have ended."""
     for thread in threads:
         thread.is_over.set()
     for thread in threads:
@@ -104,7 +103,7 @@ def end_all(threads):
 
 
 class Launcher:
-    """Launches a kernel of one word on its own stream and waits for it, timing both."""
+    """Launches a kernel of one word on its own stream, waits for it, and times both."""
 
     def __init__(self, cuda, kernel):
         self.cuda = cuda

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A storm of takes: do bytes stay intact while pleat moves memory all the time?
 
-PyTorch's tensors come and go on two streams while memory is nearly used up, so most new ones lie on
-chunks taken from under freed ones. Kernels fill each tensor with unique words and compare them
-right before the tensor is freed, on its own stream or on the other one; the host does not wait.
+PyTorch's tensors come and go on two streams while memory is nearly used up. So most new tensors lie
+on chunks taken from under freed tensors. Kernels fill each tensor with unique words, and compare
+the words right before the tensor is freed, on its own stream or on the second one. The host does
+not wait.
 Memory ends at a limit of pleat, or, with --full, where the device's does."""
 import ctypes
 import random
@@ -27,7 +28,7 @@ SIMULATED_BYTES = driver.MIB    # of a tensor
 
 
 class Storm:
-    """Live tensors, each with its first word and its stream."""
+    """Live tensors with their first words and streams."""
 
     def __init__(self, torch, cuda, kernels, room_bytes):
         self.torch, self.cuda = torch, cuda
@@ -52,7 +53,7 @@ class Storm:
                          ctypes.c_uint64(tensor.numel()), ctypes.c_uint32(first), *more)
 
     def simulate(self, kernel, tensor, first, stream):
-        """The simulator fills and compares itself: here the start of the tensor, by its number."""
+        """The simulator fills and compares the start of the tensor, by its number."""
         library = self.cuda.library
         work = library.pleat_sim_fill if kernel == self.fill else library.pleat_sim_verify
         result = work(ctypes.c_void_p(stream.cuda_stream), ctypes.c_uint64(tensor.data_ptr()),
@@ -65,7 +66,7 @@ class Storm:
         self.compared += 1
 
     def drop(self):
-        """Check a tensor, on its own stream or on the other, and free it at once."""
+        """Check a tensor on either stream, and free it at once."""
         tensor, first, owner = self.live.pop(self.rng.randrange(len(self.live)))
         self.live_words -= tensor.numel()
         if self.rng.random() >= LENT_SHARE:

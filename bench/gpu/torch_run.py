@@ -1,4 +1,4 @@
-"""PyTorch with one of the allocators under it."""
+"""PyTorch above a chosen allocator."""
 import os
 import sys
 import time
@@ -35,7 +35,7 @@ def binding():
 
 
 def timed(call):
-    """{"seconds", "said"}: what a call answered, or the first line of its error."""
+    """{"seconds", "said"}: a call's answer, or the first line of its error."""
     begun = time.monotonic()
     try:
         said = call()

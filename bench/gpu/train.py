@@ -2,8 +2,9 @@
 """Train a GPT-2-medium-like model under one allocator; or, with --search, find its largest batch.
 
 bfloat16 autocast, AdamW, gradient clipping. Weights, data and lengths come from a seed, and sums
-are made in one order. So every allocator must give the same losses: corrupted memory would show
-there. Each step's time is told: runs of different length are compared over their common steps."""
+are made in one order. So every allocator must give the same losses. Corrupted memory would change
+them. The time of each step is recorded. Runs of different length are compared over their common
+steps."""
 import gc
 import os
 import sys
@@ -32,7 +33,7 @@ FIGURES = {"peak_allocated_bytes": "allocated_bytes.all.peak",
 
 
 class Trainer:
-    """One model, its optimiser and its data."""
+    """A model, its optimiser and its data."""
 
     def __init__(self, run, batch):
         torch.manual_seed(SEED)
@@ -71,8 +72,8 @@ def figures():
 
 
 def train(run):
-    """Steps until all are made or time is over. Events tell when each one was over on the device;
-    nothing waits for them."""
+    """Steps until all are made or time is over. Events record when each step was over on the
+    device; nothing waits for them."""
     batch, end = options.batch or run.batch, BEGIN + options.seconds - LAST_S
     drawn = lengths.drawn(run, run.steps, SEED)
     trainer = Trainer(run, batch)
@@ -98,8 +99,9 @@ def train(run):
 # ---- the largest batch ---------------------------------------------------------------------------
 
 def fails(run, batch, has_completed):
-    """None if a new model gets through TRY_STEPS steps, else why not. Once another batch did, any
-    failure counts as lack of memory: libraries word it in many ways."""
+    """None if a new model gets through TRY_STEPS steps, else the reason for the failure. After
+    another batch completed, any failure counts as lack of memory, since libraries word it in many
+    ways."""
     trainer = None
     try:
         trainer = Trainer(run, batch)
@@ -118,8 +120,8 @@ def fails(run, batch, has_completed):
 
 
 def search(run):
-    """Chunks fit any later request, so memory stays between tries; after a failure of a library
-    the batch gets one try with nothing kept."""
+    """Memory stays between tries, since chunks fit any later request. After a library's failure the
+    batch gets one more try with nothing kept."""
     out = {"tries": 0, "completes": 0, "fails": None}
 
     def completes(batch):

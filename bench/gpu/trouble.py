@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Try what other programs do beside pleat; each of these words is a process of its own.
+"""Try things that other programs do beside pleat. Each of these words is a separate process.
 
   green stream   which events cover the streams of a green context, without PyTorch
   green torch    tensors under PyTorch's green contexts
@@ -131,7 +131,7 @@ def green_torch(_options):
 # ---- other processes -----------------------------------------------------------------------------
 
 def holder(options):
-    """The other process maps the memory and reads it twice: at once, and when it is told to."""
+    """The other process maps the memory and reads it twice: at once, and when told to."""
     cuda = driver.Driver()
     handle = cuda.get("cuMemImportFromShareableHandle", c_uint64, options.held,
                       driver.FILE_DESCRIPTOR)
@@ -174,7 +174,7 @@ def export(_options):
 
 
 def map_anew(cuda, base, stream):
-    """Map other memory at the same addresses. The other process must not see it."""
+    """Map other memory at the same addresses. The other process must not see that memory."""
     cuda.map(base, GRANULE, cuda.create(GRANULE))
     cuda.call("cuMemsetD8Async", base, 9, GRANULE, stream)
     cuda.call("cuStreamSynchronize", stream)
@@ -215,7 +215,7 @@ def nodes():
 
 
 def on_node(cuda, node):
-    """Bytes that the device sets and the host reads, at the same address."""
+    """Bytes set by the device and read by the host, at the same address."""
     properties = cuda.properties(driver.Location(driver.ON_HOST_NODE, node))
     try:
         granule = cuda.granule(properties)
@@ -292,7 +292,7 @@ def sticky_inside(_options):
 
 
 def sticky(options):
-    """In one more process, whose end is a part of the answer."""
+    """Runs in a further process, whose end is part of the answer."""
     begin = time.monotonic()
     try:
         ended = subprocess.run([sys.executable, "-B", __file__, "sticky inside"], check=False,

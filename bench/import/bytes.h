@@ -14,8 +14,8 @@ typedef struct bench_bytes {
     size_t n;
 } bench_bytes;
 
-/* False and a message when the file cannot be read, is damaged or cut short, or when its
- * decompressed size exceeds BENCH_MOST_BYTES or `limits` (NULL: the usual ones). Takes at most
+/* False and a message when the file cannot be read, is damaged or is cut short. Also when its
+ * decompressed size exceeds BENCH_MOST_BYTES or `limits` (NULL: the usual limits). Takes at most
  * twice that size of host memory. */
 bool bench_bytes_read(const char *path, const bench_limits *limits, bench_bytes *out,
                       bench_failure *failure);

@@ -9,7 +9,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The field that begins at *at; moves *at to the comma after it, or to `end`. */
+/* Read the field at *at, and move *at to the comma after the field, or to `end`. */
 static bench_csv_field next_field(const char **at, const char *end)
 {
     const char *begin = *at;
@@ -157,7 +157,7 @@ static unsigned digit_of(char c)
     return c >= '0' && c <= '9' ? (unsigned)(c - '0') : letter < 6 ? 10 + letter : 99;
 }
 
-/* Reads all of [at, end) as a number. 0: it is none; -1: it is larger than `most`. */
+/* Read all of [at, end) as a number. 0: not a number. -1: larger than `most`. */
 static int parse(const char *at, const char *end, unsigned base, uint64_t most, uint64_t *out)
 {
     uint64_t n = 0;

@@ -29,8 +29,8 @@ bool bench_csv_open(const char *path, const bench_limits *limits, const char *co
                     unsigned *places, bench_csv *out, bench_failure *failure);
 void bench_csv_close(bench_csv *csv);
 
-/* 1: the next line was read (blank ones are skipped); 0: no more; -1 and a message: the line has
- * too few or too many fields, or the file is damaged. */
+/* Read the next line. 1: read; blank lines are skipped. 0: no more lines. -1 and a message: the
+ * line has too few or too many fields, or the file is damaged. */
 int bench_csv_next(bench_csv *csv);
 
 /* Put "file:line: " in front of the message; always false. */
@@ -38,7 +38,7 @@ bool bench_csv_fail(const bench_csv *csv, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Read a field as a decimal number of at most `most`; or as a hexadecimal address, with or without
- * 0x, where "(nil)" and "nullptr" are 0. `what` names it in the message. */
+ * 0x, where "(nil)" and "nullptr" are 0. `what` names the field in the message. */
 bool bench_csv_number(const bench_csv *csv, unsigned column, const char *what, uint64_t most,
                       uint64_t *out);
 bool bench_csv_address(const bench_csv *csv, unsigned column, const char *what, uint64_t *out);
@@ -46,7 +46,7 @@ bool bench_csv_is(const bench_csv *csv, unsigned column, const char *word);
 /* The field for a message: short, and without control characters. */
 const char *bench_csv_show(const bench_csv *csv, unsigned column, char out[48]);
 
-/* Does a line of column names contain this one? */
+/* Does a line of column names contain `name`? */
 bool bench_csv_has_column(const char *begin, const char *end, const char *name);
 
 #endif

@@ -70,7 +70,7 @@ static uint64_t hash_of(bench_csv_field text)
     return hash;
 }
 
-/* Checks that each id comes once. An id is any text: minimalloc's own examples call buffers b1,
+/* Check that no id comes twice. An id is any text: minimalloc's own examples call buffers b1,
  * b2... */
 static bool check_id(reader *r)
 {

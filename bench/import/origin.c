@@ -1,4 +1,4 @@
-/* origin.c - what a snapshot tells beyond its events: the run's settings, what it held, and how
+/* origin.c - a snapshot's facts beyond its events: the run's settings, the memory it held, and how
  * much of the run was recorded (told.h). */
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #include "bench/base/text.h"
 #include "bench/import/recording.h"
 
-/* A level is above another one by more than this part of the peak, or they are the same. */
+/* Two levels are equal if they differ by at most this part of the peak. */
 enum { LEVEL_PARTS = 20 };
 
-/* Nobody limits a history to another number of entries than a round one. */
+/* A limit of a history's entries is always a round number. */
 enum { ROUND_ENTRIES = 1000 };
 
-/* The allocator by our name. A class of another allocator leaves PyTorch's own settings as they
- * are, so the other's count first. */
+/* The allocator by pleat's name. Another allocator's class leaves PyTorch's settings as they are,
+ * so its own settings count first. */
 static void name_allocator(const bench_snapshot *snapshot, char *out, size_t n)
 {
     bool is_expandable = snapshot->is_expandable || snapshot->has_mappings;
@@ -48,7 +48,7 @@ static bool has_item(const char *conf, const bench_conf_item *wanted)
     return false;
 }
 
-/* PLEAT_CONF, which says what runs, in the place of PyTorch's setting. */
+/* Is this PLEAT_CONF, which names the running allocator, instead of PyTorch's setting? */
 static bool is_ours(const char *conf)
 {
     bench_conf_item item;
@@ -60,7 +60,8 @@ static bool is_ours(const char *conf)
     return false;
 }
 
-/* It tells all options of the instance: keep those of the allocator that somebody has set. */
+/* The text lists all options of the instance: keep the allocator's options that somebody has
+ * set. */
 static void keep_set_options(char *conf, size_t n)
 {
     static const char *const others[] = { "allocator",      "driver",  "sim",       "history",

@@ -1,16 +1,16 @@
 /* pickle.h - reads Python's pickles as data only and executes nothing.
  *
  * Knows protocols 2 to 5, but only the opcodes for numbers, strings, lists, tuples and
- * dictionaries. All others are refused by name, above all those that could name or call code
+ * dictionaries. All other opcodes are refused by name, above all those that could name or call code
  * (GLOBAL, REDUCE, BUILD, INST, OBJ, NEWOBJ, persistent ids, EXT*).
  *
- * Host memory beside the file itself stays below 16 MiB and 32 times its bytes, and below 8 GiB: a
- * reference to something in the memo is 16 bytes, never a copy; a string is a view into the file; a
- * dictionary keeps only the keys that the caller wants, each once; a tuple keeps nothing. A file
- * that needs more is refused, unless `limits` allow it. At most 64 marks may be open and 2^20
+ * Host memory beside the file stays below 16 MiB plus 32 times the file, and below 8 GiB. A
+ * reference to the memo takes 16 bytes and never copies. A string is a view into the file. A
+ * dictionary keeps only keys that the caller wants, each once. A tuple keeps nothing. A file that
+ * needs more memory is refused, unless `limits` allow more. At most 64 marks may be open and 2^20
  * values on the stack.
  *
- * Offsets are those of the decompressed bytes. */
+ * Offsets count decompressed bytes. */
 #ifndef PLEAT_BENCH_PICKLE_H
 #define PLEAT_BENCH_PICKLE_H
 

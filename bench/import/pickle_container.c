@@ -1,7 +1,8 @@
 /* pickle_container.c - the opcodes of lists, dictionaries and tuples.
  *
- * There is no recursion: a container is on the stack or inside another. A dictionary keeps the
- * wanted keys, each once; a list drops dictionaries without any; a tuple keeps nothing. */
+ * There is no recursion: a container lies on the stack or inside another container. A dictionary
+ * keeps each wanted key once. A list drops dictionaries without wanted keys. A tuple keeps
+ * nothing. */
 #include <string.h>
 
 #include "bench/import/pickle_machine.h"

@@ -42,7 +42,7 @@ bool bench_pickle_refuse(machine *m)
 
 /* ---- memory ---- */
 
-/* Counts memory that is about to be taken; false and a message when that is too much. */
+/* Count memory that is about to be taken. False and a message when the sum is too large. */
 static bool count_memory(machine *m, uint64_t bytes)
 {
     m->host_bytes += bytes;

@@ -1,8 +1,8 @@
 /* pickle_machine.h - the machine that runs a pickle, for the reader's own files only.
  *
- * It has a stack with marks, a memo, and the memory of the values. That memory comes from pieces
- * which are freed together at the end, so values may point anywhere. A function that fails returns
- * false or NULL after writing the message. */
+ * It has a stack with marks, a memo, and the memory of the values. The values' memory comes in
+ * pieces that are freed together at the end, so values may point anywhere. A function that fails
+ * returns false or NULL after writing the message. */
 #ifndef PLEAT_BENCH_PICKLE_MACHINE_H
 #define PLEAT_BENCH_PICKLE_MACHINE_H
 

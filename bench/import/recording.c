@@ -1,5 +1,5 @@
-/* recording.c - turns a snapshot into a run that can be replayed. First it finds the blocks that
- * were there before, then the end of each free; then it writes the events. */
+/* recording.c - turns a snapshot into a run that can be replayed. First find the blocks from before
+ * the recording, then the end of each free; then write the events. */
 #include "bench/import/recording.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@ enum { MOST_SIDES = 32 };
 
 #define NEVER UINT32_MAX
 
-/* A stream of our own, for uses whose stream nobody recorded. Its uses end in the order in which
- * they begin, as a stream's work does. */
+/* An invented stream, for uses without a recorded stream. Uses on such a stream end in the order in
+ * which they begin, like a stream's work. */
 typedef struct side {
     uint32_t last_end; /* of its uses: the number of an entry */
 } side;
@@ -23,9 +23,9 @@ typedef struct writer {
     bool tries_failures;
     bench_tape *tape;
     bench_failure *failure;
-    bench_ids ids; /* addresses; marked: freed, and a use goes on, whose number is the slot */
+    bench_ids ids; /* addresses; marked: freed, and use number `slot` goes on */
     bench_streams streams;
-    const bench_snapshot_entry **before; /* blocks that were there before the recording */
+    const bench_snapshot_entry **before; /* blocks from before the recording */
     size_t n_before;
     const bench_snapshot_entry *cut; /* whose free_requested a full ring has lost; NULL = none */
     bool has_ends;    /* some entry is a free_completed: a recording may leave them out */
@@ -66,7 +66,8 @@ static void find_cut(writer *w)
 
 /* ---- what was there before, and when frees are complete -------------------------------------- */
 
-/* The first entry about an address; if it is no allocation, there was an older block. */
+/* The first entry about an address. If the entry is not an allocation, the block is older than the
+ * recording. */
 static bool look_at(writer *w, const bench_snapshot_entry *entry, bool is_allocation)
 {
     size_t n_known = w->ids.n_entries;
@@ -96,7 +97,8 @@ static bool find_before(writer *w)
     return true;
 }
 
-/* Do the events end with the blocks that the snapshot shows? Those that no entry mentions may. */
+/* Do the events end with the blocks of the snapshot? Blocks that no entry mentions may exist
+ * besides. */
 static bool leads_to_state(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
@@ -132,7 +134,7 @@ static void forget_state(writer *w)
     }
 }
 
-/* From the last entry to the first: the free_completed of each address that comes next. */
+/* Go from the last entry to the first, and note the next free_completed of each address. */
 static void find_ends(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
@@ -204,7 +206,8 @@ static bool write_alloc(writer *w, const bench_snapshot_entry *entry)
     return true;
 }
 
-/* Where uses that end at `end` and later may stand: the side whose last one ends latest before. */
+/* Choose a side for uses that end at `end` or later: the side with the latest last end before
+ * `end`. */
 static uint64_t find_side(writer *w, uint32_t end)
 {
     unsigned found = w->n_sides;
@@ -215,10 +218,10 @@ static uint64_t find_side(writer *w, uint32_t end)
     found = found < MOST_SIDES ? found : MOST_SIDES - 1; /* then some end early */
     w->n_sides = found < w->n_sides ? w->n_sides : found + 1;
     w->sides[found].last_end = end;
-    return UINT64_MAX - found; /* no handle of a recording is so large */
+    return UINT64_MAX - found; /* no recorded handle is this large */
 }
 
-/* Its program has given the block up; other streams use it until entry number `end`. */
+/* The program has freed the block, but other streams use it until entry number `end`. */
 static bool write_pending(writer *w, const bench_snapshot_entry *entry, bench_id *id, uint32_t end)
 {
     uint32_t stream = 0;
@@ -326,9 +329,9 @@ static bool make_room(writer *w)
            bench_ids_init(&w->ids, &w->tape->host, false);
 }
 
-/* Blocks that were freed already come first, and go at once: they wait for other streams. Where the
- * events do not lead to the state, what no entry mentions may have come after them: it is left
- * out. */
+/* Blocks that were already freed come first, and are freed at once: they wait for other streams. If
+ * the events do not lead to the state, a block that no entry mentions may be newer than the events,
+ * and is left out. */
 static bool write_before(writer *w)
 {
     const bench_snapshot *s = w->snapshot;

@@ -1,10 +1,11 @@
 /* recording.h - turns a snapshot into a run that can be replayed, and lists its device calls.
  *
- * First come the blocks that were live before the recording began, in the order of addresses: those
- * freed in it, or live at its end, that are not allocated in it. (A ring buffer that ran over looks
- * the same.) Then come the events. A block is freed at free_requested. If its free_completed does
- * not follow at once, other streams still use it: a use begins before the free and ends there, or
- * never. Nobody recorded the stream of a use, so it gets one of our own. */
+ * The run begins with the blocks from before the recording, ordered by address. These are blocks
+ * freed in the recording, or live at its end, but not allocated in it. (A ring buffer that ran over
+ * looks the same.) Then the events follow. A block is freed at free_requested. If its
+ * free_completed does not follow at once, other streams still use the block. Then a use begins
+ * before the free, and ends at the free_completed or never. The stream of such a use is not
+ * recorded, so the use gets an invented stream. */
 #ifndef PLEAT_BENCH_RECORDING_H
 #define PLEAT_BENCH_RECORDING_H
 
@@ -20,26 +21,26 @@ typedef struct bench_recorded_call {
 } bench_recorded_call;
 
 typedef struct bench_recording {
-    uint64_t n_before;        /* blocks that were there before the recording */
-    uint64_t n_before_events; /* events that put them there */
+    uint64_t n_before;        /* blocks from before the recording */
+    uint64_t n_before_events; /* events that allocate these blocks */
     uint64_t before_bytes;    /* live then, each block rounded up to 512; */
     uint64_t low_bytes;       /* the least that is live after an entry of the second half; */
     uint64_t end_bytes;       /* and at the end */
     bool leads_to_state;      /* the events end with the blocks that the snapshot shows */
     bench_recorded_call *calls;
     size_t n_calls;
-    uint32_t *stack_of; /* by the number of an event: 1 + the stack of its allocation; 0 = none */
+    uint32_t *stack_of; /* by event number: 1 + the stack of the allocation; 0 = none */
     size_t n_events;
 } bench_recording;
 
 /* Writes into an empty tape. With `tries_failures` a failed request becomes an allocation that is
- * freed at once; else it is left out. `out` may be NULL. False and a message with file and
+ * freed at once; else the request is left out. `out` may be NULL. False and a message with file and
  * offset. */
 bool bench_recording_write(const char *path, const bench_snapshot *snapshot, bool tries_failures,
                            bench_tape *tape, bench_recording *out, bench_failure *failure);
 void bench_recording_free(bench_recording *recording);
 
-/* What the snapshot tells beyond the events that were written from it. Stacks change hands. */
+/* Move the snapshot's facts beyond the written events to `out`. The stacks change their owner. */
 void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording,
                             const bench_tape *tape, bench_origin *out);
 

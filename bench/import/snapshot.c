@@ -1,7 +1,7 @@
 /* snapshot.c - extracts one device's events from a pickle's lists and dictionaries.
  *
- * The shape is known, so each level is a loop of its own. Memo references may put one object in
- * many places, so no more blocks are looked at than the file has bytes: this bounds the time. */
+ * The shape is known, so each level has its own loop. Memo references may repeat one object many
+ * times. To bound the time, no more blocks are read than the file has bytes. */
 #include "bench/import/snapshot.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static __attribute__((format(printf, 3, 4))) bool complain(const reader *r, cons
     return bench_fail(r->failure, "%s: byte %lu: %s", r->path, (unsigned long)at->at, text);
 }
 
-/* The list under `key`, if it kept all its items. */
+/* The list under `key`, if the list kept all its items. */
 static bool get_list(const reader *r, const value *from, const char *what, const char *key,
                      const node **out)
 {
@@ -256,7 +256,7 @@ static bool count_one(reader *r, const value *from)
     return ++r->n_seen <= r->n_bytes || complain(r, from, "more blocks than the file has bytes");
 }
 
-/* Live, or freed and waiting for other streams: it still occupies its place. */
+/* A live block, or a freed block that waits for other streams: both still occupy their places. */
 static bool occupies(const value *block, uint8_t *action)
 {
     static const char *const live[] = { "active_allocated", "active" };

@@ -1,8 +1,8 @@
 /* snapshot.h - reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot).
  *
- * Reads one device: its recorded events in order, and the blocks that were live when the snapshot
- * was taken. Accepts the present form (a dictionary with settings) and the older ones (segments and
- * device_traces only; entries without time). Each stack is kept once (stacks.h). Source: PyTorch,
+ * Reads one device: its recorded events in order, and its live blocks at the snapshot. Accepts the
+ * present form (a dictionary with settings) and the older ones (segments and device_traces only;
+ * entries without time). Each stack is kept once (stacks.h). Source: PyTorch,
  * torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
 #ifndef PLEAT_BENCH_SNAPSHOT_H
 #define PLEAT_BENCH_SNAPSHOT_H
@@ -39,29 +39,29 @@ typedef struct bench_snapshot {
     int device;
     bench_snapshot_entry *entries;
     size_t n_entries;
-    bench_snapshot_entry *live; /* at the end, in the order of the file. Its action: ALLOC, or
-                                 * FREE_COMPLETED of one that is freed and waits for streams */
+    bench_snapshot_entry *live; /* at the end, in the order of the file. action: ALLOC, or
+                                 * FREE_COMPLETED for a freed block that waits for streams */
     size_t n_live;
     bool has_mappings;                    /* some entry is a segment_map */
     bool is_expandable;                   /* according to the settings */
     char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* that run's PYTORCH_CUDA_ALLOC_CONF, or "" */
     char allocator[32];                   /* of a snapshot that pleat wrote, or "" */
     bool is_full;                         /* the ring is, as far as the settings tell */
-    uint64_t held_bytes;                  /* of the segments that it had at the end */
+    uint64_t held_bytes;                  /* of the segments at the end */
     char **stacks;                        /* texts (stacks.h) */
     uint32_t n_stacks;
 } bench_snapshot;
 
-/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the first that has events; if
- * none has any, the first with live blocks, and then there are no entries. False and a message with
- * file and offset. */
+/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the first device with events.
+ * If no device has events, the first one with live blocks is read, and there are no entries. False
+ * and a message with file and offset. */
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
                          bench_snapshot *out, bench_failure *failure);
 /* What the recorded run held from the driver. */
 typedef struct bench_snapshot_held {
     uint64_t most_bytes;   /* at any of its events; 0 = the snapshot does not tell */
     uint64_t before_bytes; /* before the first */
-    bool is_consistent;    /* false: the events do not lead to what was held at the end */
+    bool is_consistent;    /* false: the events do not lead to the final blocks */
 } bench_snapshot_held;
 
 bench_snapshot_held bench_snapshot_read_held(const bench_snapshot *snapshot);

@@ -31,7 +31,7 @@ void bench_stacks_fini(bench_stacks *stacks)
     *stacks = (bench_stacks){ .n = 0 };
 }
 
-/* FNV-1a. Two stacks with one hash would be shown as one. */
+/* FNV-1a. Two stacks with equal hashes would be shown as one. */
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t n)
 {
     const unsigned char *bytes = data;
@@ -50,7 +50,7 @@ static bool is_python(const value *frame)
            memcmp(file->as.text + file->length - 3, ".py", 3) == 0;
 }
 
-/* Cut to the room: a path at its front, since its end tells more. */
+/* Copy a text, cut to the room. A path is cut at its front, since its end tells more. */
 static void take_text(const value *frame, const char *key, bool is_path, char *out, size_t n)
 {
     const value *text = bench_pickle_get(frame, key);
@@ -72,7 +72,7 @@ static size_t write_frame(const value *frame, char *out, size_t n)
     return written > 0 && (size_t)written < n ? (size_t)written : 0;
 }
 
-/* Writes the stack without its last newline; returns its length. */
+/* Write the stack without its last newline; return the length. */
 static size_t write_stack(const bench_pickle_node *frames, char *out, size_t n)
 {
     uint32_t n_frames = frames->n < MOST_LOOKED_AT ? frames->n : MOST_LOOKED_AT;

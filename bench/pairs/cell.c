@@ -18,8 +18,7 @@ enum {
     COUNT_WARM_ROUNDS = 2,
     LARGE_BLOCKS = 1 << 17, /* more need more than 8 TiB, in all rows together */
     LEAST_ROUNDS = 2,
-    N_SPARE =
-        64, /* of the largest size and of the largest small one: room for what will be drawn */
+    N_SPARE = 64, /* room for the largest and the largest small size to be drawn */
     LARGEST_BYTES = 69632 * 512,
     SMALL_BYTES = 2048 * 512,
 };
@@ -47,7 +46,7 @@ typedef struct cell {
     unsigned n_rounds;
 } cell;
 
-/* A legacy stream cannot be several. Of a work such a row puts everything on it. */
+/* A row with the legacy stream has only that stream. Such a row runs all of a work on it. */
 static bool takes(const cell *c, unsigned i)
 {
     return c->course->events || c->course->n_streams <= 1 ||
@@ -230,7 +229,7 @@ static bool run_one_by_one(cell *c)
     return true;
 }
 
-/* One run, in a process of its own. After a failed one there is no other. */
+/* Do one run in a separate process. After a failed run no further run is made. */
 static void body(void *context, unsigned job, unsigned slot)
 {
     (void)job;

@@ -1,10 +1,10 @@
-/* cell.h - one scenario through all rows.
+/* cell.h - runs one scenario through all rows.
  *
- * It runs in a process of its own, several times over: PyTorch's allocator cannot be made anew, and
- * the same requests then meet the same state each time. Rounds go from row to row, so that whatever
- * slows the machine down for a while meets all of them. Of all rounds of all runs the least counts;
- * of the calls that are timed one by one, the least of each call. Their rounds, and those that time
- * the holds of pleat's locks, come after the others, which both would slow down. */
+ * A scenario runs in a separate process, several times. PyTorch's allocator cannot be made anew, so
+ * only a new process gives the same requests the same state. Rounds go from row to row, so that a
+ * slow phase of the machine meets all rows. Of all rounds of all runs, the fastest counts. For
+ * calls that are timed one by one, the fastest of each call counts. Rounds that time single calls,
+ * or holds of pleat's locks, come last, since both would slow the others down. */
 #ifndef PLEAT_BENCH_PAIRS_CELL_H
 #define PLEAT_BENCH_PAIRS_CELL_H
 
@@ -42,7 +42,7 @@ typedef struct bench_cell_figures {
     double p99_9;
     double longest_call;
     double longest_hold;    /* negative: not one of pleat's */
-    int64_t n_driver_calls; /* in the measured rounds of a run; negative: not one of pleat's */
+    int64_t n_driver_calls; /* in a run's measured rounds; negative: the row is not pleat */
 } bench_cell_figures;
 
 typedef struct bench_cell_result {
@@ -56,7 +56,7 @@ typedef struct bench_cell_result {
 typedef enum bench_cell_end {
     BENCH_CELL_DONE,
     BENCH_CELL_FAILED,
-    BENCH_CELL_UNKNOWN, /* there is no such work */
+    BENCH_CELL_UNKNOWN, /* the work does not exist */
     BENCH_CELL_INTERRUPTED,
 } bench_cell_end;
 
@@ -64,9 +64,8 @@ typedef enum bench_cell_end {
 bench_cell_end bench_cell(const bench_cell_options *options, bench_cell_result *out,
                           bench_failure *failure);
 
-/* In this process, for callgrind: warms up and calls, row by row, once what BENCH_LOOP_SYMBOL
- * names, for the rows that can take part; of a work's events the first
- * BENCH_PAIRS_COUNTED_EVENTS. */
+/* For callgrind, in this process. Each row that can take part warms up, and then calls
+ * BENCH_LOOP_SYMBOL once. Of a work's events, the first BENCH_PAIRS_COUNTED_EVENTS are used. */
 bool bench_cell_count(const bench_cell_options *options, bench_failure *failure);
 
 #endif

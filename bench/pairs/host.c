@@ -1,8 +1,8 @@
-/* host.c - malloc of the C library and mimalloc: what a pair may cost at best.
+/* host.c - malloc of the C library and mimalloc: the lower bound for the cost of a pair.
  *
- * They serve memory of the host, and get a 512th of each size, but at most 1,024 bytes: as many
- * different sizes as the others see, without touching gigabytes. mimalloc is loaded by name, so
- * that the build does not need it. */
+ * Both serve host memory, and get 1/512 of each size, at most 1,024 bytes. So they see as many
+ * different sizes as other rows, without touching gigabytes. mimalloc is loaded by name, so the
+ * build does not need it. */
 #include "bench/pairs/through.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* loops.c - the requests of one round through one row. */
+/* loops.c - one round's requests through one row. */
 #include "bench/pairs/loops.h"
 
 #include <time.h>
@@ -6,7 +6,7 @@
 #include "bench/base/clock.h"
 #include "vmm/base/lock.h"
 
-/* The processor's time of this thread: a pair never blocks, and other programs are excluded. */
+/* This thread's processor time: a pair never blocks, so other programs are excluded. */
 static uint64_t thread_ns(void)
 {
     struct timespec now;
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) bool do_round(bench_row *row,
                           course->pairs + (size_t)thread * course->n_pairs, course->n_pairs);
 }
 
-/* Not static, and not put into its caller: callgrind finds it by its name. */
+/* Neither static nor inlined, since callgrind finds the function by its name. */
 bool bench_counted_round(bench_row *row, const bench_course *course, unsigned thread);
 
 __attribute__((noinline)) bool bench_counted_round(bench_row *row, const bench_course *course,
@@ -93,7 +93,7 @@ bool bench_loop_run(bench_row *row, const bench_course *course, unsigned thread,
     return ok && free_rest(row, course);
 }
 
-/* Contains a copy of what is counted, which callgrind leaves out. */
+/* Contains a copy of the counted loop, which callgrind does not count. */
 bool bench_loop_warm(bench_row *row, const bench_course *course, unsigned thread)
 {
     return do_round(row, course, thread) && free_rest(row, course);

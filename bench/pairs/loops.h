@@ -1,4 +1,4 @@
-/* loops.h - the requests of one round through one row: measured as a whole, counted, or one by
+/* loops.h - one round's requests through one row: measured as a whole, counted, or timed one by
  * one. */
 #ifndef PLEAT_BENCH_PAIRS_LOOPS_H
 #define PLEAT_BENCH_PAIRS_LOOPS_H
@@ -25,15 +25,15 @@ typedef struct bench_sample {
     float hold_ns; /* the longest hold of a device's lock */
 } bench_sample;
 
-/* Each does the course's round once for the thread with that number and returns false when a
- * request failed. A work's blocks that live at its end are freed, outside of what is measured. */
+/* Each function does the course's round once for the given thread, and returns false when a request
+ * failed. Blocks that a work leaves live are freed outside of the measurement. */
 
-/* The function that contains only what bench_loop_run measures: callgrind counts it. */
+/* The function that holds only the part measured by bench_loop_run: callgrind counts it. */
 #define BENCH_LOOP_SYMBOL "bench_counted_round"
 bool bench_loop_run(bench_row *row, const bench_course *course, unsigned thread, uint64_t *ns);
 bool bench_loop_warm(bench_row *row, const bench_course *course, unsigned thread);
 
-/* For thread 0; samples by unit. A sample keeps the lesser of what it has and what is measured. */
+/* For thread 0; one sample per unit. A sample keeps the least time measured so far. */
 bool bench_loop_time(bench_row *row, const bench_course *course, bench_sample *samples);
 bool bench_loop_hold(bench_row *row, const bench_course *course, bench_sample *samples);
 

@@ -44,18 +44,18 @@ typedef struct bench_scenario {
 const char *bench_scenario_standard(bool all, unsigned index);
 #define BENCH_SCENARIO_WORK_NAME "gpt2l_amp_var"
 
-/* False and a message that names the culprit. What looks like none of the others is a work; opening
- * it shows whether there is one. */
+/* False and a message that names the bad part. Any text that looks like no scenario is a work;
+ * opening the work shows whether it exists. */
 bool bench_scenario_parse(const char *text, bench_scenario *out, bench_failure *failure);
 
-/* The requests of a scenario, which are the same for all rows. */
+/* A scenario's requests, equal for all rows. */
 typedef struct bench_course {
     const bench_scenario *scenario;
     char name[BENCH_NAME_BYTES]; /* the scenario's, or its work's own */
     uint32_t n_slots;            /* places for live blocks */
     uint32_t n_streams;
-    uint64_t *first_bytes; /* of the block that each slot begins with; NULL = none, a work */
-    bench_pair *pairs;     /* of one round: n_pairs for each thread, one thread after another */
+    uint64_t *first_bytes; /* size of the block that each slot begins with; NULL = none, a work */
+    bench_pair *pairs;     /* of one round: n_pairs for each thread, ordered by thread */
     unsigned n_pairs;
     bench_event *events; /* of a work, without marks; NULL = pairs */
     size_t n_events;

@@ -28,7 +28,7 @@ static const bench_cell_figures *torch_of(const bench_cell_result *result,
     return found;
 }
 
-/* What is told of a row besides its figures; negative = not known. */
+/* A row's values besides its figures; negative = not known. */
 typedef struct extra {
     double ratio;
     double speed_up;

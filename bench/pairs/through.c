@@ -1,4 +1,4 @@
-/* through.c - the rows of the table, and those that go through pleat. */
+/* through.c - the table's rows, and the implementation of pleat's rows. */
 #include "bench/pairs/through.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static bool free_pinned(const bench_through *through, pleat_devptr ptr, void *st
            PLEAT_OK;
 }
 
-/* Whether it has run anything is the stream's affair: a fence tells when it is over. */
+/* Free a block that the stream used. A fence tells when the use is over. */
 static bool free_used(const bench_through *through, pleat_devptr ptr, void *stream)
 {
     return pleat_host_free(through->instance, 0, (void *)(uintptr_t)ptr, stream) == PLEAT_OK;

@@ -1,8 +1,8 @@
-/* through.h - the allocators whose pairs `pleat bench pairs` compares: the rows of its table.
+/* through.h - the rows of the table of `pleat bench pairs`: the compared allocators.
  *
- * Each is reached by two calls through a pointer, so that all of them pay the same for being
- * called. pleat's own code is in the command; PyTorch's and mimalloc's are loaded where they are
- * found. Device memory is the simulator's, for PyTorch through pleat's simulated CUDA runtime. */
+ * Each row has two calls behind pointers, so all rows pay the same for being called. pleat's code
+ * is part of the command. PyTorch and mimalloc are loaded from where they are installed. Device
+ * memory is the simulator's, for PyTorch through pleat's simulated CUDA runtime. */
 #ifndef PLEAT_BENCH_PAIRS_THROUGH_H
 #define PLEAT_BENCH_PAIRS_THROUGH_H
 
@@ -16,7 +16,7 @@ typedef enum bench_through_stream {
     BENCH_THROUGH_CREATED, /* non-blocking streams */
     BENCH_THROUGH_HOST,    /* memory of the host, which has no streams */
     BENCH_THROUGH_PINNED,  /* pinned memory of the host, which no stream has used */
-    BENCH_THROUGH_USED,    /* the same, used by a non-blocking stream before it is freed */
+    BENCH_THROUGH_USED,    /* pinned memory, used by a non-blocking stream before its free */
 } bench_through_stream;
 
 typedef struct bench_through bench_through;
@@ -26,12 +26,12 @@ struct bench_through_kind {
     const char *name;
     const char *doc;
     bench_through_stream stream;
-    bool is_torch;     /* ratios are taken to such a row with the same kind of stream */
-    bool is_on_demand; /* takes long to load: only where it is named, with --all or --host (of which
-                        * those that a stream uses are named) */
+    bool is_torch;     /* base of the ratios for rows with the same kind of stream */
+    bool is_on_demand; /* slow to load: only if named, or with --all or --host. Rows with a use by a
+                        * stream always have to be named */
     const char *conf;  /* of an instance of its own; NULL = none */
-    /* Called once, before any process is forked: loads what is needed. False and the reason why the
-     * row is left out. NULL = nothing to load. */
+    /* Load the row's libraries. Called once, before any process is forked. False and the reason for
+     * leaving the row out. NULL = nothing to load. */
     bool (*load)(const bench_through_kind *kind, bench_failure *failure);
     bool (*open)(bench_through *through, bench_failure *failure);
 };
@@ -42,7 +42,7 @@ struct bench_through {
     bool (*release)(const bench_through *through, pleat_devptr ptr, void *stream);
     void (*enter)(void); /* to be called in each further thread; NULL = nothing */
     pleat instance;
-    bool has_instance; /* the holds of its locks and its driver calls can be told */
+    bool has_instance; /* lock holds and driver calls can be measured */
 };
 
 /* The n-th kind; NULL at the end. */
@@ -55,11 +55,12 @@ static inline bool bench_through_is_pinned(const bench_through_kind *kind)
     return kind->stream == BENCH_THROUGH_PINNED || kind->stream == BENCH_THROUGH_USED;
 }
 
-/* Set the environment of a process that opens some: all use one simulated GPU, of 8 TiB, or of 64
- * TiB if that `is_large`, so that none runs short; if it `is_pinned`, a simulated host of 1 TiB.
- * `conf` is laid over the defaults of all of pleat's instances. */
+/* Set the environment of a process that opens rows. All use one simulated GPU of 8 TiB, or of 64
+ * TiB if `is_large`, so that no row runs short. `is_pinned` adds a simulated host of 1 TiB. `conf`
+ * is applied on top of pleat's defaults in all rows. */
 void bench_through_prepare(const char *conf, bool is_large, bool is_pinned);
-/* Open a row in the calling process, which is used for nothing else and ends without closing it. */
+/* Open a row in the calling process. The process does nothing else, and ends without closing the
+ * row. */
 bool bench_through_open(const bench_through_kind *kind, bench_through *out, bench_failure *failure);
 /* Writes why the last call failed; returns false. */
 bool bench_through_say(const bench_through *through, const char *what, bench_failure *failure);

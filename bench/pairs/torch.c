@@ -1,8 +1,8 @@
 /* torch.c - PyTorch's allocator of device memory, over pleat's simulated CUDA runtime.
  *
  * torch.sh compiles torch.cpp against the wheel on demand, into the folder `pairs` beside the
- * command. libpleat_runtime.so is loaded first, with its names open to all: the loader then finds
- * CUDA's names there and not in the runtime of the wheel. */
+ * command. libpleat_runtime.so is loaded first with global names, so that the loader takes CUDA's
+ * names from there, and not from the wheel's runtime. */
 #include "bench/pairs/through.h"
 
 #include <dlfcn.h>
@@ -65,7 +65,7 @@ static bool find_beside_command(const char *name, char *path, size_t n)
     return (size_t)snprintf(path, n, "%s/%s", command, name) < n;
 }
 
-/* Keeps the last line of what a program prints, without its end. */
+/* Keep the last line that a program prints, without its end. */
 static void read_last_line(FILE *from, char *out, size_t n)
 {
     char line[PATH_BYTES];

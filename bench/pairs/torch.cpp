@@ -1,12 +1,12 @@
 /* torch.cpp - PyTorch's own allocator of device memory behind plain C, for `pleat bench pairs`.
  *
- * Its calls are virtual C++, so this is compiled against the headers of the wheel that it runs with
- * (torch.sh) and opened by the command, which has put libpleat_runtime.so in the place of CUDA's
- * runtime. With PLUGGABLE it is instead torch's CUDAPluggableAllocator over hooks that the command
- * names; that one needs libtorch_cuda.so. With CLASS it is pleat's class for PyTorch
- * (python/pleat/torch/source), over the libpleat.so beside the command. With PINNED it is PyTorch's
- * cache of pinned memory, which libtorch_cuda.so has; what stands for a block is its context, by
- * which PyTorch frees it. Nothing throws into C. */
+ * Its calls are virtual C++. So this file is compiled against the headers of the installed wheel
+ * (torch.sh), and opened by the command. The command has replaced CUDA's runtime by
+ * libpleat_runtime.so. With PLUGGABLE the row is torch's CUDAPluggableAllocator over hooks that the
+ * command names. This row needs libtorch_cuda.so. With CLASS the row is pleat's class for PyTorch
+ * (python/pleat/torch/source), over the libpleat.so beside the command. With PINNED the row is
+ * PyTorch's cache of pinned memory, which is in libtorch_cuda.so. A block is represented by its
+ * context, since PyTorch frees by context. Nothing throws into C. */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 #include <torch/version.h>
@@ -54,7 +54,7 @@ static Allocator *open_allocator(Malloc hook_malloc, Free hook_free)
 #else
     (void)hook_malloc;
     (void)hook_free;
-#ifdef CLASS /* not in the place of torch's own, which is another row */
+#ifdef CLASS /* beside torch's own allocator, which is a separate row */
     pleat_torch::installed = new pleat_torch::Allocator;
     return pleat_torch::installed;
 #endif

@@ -1,15 +1,15 @@
 /* httomo_667.c - a pipeline whose methods take turns: an output splits a cached temporary.
  *
- * On a card of 8 GiB method A makes an output of 1 GiB with a temporary of 4 GiB; method B makes an
- * output of 1 GiB; then A runs again. 7 GiB are live at most.
+ * On a card of 8 GiB method A makes an output of 1 GiB with a temporary of 4 GiB. Method B makes an
+ * output of 1 GiB. Then A runs again. 7 GiB are live at most.
  *
  *   A   |out A|  |###### temporary ######|     5 GiB are resident
  *   B   |out A|  |out B|                 |     cut from the cached temporary
  *   A   |out A|  |out B|out A|           |     and 4 GiB more: 9 GiB
  *
- * A cache of segments fails below 9 GiB (torch-native, tf-bfc, cuda-async; in the report CuPy's).
- * Allocators that move memory (pleat, torch-expandable) need 7, and so do those that never cut
- * (mxnet-*, unpooled).
+ * A cache of segments fails below 9 GiB (torch-native, tf-bfc, cuda-async; in the report CuPy's). 7
+ * GiB suffice for allocators that move memory (pleat, torch-expandable), and for those that never
+ * cut blocks (mxnet-*, unpooled).
  *
  * Published: all sizes and the order. Source: github.com/DiamondLightSource/httomo/issues/667. */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* patterns.h - published patterns of requests on which caching allocators run out of memory, or do
- * far more work than they need. Each file tells what was published, what is inferred, and what to
- * expect of each allocator. */
+/* patterns.h - published patterns of requests. Caching allocators run out of memory on them, or do
+ * far more work than needed. Each file tells the published and the inferred facts, and the expected
+ * result of each allocator. */
 #ifndef PLEAT_BENCH_PATTERNS_H
 #define PLEAT_BENCH_PATTERNS_H
 

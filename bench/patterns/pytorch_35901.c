@@ -1,21 +1,22 @@
 /* pytorch_35901.c - a huge block comes back after small ones were cut from its place.
  *
- * Each training step makes one block of 10.84 GiB, on a card of 23.65 GiB, and frees it; then
- * hundreds of small ones come, and half a GiB of the first step's stays. The next step wants the
- * huge one again.
+ * Each training step makes a block of 10.84 GiB on a card of 23.65 GiB and frees it. Then hundreds
+ * of small blocks come. Half a GiB of the first step's small blocks stays. The next step wants the
+ * huge block again.
  *
  *   step 1   |################ huge ################|
  *   then     |#|  |#|  |#|  |#|  |#|  |#|            |   the segment cannot be given back
  *   step 2   needs a second segment of that size
  *
- * A cache of segments cuts the small ones from the cached segment and then needs a second one:
- * torch-native and cuda-async 1.91 times the peak, tf-bfc, whose regions double, 2.37. Allocators
- * that move memory do not: pleat needs 1.01, torch-expandable, with pages of 20 MiB, 1.06. Those
- * that never cut give the huge segment back instead; mxnet-round only pays for its rounding, 1.03.
+ * A cache of segments cuts the small blocks from the cached segment, and then needs a second
+ * segment. torch-native and cuda-async need 1.91 times the peak; tf-bfc needs 2.37, since its
+ * regions double. Allocators that move memory need no second segment: pleat 1.01, torch-expandable
+ * (with pages of 20 MiB) 1.06. Allocators that never cut blocks give the huge segment back instead.
+ * mxnet-round pays only for its rounding, 1.03.
  *
- * Published: the huge size, the sizes of the small blocks and what stays of them, all from the dump
- * of that segment. Inferred: how many small ones there are, and which of them stay.
- * Source: github.com/pytorch/pytorch/issues/35901. */
+ * Published, from the dump of that segment: the huge size, the small sizes, and which small blocks
+ * stay in the segment. Inferred: the number of small blocks, and which of them stay. Source:
+ * github.com/pytorch/pytorch/issues/35901. */
 #include <stdlib.h>
 
 #include "bench/patterns/patterns.h"

@@ -2,12 +2,13 @@
  * refused.
  *
  * Partitions of some columns are made, each with a hash table that is freed at once. They are
- * consumed in any order, all columns of one together. Nothing is periodic, so no cache ever fits.
+ * consumed in any order; all columns of a partition go together. Nothing is periodic, so no cache
+ * ever fits.
  *
  * Caches of segments cut them up until none can be given back: torch-native needs 1.06 times the
  * peak, cuda-async 1.08, tf-bfc 1.23. torch-expandable needs 1.05. Caches by size (mxnet-*) find
- * almost no size twice and empty the cache hundreds of times; mxnet-round needs 1.12 because it
- * rounds. pleat needs the granules that live, 1.01.
+ * almost no size twice, and empty the cache hundreds of times. mxnet-round needs 1.12 because of
+ * its rounding. pleat needs the granules of live blocks, 1.01.
  *
  * Published: 53,514,136,688 live bytes, 300 GB allocated in all until the failure, the refused size
  * (132,870,728 bytes), and that the driver's own pool held 84.5 GB then. Inferred: rows, columns
@@ -56,7 +57,7 @@ typedef struct engine {
     partition partitions[]; /* room for as many as the live bytes allow */
 } engine;
 
-/* No partition takes more while it is made, so there is always room for the next one. */
+/* No partition takes more than this while it is made, so the next one always has room. */
 static uint64_t largest_partition(uint64_t column_bytes)
 {
     uint64_t column = column_bytes > 8u * MOST_ROWS ? column_bytes : 8u * MOST_ROWS;

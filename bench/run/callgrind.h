@@ -1,4 +1,4 @@
-/* callgrind.h - counts the instructions of one function of this command with valgrind. */
+/* callgrind.h - counts instructions of one function of this command with valgrind. */
 #ifndef PLEAT_BENCH_CALLGRIND_H
 #define PLEAT_BENCH_CALLGRIND_H
 
@@ -6,13 +6,13 @@
 
 #include "bench/base/failure.h"
 
-/* Run this command again with `arguments` (n of them, without the command itself) under callgrind
- * and count what is executed inside `symbol`, including everything it calls. False and a message
- * when valgrind is not installed, the run fails, or the symbol was never entered. */
+/* Run this command again under callgrind, with n `arguments` after the command's name. Count the
+ * instructions inside `symbol` and in everything that it calls. False and a message when valgrind
+ * is not installed, the run fails, or the symbol was never entered. */
 bool bench_callgrind(const char *symbol, const char *const *arguments, unsigned n,
                      uint64_t *instructions, bench_failure *failure);
 
-/* The same for each call of `symbol`, the first n_calls of them; so many there must be. */
+/* Count each of the first n_calls calls of `symbol` separately. There must be that many. */
 bool bench_callgrind_calls(const char *symbol, const char *const *arguments, unsigned n,
                            uint64_t *instructions, unsigned n_calls, bench_failure *failure);
 

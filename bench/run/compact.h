@@ -1,7 +1,7 @@
 /* compact.h - compactions of a replay: between two iterations, or when a request is about to fail.
  *
- * The replay's one thread submits all work, so none is submitted meanwhile: what a compaction
- * demands. */
+ * The replay's only thread submits all work. So no work is submitted during a compaction, as
+ * required. */
 #ifndef PLEAT_BENCH_COMPACT_H
 #define PLEAT_BENCH_COMPACT_H
 
@@ -13,7 +13,7 @@ typedef enum bench_compact {
     BENCH_COMPACT_SHORT,     /* when a request is about to fail */
 } bench_compact;
 
-/* What they did so far. */
+/* Totals of the compactions so far. */
 typedef struct bench_compactions {
     uint64_t n;
     uint64_t won_bytes;
@@ -21,7 +21,7 @@ typedef struct bench_compactions {
 
 /* Compact device 0 and count it. The failure is in pleat_last_error. */
 bool bench_compact_now(pleat instance, bench_compactions *sum);
-/* From now on requests that are about to fail do so; `sum` stays in use. */
+/* From now on, compact when a request is about to fail; `sum` stays in use. */
 bool bench_compact_when_short(pleat instance, bench_compactions *sum);
 
 #endif

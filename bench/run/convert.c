@@ -12,7 +12,7 @@
 
 /* The name of a live block in the file. */
 typedef struct name {
-    uint64_t id; /* its number, or its pointer */
+    uint64_t id; /* block number, or pointer */
     uint64_t bytes;
     uint32_t stream;
 } name;
@@ -101,7 +101,7 @@ static bool write_mark(writer *w, const bench_event *event)
            gzprintf(w->sink.file, "i %llu\n", (unsigned long long)event->bytes) > 0 || complain(w);
 }
 
-/* A log of RMM knows no uses: there a block is free at its free. */
+/* A log of RMM knows no uses, so a block is free right at its free. */
 static bool write_use(writer *w, const bench_event *event)
 {
     unsigned long use = bench_event_use(event);

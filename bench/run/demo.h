@@ -11,7 +11,7 @@ enum { BENCH_DEMO_MOST_TRACES = 64, BENCH_DEMO_N_ALLOCATORS = 2 };
 
 extern const char *const bench_demo_allocators[BENCH_DEMO_N_ALLOCATORS];
 
-/* One trace under one allocator. */
+/* A trace under an allocator. */
 typedef struct bench_demo_job {
     char path[1024];
     const char *allocator;
@@ -31,9 +31,9 @@ typedef struct bench_demo {
     bench_demo_job jobs[BENCH_DEMO_MOST_TRACES * BENCH_DEMO_N_ALLOCATORS];
 } bench_demo;
 
-/* Run everything in child processes (two if the GPU is simulated and there are two processors; one
- * on a real GPU) and show the progress on stderr. The result is shared with the children; give it
- * back with bench_demo_free. NULL and a message when it could not even begin. */
+/* Run everything in child processes and show the progress on stderr. Two at once if the GPU is
+ * simulated and there are two processors; one on a real GPU. The result is shared with the
+ * children. Free it with bench_demo_free. NULL and a message when the demo could not begin. */
 bench_demo *bench_demo_run(const bench_target *target, bench_failure *failure);
 void bench_demo_free(bench_demo *demo);
 

@@ -1,4 +1,4 @@
-/* fit.c - searches the least device memory in which a trace completes. */
+/* fit.c - searches the least device memory for a trace. */
 #include "bench/run/fit.h"
 #include "bench/base/size.h"
 
@@ -14,7 +14,7 @@ typedef struct search {
     unsigned n_runs;
 } search;
 
-/* *completes: no failure, no hazard; then the record is kept if it is the least so far. */
+/* *completes: no failure and no hazard. Then keep the record if its memory is the least so far. */
 static bool try(search *s, uint64_t memory_bytes, bool *completes)
 {
     bench_record record;
@@ -42,7 +42,7 @@ static bool try(search *s, uint64_t memory_bytes, bool *completes)
     return true;
 }
 
-/* `high` is what the unlimited run held, so it should complete. It is run if nothing below it
+/* `high` is the memory of the unlimited run, so it should complete. It is run only if nothing below
  * completed, and raised in the odd case that it fails. */
 static bool confirm_high(search *s, uint64_t low, uint64_t high)
 {

@@ -1,4 +1,4 @@
-/* fit.h - searches the least device memory in which a trace completes. */
+/* fit.h - searches the least device memory for a trace. */
 #ifndef PLEAT_BENCH_FIT_H
 #define PLEAT_BENCH_FIT_H
 

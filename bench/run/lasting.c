@@ -1,4 +1,4 @@
-/* lasting.c - the uses of blocks on other streams that a replay repeats. */
+/* lasting.c - repeats, in a replay, the uses of blocks on other streams. */
 #include "bench/run/lasting.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* lasting.h - the uses of blocks on other streams that a replay repeats, and the order of births.
+/* lasting.h - repeats, in a replay, the uses of blocks on other streams; and the order of births.
  *
  * A use begins with work on the other stream, behind the block's own work so far, and with
- * pleat_block_record_stream. On the simulator that work goes on until the work says that it is
- * over, or until the allocator waits for it: as on a GPU whose host is far ahead. */
+ * pleat_block_record_stream. On the simulator this work stays unfinished until the replay ends the
+ * use, or until the allocator waits. This models a GPU whose host is far ahead. */
 #ifndef PLEAT_BENCH_LASTING_H
 #define PLEAT_BENCH_LASTING_H
 
@@ -29,8 +29,8 @@ typedef struct bench_lasting {
     bench_failure *failure;
 } bench_lasting;
 
-/* Begin or end the use that the event is about; of a block that could not be had there is none.
- * False and a message when the driver or the allocator refuses. */
+/* Begin or end the event's use. A block that was refused has no use. False and a message when the
+ * driver or the allocator refuses. */
 bool bench_lasting_event(bench_lasting *lasting, const bench_event *event);
 /* End all that go on. */
 bool bench_lasting_end(bench_lasting *lasting);

@@ -20,7 +20,7 @@ static size_t join_alike(bench_map_piece *pieces, size_t n)
     return n ? last + 1 : 0;
 }
 
-/* Neighbours that are joined to one piece. */
+/* Neighbours joined into one piece. */
 typedef struct heap {
     uint64_t of[PL_PIECE_HOLE + 1];      /* bytes by kind */
     uint64_t largest[PL_PIECE_HOLE + 1]; /* the largest piece of each kind, */
@@ -44,8 +44,8 @@ static void heap_add(heap *h, const bench_map_piece *piece)
     }
 }
 
-/* The joined piece has one kind. The bytes that other kinds lose are carried to the next heaps, so
- * the sum of each kind stays about right. */
+/* The joined piece has one kind. Bytes lost by other kinds are carried to the next heaps, so each
+ * kind's sum stays about right. */
 static bench_map_piece heap_take(heap *h, double carried[PL_PIECE_HOLE + 1])
 {
     unsigned chosen = h->piece.kind;
@@ -111,5 +111,5 @@ size_t bench_map_merge(bench_map_piece *pieces, size_t n, size_t most, uint64_t 
             }
         }
     }
-    return 0; /* not reached: with 2^62 bytes there is one heap */
+    return 0; /* not reached: with 2^62 bytes all fits in one heap */
 }

@@ -13,12 +13,12 @@
 typedef struct taker {
     bench_moment *out;
     const bench_moment_view *view;
-    bench_slot *blocks; /* those that live, by address */
+    bench_slot *blocks; /* live blocks, by address */
     size_t n_blocks;
     bench_map_piece *pieces;
     size_t n_pieces;
     size_t capacity;
-    uint32_t last_stream; /* last one found: often the next one, too */
+    uint32_t last_stream; /* the last found stream: often the next one, too */
     bool is_short;        /* of host memory */
 } taker;
 
@@ -48,7 +48,7 @@ static int by_ptr(const void *a, const void *b)
     return (x->ptr > y->ptr) - (x->ptr < y->ptr);
 }
 
-/* The replay's block at that address; NULL: the piece is not of the replay. */
+/* The replay's block at address `ptr`; NULL: no block of the replay. */
 static const bench_slot *block_at(const taker *t, uint64_t ptr)
 {
     bench_slot key = { .ptr = ptr };
@@ -87,8 +87,8 @@ static bool is_in_use(const bench_map_piece *piece)
     return piece->kind == PL_PIECE_LIVE || piece->kind == PL_PIECE_PENDING;
 }
 
-/* The bytes of [begin, end) before the first border of a page in it and behind the last one. False:
- * it lies within one page. */
+/* The bytes of [begin, end) before its first page border and behind its last one. False: the range
+ * lies within one page. */
 static bool split_pages(uint64_t begin, uint64_t end, uint64_t page, uint64_t *front,
                         uint64_t *back)
 {
@@ -102,8 +102,8 @@ static bool split_pages(uint64_t begin, uint64_t end, uint64_t page, uint64_t *f
     return true;
 }
 
-/* Charges the free addresses [begin, end) of a segment, counted from its first; `left` and `right`
- * are the pieces in use beside them, SIZE_MAX = none. */
+/* Charge the free addresses [begin, end), counted from the segment's start. `left` and `right` are
+ * the pieces in use on both sides; SIZE_MAX = none. */
 static uint64_t charge_run(uint64_t begin, uint64_t end, uint64_t page, size_t left, size_t right,
                            uint64_t *charges)
 {
@@ -112,7 +112,7 @@ static uint64_t charge_run(uint64_t begin, uint64_t end, uint64_t page, size_t l
     uint64_t front = end - begin;
     uint64_t back = 0;
     if (page == 0 || !split_pages(begin, end, page, &front, &back)) {
-        /* Both sides hold all of it. */
+        /* Both sides hold all of this page. */
         back = has_left && has_right ? front - front / 2 : has_right ? front : 0;
         front -= back;
     }

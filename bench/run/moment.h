@@ -1,19 +1,20 @@
-/* moment.h - the memory of an allocator after one event of a replay: a map of its addresses, and
- * the blocks that keep free memory from being used.
+/* moment.h - an allocator's memory after one event of a replay: a map of the addresses, and the
+ * blocks that keep free memory from being used.
  *
  *   segment  |## a ##|--- free ---|# b #|------- free -------|
  *                     half to a,         all to b: it has no other neighbour
  *                     half to b
  *
- * Free memory is stranded where the allocator can neither give it back to the driver nor map it
- * elsewhere: it shares a segment with blocks in use (torch-native and the others without virtual
- * memory management), a page (torch-expandable: 20 MiB, 2 MiB for small blocks) or a granule
- * (pleat). Its bytes are charged to the blocks in use beside it. So the charges add up to the
- * stranded bytes, and a site with large charges is one whose blocks lie scattered.
+ * Free memory is stranded if the allocator can neither give it back to the driver nor map it
+ * elsewhere, because blocks in use share its unit. The unit is a segment (torch-native and others
+ * without virtual memory management), a page (torch-expandable: 20 MiB; 2 MiB for small blocks) or
+ * a granule (pleat). The bytes are charged to the blocks in use beside them. So the charges add up
+ * to the stranded bytes. A site with large charges has scattered blocks.
  *
  * M1  where has_free: resident = live + pending + rounding + free
  *
- * Blocks are grouped by the stack that allocated them; where none is known, by size and stream. */
+ * Blocks are grouped by the stack of their allocation; without a known stack, by size and
+ * stream. */
 #ifndef PLEAT_BENCH_MOMENT_H
 #define PLEAT_BENCH_MOMENT_H
 
@@ -23,12 +24,12 @@
 
 enum { BENCH_MOST_PIECES = 20000, BENCH_MOST_HOLDERS = 1000 };
 
-/* Blocks of one stack, or of one size and stream. */
+/* Blocks of one stack, or of equal size and stream. */
 typedef struct bench_holder {
     int64_t stack;          /* index in the work's origin; -1 = none known */
-    uint64_t bytes;         /* of each block, rounded up to 512; 0 = known by their stack */
+    uint64_t bytes;         /* of each block, rounded up to 512; 0 = grouped by stack */
     int32_t stream;         /* -1 = known by their stack */
-    bool is_pending;        /* freed, but other streams' work still uses them */
+    bool is_pending;        /* freed, but still used by work of other streams */
     uint64_t n_blocks;      /* in use at the moment */
     uint64_t live_bytes;    /* theirs */
     uint64_t charged_bytes; /* of stranded memory */
@@ -36,10 +37,10 @@ typedef struct bench_holder {
 
 /* Plain memory without pointers: workers pass it between processes. */
 typedef struct bench_moment {
-    uint64_t event;           /* in: the moment is after this one of the first loop */
+    uint64_t event;           /* in: the moment comes after this event of the first loop */
     bool is_reached;          /* false: the replay ended before it */
-    bool has_failed;          /* that event is an allocation, and it was refused */
-    uint64_t requested_bytes; /* of that allocation, whether refused or not; 0 = it is a free */
+    bool has_failed;          /* the event is an allocation that was refused */
+    uint64_t requested_bytes; /* of the allocation, refused or not; 0 = the event is a free */
     int32_t requested_stream;
     uint64_t n_failed_before; /* allocations refused before it */
     uint64_t live_bytes;      /* each block rounded up to 512 */
@@ -63,7 +64,7 @@ typedef struct bench_moment {
 typedef struct bench_slot {
     uint64_t ptr; /* 0 = not live: never allocated, failed or freed */
     uint64_t bytes;
-    uint64_t born; /* number of the event that allocated it, over all loops */
+    uint64_t born; /* number of the allocating event, over all loops */
     uint32_t stream;
     bool is_shared; /* used on another stream, too */
 } bench_slot;
@@ -81,9 +82,10 @@ typedef struct bench_moment_view {
 /* Write what the allocator's memory holds now. False and a message when out of host memory. */
 bool bench_moment_take(bench_moment *moment, const bench_moment_view *view, bench_failure *failure);
 
-/* For tests. Charge the stranded parts of `pieces`, which are whole segments by address, to
- * charges[i] of the pieces in use beside them, and return their sum. `page_bytes(context, piece)`
- * is what the allocator can give back of the piece's segment; 0 = only the segment as a whole. */
+/* For tests. `pieces` are whole segments ordered by address. Charge their stranded parts to
+ * charges[i] of the pieces in use beside them, and return the sum of the charges.
+ * `page_bytes(context, piece)` is the unit that the allocator can give back of the piece's segment;
+ * 0 = only the whole segment. */
 uint64_t bench_moment_charge(const bench_map_piece *pieces, size_t n,
                              uint64_t (*page_bytes)(const void *context,
                                                     const bench_map_piece *piece),

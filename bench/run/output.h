@@ -7,11 +7,11 @@
 
 #include "bench/run/replay.h"
 
-/* Print one object on one line of stdout. False when writing fails. */
+/* Print an object as a line on stdout. False when writing fails. */
 bool bench_output_json(const bench_record *record);
 /* The JSON object of a record. */
 json_t *bench_output_object(const bench_record *record);
-/* Set the two keys that `fit` adds; NULL = it found nothing. */
+/* Set the two keys of `fit`; NULL = `fit` found nothing. */
 void bench_output_set_fit(json_t *object, const bench_record *record);
 /* Print any object as a line and free it. False when writing fails. */
 bool bench_output_line(json_t *object, FILE *file);
@@ -23,8 +23,8 @@ enum { BENCH_OUTPUT_NAME = 24 }; /* characters of a work's name; longer ones are
 void bench_output_heading(bool is_fit, bool is_timed);
 void bench_output_row(const bench_record *record);
 
-/* Print to stderr how many allocations failed and why the first did, and how many hazards there
- * were; nothing if there were none. `who` is the allocator, or its policy. */
+/* Print to stderr the number of failed allocations, the reason of the first one, and the number of
+ * hazards. Print nothing if all are 0. `who` is the allocator, or its policy. */
 void bench_output_refusals(const bench_record *record, const char *who);
 
 /* Resident bytes over live bytes, at their peaks. */

@@ -1,4 +1,4 @@
-/* own.c - the time of an allocator's calls, without what they spend in driver calls. */
+/* own.c - the time of an allocator's calls, without their time in driver calls. */
 #include "bench/run/own.h"
 
 static uint64_t n_driver_calls(const pl_driver *drv)

@@ -1,7 +1,8 @@
-/* own.h - the time of an allocator's calls, without what they spend in driver calls.
+/* own.h - the time of an allocator's calls, without their time in driver calls.
  *
- * Needs a driver table that times its calls. It reads the clock twice per call; about one of the
- * two reads is not in its time, and is subtracted, too. One thread. */
+ * Needs a driver table that times its calls. The driver table reads the clock twice per call. About
+ * one of the two reads lies outside the measured driver time, and is subtracted, too. One
+ * thread. */
 #ifndef PLEAT_BENCH_OWN_H
 #define PLEAT_BENCH_OWN_H
 
@@ -24,7 +25,7 @@ typedef struct bench_own_time {
 
 /* All driver calls from now on must be made in timed calls. */
 void bench_own_start(bench_own *own, pl_driver *drv);
-/* What was timed since then. */
+/* The times since bench_own_start. */
 bench_own_time bench_own_read(const bench_own *own);
 
 /* Adds the call that began at `begin`, a reading of bench_ticks. */

@@ -121,7 +121,7 @@ static bool do_alloc(replay *r, const bench_event *event)
     return touch(r, s) && (!is_peak || take_dump(r, BENCH_DUMP_PEAK));
 }
 
-/* Work of another stream may still go on; the block's own stream must not meet it. */
+/* Other streams' work may still run, and the block's own stream must not collide with it. */
 static bool do_free(replay *r, slot *s)
 {
     if (!s->is_shared && !touch(r, s)) {

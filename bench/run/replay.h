@@ -1,13 +1,13 @@
 /* replay.h - runs a work through an allocator and measures.
  *
- * Every replay has a fresh instance (on the simulator: fresh devices), uses the public interface,
- * and submits declared work on the block's stream at each allocation and just before each free. A
- * failed allocation is counted, its later free is skipped, and the replay goes on. At the end of a
- * loop live blocks are freed in order of allocation, so all loops are alike.
+ * Every replay has a fresh instance (on the simulator: fresh devices) and uses the public
+ * interface. At each allocation, and just before each free, it submits declared work on the block's
+ * stream. A failed allocation is counted, its later free is skipped, and the replay goes on. At the
+ * end of a loop live blocks are freed in order of allocation, so all loops are alike.
  *
- * Memory is created, mapped and made accessible in the first loop, so what the driver takes is told
- * of the first and of the later ones apart. Later passes behind the loops, in the same instance,
- * are measured for that alone: no other figure is of them. */
+ * Memory is created, mapped and made accessible mostly in the first loop. So driver time is given
+ * separately for the first and for the later loops. Later passes follow the loops in the same
+ * instance. Only their driver time is measured; no other figure includes them. */
 #ifndef PLEAT_BENCH_REPLAY_H
 #define PLEAT_BENCH_REPLAY_H
 
@@ -23,7 +23,7 @@
 
 enum { BENCH_MAX_LOOPS = 1000 };
 
-/* The allocator's own time, the driver's subtracted, in the mean of one call; over so many runs. */
+/* Mean of an allocator's own time per call, without driver time, over several runs. */
 typedef struct bench_own_spread {
     double least_ns;
     double most_ns;
@@ -35,7 +35,7 @@ typedef struct bench_record {
     char trace[BENCH_NAME_BYTES];
     char allocator[32];
     char driver[8];
-    bool is_host; /* the work's memory is the host's, and so are these figures */
+    bool is_host; /* the work and these figures are about host memory */
     uint64_t memory_bytes;
     uint64_t peak_live_bytes;
     uint64_t peak_reserved_bytes;       /* over all loops; */
@@ -48,14 +48,13 @@ typedef struct bench_record {
     uint64_t host_syncs, stream_waits, hazards, retries;
     double driver_us;         /* of all loops; */
     double first_driver_us;   /* of the first, */
-    double later_driver_us;   /* and of one after it, later passes too, in the mean; */
-    unsigned n_later;         /* of so many: 0 = none, and the mean is 0 */
+    double later_driver_us;   /* mean of a later loop, later passes included; */
+    unsigned n_later;         /* how many later loops; 0 = none, and the mean is 0 */
     double longest_driver_us; /* of one allocation, in any loop */
     bench_own_spread own;
     unsigned n_loops;
     uint64_t loop_ops[BENCH_MAX_LOOPS];
-    uint64_t first_failure_event; /* of the first allocation that failed; in the first loop it is
-                                   * the number of the event */
+    uint64_t first_failure_event; /* of the first refusal; in the first loop its event */
     char first_failure[1024];     /* why the first allocation failed, or empty */
     bool is_compacted;            /* the two below were asked for */
     uint64_t n_compactions;
@@ -77,7 +76,8 @@ typedef struct bench_replay_options {
     bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
     bench_tracer *tracer;     /* the same for people's viewers; NULL = none */
-    bench_moment *moment;     /* after which the replay stops; NULL = none, else one loop only */
+    bench_moment *moment;     /* stop the replay after this moment; NULL = none, else one loop
+                               * only */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: not with is_timed */
     bool is_timed;            /* measures the allocator's own time, which slows the replay */
     bench_progress *progress;
@@ -88,12 +88,12 @@ typedef struct bench_replay_options {
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure);
 
-/* What a record says before the replay; and what the instance's statistics add at its end. */
+/* Fill a record's values before the replay; and add the instance's statistics at the end. */
 void bench_record_start(bench_record *out, const bench_work *work,
                         const bench_replay_options *options);
 bool bench_record_read(bench_record *record, pleat instance, const pl_driver *drv,
                        bench_failure *failure);
-/* After the first loop: the most that was held in it. */
+/* After the first loop: note the loop's peak of held memory. */
 bool bench_record_first_peak(bench_record *record, pleat instance, bench_failure *failure);
 /* The mean of the calls that were timed, if any were. */
 void bench_record_own(bench_record *record, const bench_own *own);

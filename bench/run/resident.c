@@ -70,7 +70,7 @@ __attribute__((noinline)) pleat_status bench_resident_pairs(pleat instance, plea
     return run_pairs(instance, blocks, pairs, n_pairs);
 }
 
-/* A copy of bench_resident_pairs under another name, which callgrind leaves out. */
+/* A copy of bench_resident_pairs under another name, so that callgrind does not count it. */
 static __attribute__((noinline)) pleat_status warm_up(field *f, unsigned n_pairs)
 {
     return run_pairs(f->instance, f->movable, f->pairs, n_pairs);
@@ -100,8 +100,8 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Allocates twice as many blocks as gaps are wanted and frees every second one in the order of
- * addresses, so the allocator's placement does not matter; the walls stay in the first half of the
+/* Allocate twice as many blocks as gaps are wanted, and free every second one in the order of
+ * addresses. So the allocator's placement does not matter. The walls stay in the first half of the
  * array. */
 static bool build_gaps(field *f)
 {
@@ -153,8 +153,8 @@ static int by_base(const void *a, const void *b)
     return (x->base > y->base) - (x->base < y->base);
 }
 
-/* Counts the free blocks between two live ones by the live blocks' addresses, so the count means
- * the same for every allocator. */
+/* Count the free blocks by the addresses of live blocks, so the count means the same for every
+ * allocator. */
 static bool count_free(field *f, uint64_t *n_free, uint64_t *live_bytes)
 {
     unsigned n = f->n_walls + f->n_movable;
@@ -188,7 +188,7 @@ static uint64_t all_driver_calls(const field *f)
     return sum;
 }
 
-/* The processor's time of this thread: a pair never blocks, and other programs are excluded. */
+/* This thread's processor time: a pair never blocks, so other programs are excluded. */
 static uint64_t thread_ns(void)
 {
     struct timespec now;

@@ -2,16 +2,16 @@
  *
  * Blocks are allocated, and every second one, in the order of addresses, is freed again: N + N/8
  * gaps held apart by as many walls. N/8 movable blocks then live in the gaps and leave about N free
- * blocks. A pair frees one of the movable ones, drawn at random, and allocates a size drawn from
- * the same mix. The walls never move, so the number of free blocks stays about the same for any
- * number of pairs, and every allocator gets the same requests.
+ * blocks. A pair frees a movable block, drawn at random, and allocates a size drawn from the same
+ * mix. The walls never move. So the number of free blocks stays about the same for any number of
+ * pairs, and every allocator gets the same requests.
  *
  *   | gap | wall | gap | wall | gap | wall | ...            | spare: 64 of the largest |
  *   |xx   |######|     |######|xxxxx|######|    x = movable, # = wall
  *
- * Sizes, in units of 512 bytes, are those of deep learning: 60 % from 1 to 64, 30 % from 64 to
- * 4,160, 10 % from 4,096 to 69,632; uniform within each. The spare makes sure that the largest
- * request always finds room: the measured part makes no driver call, which is checked. */
+ * Sizes are typical of deep learning. In units of 512 bytes: 60 % from 1 to 64, 30 % from 64 to
+ * 4,160, 10 % from 4,096 to 69,632, uniform in each range. The spare makes sure that the largest
+ * request always finds room. The measured part makes no driver call, which is checked. */
 #ifndef PLEAT_BENCH_RESIDENT_H
 #define PLEAT_BENCH_RESIDENT_H
 
@@ -46,10 +46,10 @@ bool bench_resident(const bench_resident_options *options, bench_resident_result
 /* A size of the mix. */
 uint64_t bench_resident_draw_bytes(bench_random *random);
 
-/* The function that contains only the measured pairs: callgrind counts it. */
+/* The function with only the measured pairs: callgrind counts it. */
 #define BENCH_RESIDENT_SYMBOL "bench_resident_pairs"
 
-/* One free and one allocation. */
+/* A free and an allocation. */
 typedef struct bench_pair {
     uint64_t bytes;
     uint32_t index; /* of the movable block */

@@ -1,8 +1,8 @@
-/* setup.c - which driver and configuration the runs of a command use.
+/* setup.c - chooses the driver and the configuration for the runs of a command.
  *
- * The simulator's configuration has four sources, where later ones override earlier ones: what the
- * command would rather have, PLEAT_SIM, the key `sim` of PLEAT_CONF and --conf, and --sim. Capacity
- * and depth are only set by the command's own options. */
+ * The simulator's configuration has four sources, and later ones override earlier ones:
+ *   the command's own preference; PLEAT_SIM; the key `sim` of PLEAT_CONF and --conf; --sim.
+ * Capacity and depth are set by the command's own options only. */
 #include "bench/run/setup.h"
 #include "bench/base/size.h"
 
@@ -148,7 +148,7 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
     return st == PLEAT_OK;
 }
 
-/* Figures of one allocator must not appear under the name of another. */
+/* An allocator's figures must not appear under another allocator's name. */
 static bool check_allocator(const bench_target *target, bench_failure *failure)
 {
     static const char key[] = "allocator";
@@ -244,7 +244,7 @@ const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n)
     return out;
 }
 
-/* What the simulator needs to have pinned memory that work on it is checked in. */
+/* Options that give the simulator pinned memory with checked work. */
 static bool add_sim_host(const bench_setup *setup, uint64_t host_bytes,
                          char conf[PL_SIM_CONF_BYTES], bench_failure *failure)
 {
@@ -258,8 +258,8 @@ static bool add_sim_host(const bench_setup *setup, uint64_t host_bytes,
     return (size_t)n < PL_SIM_CONF_BYTES - used || bench_fail(failure, "--sim: it is too long");
 }
 
-/* Figures of one allocator must not appear under another's name: drivers that map no host memory
- * have a fallback. */
+/* An allocator's figures must not appear under another allocator's name: drivers that map no host
+ * memory have a fallback. */
 static bool check_created(pleat instance, const char *allocator, bench_failure *failure)
 {
     const pl_allocator *made = pleat_internal_allocator(instance, 0);

@@ -32,8 +32,8 @@ typedef struct bench_setup {
  * and a message when one of them is bad. */
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure);
 
-/* Take settings of a recorded run on top of PLEAT_CONF. False if one of them is bad; `setup` is as
- * before, then. */
+/* Apply settings of a recorded run on top of PLEAT_CONF. False if a setting is bad; `setup` then
+ * stays as before. */
 bool bench_setup_take(bench_setup *setup, const char *conf);
 
 /* "sim" or "cuda". */
@@ -41,15 +41,15 @@ const char *bench_setup_driver(const bench_setup *setup);
 bool bench_setup_is_sim(const bench_setup *setup);
 /* The memory of a run that is given no size. */
 uint64_t bench_setup_unlimited(const bench_setup *setup, bool is_host);
-/* The line that tells what runs here: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
+/* The line about the GPU: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
 const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n);
 
 /* Makes a fresh instance: on the simulator with fresh devices of `memory_bytes`, on CUDA with that
  * limit; 0 = as unlimited as possible. */
 bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
                         pleat *out, bench_failure *failure);
-/* The same; if it is_host for pinned memory of the host: `memory_bytes` are the simulated host's,
- * then, or the limit; the devices are unlimited. */
+/* bench_setup_create, or, if is_host, for pinned memory of the host. Then `memory_bytes` is the
+ * simulated host's size or the limit, and the devices are unlimited. */
 bool bench_setup_create_for(const bench_setup *setup, const char *allocator, bool is_host,
                             uint64_t memory_bytes, pleat *out, bench_failure *failure);
 

@@ -1,4 +1,4 @@
-/* timed.c - the allocator's own time, by replays that are made for nothing else. */
+/* timed.c - an allocator's own time, from separate replays. */
 #include "bench/run/timed.h"
 
 static void add(bench_own_spread *spread, double ns)

@@ -1,4 +1,4 @@
-/* timed.h - the allocator's own time, by replays that are made for nothing else. */
+/* timed.h - an allocator's own time, from separate replays. */
 #ifndef PLEAT_BENCH_TIMED_H
 #define PLEAT_BENCH_TIMED_H
 
@@ -7,7 +7,7 @@
 enum { BENCH_MOST_TIMED = 1000 };
 
 /** Replay `n_runs` times more, each with a fresh instance, and set record->own. Other programs only
- *  ever add time, so the least run is nearest to the truth; the spread tells how near.
+ *  add time. So the least run is nearest to the truth, and the spread tells how near.
  *
  *  Params   options: of the replay that gave `record`. Its snapshot and later passes are left out,
  *           a timeline is taken in the first run. n_runs may be 0: `own` says that nothing was

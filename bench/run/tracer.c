@@ -175,7 +175,7 @@ static void put_levels(bench_tracer *t, const bench_levels *levels)
     t->has_shown = true;
 }
 
-/* The moments of the stretch, in their order; the same one once. */
+/* Write the moments of the stretch in their order; equal moments once. */
 static void end_stretch(bench_tracer *t)
 {
     bool is_ordered = t->most[0].number <= t->most[1].number;

@@ -1,5 +1,5 @@
-/* tracer.h - writes replays as a timeline in the trace-event format of Chrome, which Perfetto's
- * viewer (ui.perfetto.dev), chrome://tracing and Speedscope open.
+/* tracer.h - writes replays as a timeline in the trace-event format of Chrome. Perfetto's viewer
+ * (ui.perfetto.dev), chrome://tracing and Speedscope open this format.
  *
  *   a replay = a process             time -->
  *   counters   live resident mapped idle pending     bytes, after an event
@@ -7,14 +7,14 @@
  *   thread 2   iterations            |--- 0 ---|------ 1 ------|
  *   failures                         !                 !
  *
- * The axis is time as the driver takes it, modelled on the simulator and measured on a GPU, and 50
- * us for each allocation or free: a training step of half a second makes ten thousand of them.
+ * The axis is the driver's time (modelled on the simulator, measured on a GPU) plus 50 us for each
+ * allocation or free. A training step of half a second makes ten thousand of them.
  *
  * Everything is written as it comes, so memory does not depend on the length of the run. Counters
- * are thinned to BENCH_MOST_MOMENTS stretches of equally many events: of each the moments at which
- * most was live and most was resident, and the last, so that no peak is lost. Calls of one kind
- * that one request makes without a pause are one slice; calls that take no time and have no size
- * (a query of an event) are left out. */
+ * are thinned to BENCH_MOST_MOMENTS stretches of equally many events. A stretch keeps three
+ * moments: most live bytes, most resident bytes, and the last one. So no peak is lost. Calls of one
+ * kind that a request makes without a pause become one slice. Calls without time and size, such as
+ * a query of an event, are left out. */
 #ifndef PLEAT_BENCH_TRACER_H
 #define PLEAT_BENCH_TRACER_H
 
@@ -38,11 +38,11 @@ typedef enum bench_level {
 /* All counters at one time. */
 typedef struct bench_levels {
     double us;
-    uint64_t number; /* of the event that it is behind */
+    uint64_t number; /* of the event before this moment */
     uint64_t bytes[BENCH_N_LEVELS];
 } bench_levels;
 
-/* Calls that are shown as one. */
+/* Calls shown as one slice. */
 typedef struct bench_slice {
     pl_entry entry;
     int failure; /* CUresult; 0 = none */
@@ -58,7 +58,7 @@ typedef struct bench_tracer {
     bool is_failed; /* writing: `failure` says why */
     bench_failure failure;
     bool has_any; /* something was written */
-    int pid;      /* of the replay that runs; they count from 1 */
+    int pid;      /* of the running replay, counted from 1 */
 
     /* of that replay */
     pleat instance;
@@ -67,7 +67,7 @@ typedef struct bench_tracer {
     const void *context;
     uint64_t n_events;    /* so far */
     uint64_t n_stretch;   /* events in a stretch */
-    uint64_t n_in;        /* in the one that runs */
+    uint64_t n_in;        /* in the running slice */
     double told_us;       /* the driver's time that is told of */
     bench_slice slice;    /* kept back: more of the kind may follow */
     bench_levels most[2]; /* in the stretch: live, resident */
@@ -89,14 +89,14 @@ typedef struct bench_tracer_subject {
     const void *context;
 } bench_tracer_subject;
 
-/* The file is replaced once it is whole; one that ends in .gz is compressed. */
+/* The file is replaced once the new one is whole. A name ending in .gz gives a compressed file. */
 bool bench_tracer_open(bench_tracer *tracer, const char *path, bench_failure *failure);
 /* Ends the file. False and a message, and no file, if something could not be written. */
 bool bench_tracer_close(bench_tracer *tracer, bench_failure *failure);
 
-/* A replay begins: its driver, whose calls must be timed, is watched until its end. */
+/* A replay begins. Its driver, which must time its calls, is watched until the replay's end. */
 void bench_tracer_begin(bench_tracer *tracer, const bench_tracer_subject *subject);
-/* What is live and resident at the end. */
+/* Live and resident bytes at the end. */
 void bench_tracer_end(bench_tracer *tracer, uint64_t live_bytes, uint64_t resident_bytes);
 
 void bench_tracer_iteration(bench_tracer *tracer, uint64_t number);

@@ -1,7 +1,7 @@
 /* verify.c - tests whether an allocator makes the device calls of a PyTorch recording.
  *
- * The device's counters tell the event of a call, the simulator's log its size: the k-th operation
- * of the one is the k-th call of the other. */
+ * The device's counters give the event of a call; the simulator's log gives its size. Operation k
+ * of the counters is call k of the log. */
 #include "bench/run/verify.h"
 
 #include <stdlib.h>

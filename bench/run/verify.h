@@ -1,10 +1,11 @@
 /* verify.h - tests whether an allocator makes the device calls of a PyTorch recording.
  *
- * The recording is replayed on the simulator without limit. Where it gave cached memory back
- * (segment_free, segment_unmap), the replay trims the allocator; failed requests are left out. The
- * recorded calls are compared, in size and order, with those made after the blocks from before the
- * recording were allocated: torch-expandable's mappings (one contiguous range each) with
- * segment_map, any other allocator's segments with segment_alloc. */
+ * The recording is replayed on the simulator without limit. Where the recorded run gave cached
+ * memory back (segment_free, segment_unmap), the replay trims the allocator. Failed requests are
+ * left out. Compared are the sizes and order of the calls after the blocks from before the
+ * recording were allocated. For torch-expandable these are its mappings (one contiguous range
+ * each), compared with segment_map. For other allocators these are segments, compared with
+ * segment_alloc. */
 #ifndef PLEAT_BENCH_VERIFY_H
 #define PLEAT_BENCH_VERIFY_H
 
@@ -12,7 +13,7 @@
 #include "bench/run/setup.h"
 #include "bench/work/work.h"
 
-/* One call: its size, and the event of the recording that follows it (from 0). */
+/* A call: its size, and the recording's next event (from 0). */
 typedef struct bench_verify_call {
     uint64_t bytes;
     uint64_t event;

@@ -93,7 +93,7 @@ static uint64_t lesser(uint64_t a, uint64_t b, bool is_first)
     return is_first || a < b ? a : b;
 }
 
-/* Plain copies of a block that has as many bytes as all others together. */
+/* Time plain copies of one block as large as all blocks together. */
 static bool time_engine(sleeper *s)
 {
     uint64_t bytes = s->options->n_blocks * s->options->block_bytes;

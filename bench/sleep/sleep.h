@@ -1,8 +1,8 @@
-/* sleep.h - measures how fast a tag sleeps and wakes, beside plain copies of as many bytes.
+/* sleep.h - measures the speed of a tag's sleep and wake, beside plain copies of as many bytes.
  *
- * Blocks of a tag are allocated and used; then the tag sleeps and wakes several times each way, and
- * the least time counts. Before, the same instance's memory is copied to page-locked memory of the
- * host and back by nothing but the driver's copies: that is the limit for what keeps contents. */
+ * Blocks of a tag are allocated and used. Then the tag sleeps and wakes several times each way, and
+ * the least time counts. Before, the driver's plain copies move the instance's memory to
+ * page-locked host memory and back. Their speed is the limit for a sleep that stores contents. */
 #ifndef PLEAT_BENCH_SLEEP_SLEEP_H
 #define PLEAT_BENCH_SLEEP_SLEEP_H
 
@@ -14,15 +14,14 @@ enum { BENCH_SLEEP_MOST_ROUNDS = 100, BENCH_SLEEP_N_HOWS = 3 };
 
 /* One call; times in ns. The least of all rounds, each by itself. */
 typedef struct bench_sleep_call {
-    double ns; /* by the clock of the host */
-    double
-        driver_ns; /* in driver calls: on the simulator what its cost file says, on top of `ns` */
+    double ns;        /* by the clock of the host */
+    double driver_ns; /* in driver calls; on the simulator by its cost file, on top of `ns` */
     uint64_t n_driver_calls;
 } bench_sleep_call;
 
 typedef struct bench_sleep_figures {
     uint64_t bytes;      /* that went and came */
-    uint64_t kept_bytes; /* of these, whose contents did, too */
+    uint64_t kept_bytes; /* of these: bytes with stored contents */
     bench_sleep_call sleep;
     bench_sleep_call wake;
 } bench_sleep_figures;

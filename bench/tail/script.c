@@ -60,7 +60,7 @@ static void add_pairs(bench_script *s, unsigned n)
     }
 }
 
-/* Adds work that stays unfinished on the stream from here on. */
+/* Add work that stays unfinished on the stream from this step on. */
 static void add_running(bench_script *s, uint32_t stream, uint32_t block)
 {
     s->depth = RUNNING;

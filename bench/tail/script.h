@@ -1,8 +1,8 @@
 /* script.h - the steps of `pleat bench tail`: calls of an allocator, and the work around them.
  *
- * A script is a list of steps over numbered blocks and streams, the same for every allocator. It is
- * made from a work's events or from a pattern, in which a single call has to deal with many blocks,
- * pieces, granules, uses or streams. */
+ * A script is a list of steps over numbered blocks and streams, the same for every allocator. A
+ * script is made from a work's events, or from a pattern. In a pattern, a single call has to deal
+ * with many blocks, pieces, granules, uses or streams. */
 #ifndef PLEAT_BENCH_TAIL_SCRIPT_H
 #define PLEAT_BENCH_TAIL_SCRIPT_H
 
@@ -49,8 +49,8 @@ enum { BENCH_TAIL_LEAST_BLOCKS = 64, BENCH_TAIL_MOST_BLOCKS = 1 << 21 };
 /* The n-th pattern's name; NULL at the end. docs/benchmarks.md describes each. */
 const char *bench_script_pattern(unsigned index);
 
-/* The pattern of that name with about `n_blocks` blocks, or else the work that `spec` names. False
- * and a message when there is no such work, or no host memory. */
+/* Open the pattern named `spec` with about `n_blocks` blocks, or else the work that `spec` names.
+ * False and a message when the work does not exist, or host memory is missing. */
 bool bench_script_open(const char *spec, unsigned n_blocks, bench_script *out,
                        bench_failure *failure);
 void bench_script_close(bench_script *script); /* a zeroed one is fine */

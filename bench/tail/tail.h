@@ -1,9 +1,9 @@
-/* tail.h - measures single calls, above all the rare long ones, and how long they keep others from
- * the device.
+/* tail.h - measures single calls, above all the rare long ones, and how long they block other
+ * threads.
  *
- * A script is run several times with fresh instances, and the least time of each call counts, which
+ * A script is run several times with fresh instances. The least time of each call counts, which
  * excludes the effect of other programs. Time in driver calls is subtracted and shown separately.
- * As many further runs time the holds of the device's lock, which would slow the first ones
+ * As many further runs time the holds of the device's lock, since timing holds slows the calls
  * down. */
 #ifndef PLEAT_BENCH_TAIL_TAIL_H
 #define PLEAT_BENCH_TAIL_TAIL_H

@@ -25,17 +25,17 @@ typedef struct bench_page {
 /* The most bytes that a page may have. */
 enum { BENCH_PAGE_BYTES = 16 << 20 };
 
-/* Reads the file. False and a message: it cannot be read, or holds no metrics of pleat.
- * is_own: it must be a file of this user's. */
+/* Read the file. False and a message: the file cannot be read, or holds no metrics of pleat.
+ * is_own: the file must belong to this user. */
 bool bench_page_read(const char *path, bool is_own, bench_page *out, bench_failure *failure);
-/* The same of a text, which is taken: it is freed with the page, or here. */
+/* Parse a text in place of a file. The text is freed with the page, or by this call. */
 bool bench_page_parse(const char *path, char *text, bench_page *out, bench_failure *failure);
 void bench_page_free(bench_page *page);
 
 /* Copies the value of a label; "" if there is none. Returns `out`. */
 const char *bench_page_label(const bench_sample *sample, const char *key, char *out, size_t n);
-/* The sum of the samples of that name that have the instance and device of `of` and, unless it is
- * NULL, that tag. Negative: there are none. */
+/* The sum of all samples called `name` with the instance and device of `of` and, unless NULL, with
+ * `tag`. Negative: there are no such samples. */
 double bench_page_value(const bench_page *page, const bench_sample *of, const char *name,
                         const char *tag);
 

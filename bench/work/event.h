@@ -5,13 +5,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An allocation or a free (bytes == 0) of the block in `slot`; or, by `slot`:
+/* An allocation or a free (bytes == 0) of the block in `slot`. Or, by `slot`:
  *
  *   BENCH_MARK     begins an iteration; bytes = its number
  *   BENCH_USE      a live block is used on `stream`, after its own stream's work so far
  *   BENCH_USE_END  that use is over
  *
- * Streams and uses are numbered from 0. What is not a block's birth or end has no event number. */
+ * Streams and uses are numbered from 0. Only births and ends of blocks have event numbers. */
 typedef struct bench_event {
     uint64_t bytes;
     uint32_t slot;
@@ -28,7 +28,7 @@ static inline bool bench_event_is_block(const bench_event *event)
     return event->slot < BENCH_USE_END;
 }
 
-/* The number of a use that begins or ends; and of one that begins, its block's slot. */
+/* The number of a beginning or ending use; and the slot of a beginning use's block. */
 static inline uint32_t bench_event_use(const bench_event *event)
 {
     return (uint32_t)(event->bytes >> 32);

@@ -1,4 +1,4 @@
-/* files.c - works that are files: finds them, their kind and their events.
+/* files.c - works in files: finds the files, their kind and their events.
  *
  * The bundled traces are beside the repository's command, or installed. */
 #include "bench/work/files.h"
@@ -53,7 +53,7 @@ unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries)
     return n_found > 0 ? (unsigned)n_found : 0;
 }
 
-/* The length of the path before `:key=value`; all of `text` if that is a file. */
+/* The length of the path before `:key=value`; all of `text` if a file has this name. */
 static size_t path_length(const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -186,7 +186,7 @@ static bool find_table(const char *path, const char *begin, const char *end, fil
                       path);
 }
 
-/* A file is opened twice, for its kind and for its events; a pipe would lose its beginning. */
+/* A file is opened twice, for its kind and for its events. A pipe would lose its beginning. */
 static bool check_seekable(const char *path, bench_failure *failure)
 {
     struct stat st;
@@ -196,7 +196,7 @@ static bool check_seekable(const char *path, bench_failure *failure)
                       path);
 }
 
-/* Is it a file's name with that ending, perhaps one of gzip behind it? */
+/* Does `name` have this ending, perhaps followed by gzip's? */
 static bool ends_in(const char *path, const char *ending)
 {
     size_t n = strlen(path);
@@ -205,8 +205,8 @@ static bool ends_in(const char *path, const char *ending)
     return n > cut && strncmp(path + n - cut, ending, cut) == 0;
 }
 
-/* A trace is text that begins with one of its lines; what does not and is called a pickle, or holds
- * what only a snapshot does, was one. */
+/* A trace is text and begins with a trace line. A file that does not, but is called a pickle or
+ * holds words of a snapshot, was a pickle before. */
 static bool check_text(const char *path, const char *begin, size_t n, bench_failure *failure)
 {
     bool is_binary = false;
@@ -258,7 +258,7 @@ bool bench_file_check_snapshot(const char *path, bench_failure *failure)
     file_kind kind;
     struct stat st;
     if (stat(path, &st) != 0 || st.st_size == 0 || access(path, R_OK) != 0) {
-        return true; /* its reader says what is wrong with it */
+        return true; /* the reader reports the error */
     }
     if (!check_seekable(path, failure) || !find_kind(path, &kind, failure)) {
         return false;

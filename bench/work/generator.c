@@ -121,7 +121,7 @@ const bench_param bench_common_params[] = {
 
 enum { N_COMMON = 2, N_KEYS = N_COMMON + BENCH_MOST_PARAMS };
 
-/* The index of a key, the common ones first; N_KEYS if there is none. */
+/* The index of a key, common keys first; N_KEYS if the key is unknown. */
 static unsigned find_key(const bench_generator *generator, const char *key)
 {
     for (unsigned i = 0; i < N_COMMON; i++) {
@@ -137,7 +137,7 @@ static unsigned find_key(const bench_generator *generator, const char *key)
     return N_KEYS;
 }
 
-/* One `key=value`; both are terminated. */
+/* Read one `key=value`; both strings are terminated. */
 static bool read_item(const bench_generator *generator, const char *key, const char *value,
                       bool given[N_KEYS], bench_values *out, bench_failure *failure)
 {

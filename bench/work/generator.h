@@ -1,14 +1,14 @@
-/* generator.h - runs that are generated while they are replayed: `name:key=value,key=value`.
+/* generator.h - runs generated during the replay: `name:key=value,key=value`.
  *
- * A generator is one constant object and a table of its parameters; the same values give the same
- * events, on every machine. Published patterns are generators too. */
+ * A generator is one constant object with a table of its parameters. The same values give the same
+ * events on every machine. Published patterns are generators too. */
 #ifndef PLEAT_BENCH_GENERATOR_H
 #define PLEAT_BENCH_GENERATOR_H
 
 #include "bench/base/failure.h"
 #include "bench/work/tape.h"
 
-/* A number, or one of `words` (then the value is its index). Sizes may be written 4K, 2MiB... */
+/* A number, or one of `words` (the value is then an index). Sizes may be written 4K, 2MiB... */
 typedef struct bench_param {
     const char *name;
     const char *doc; /* with the unit */
@@ -48,7 +48,7 @@ const bench_generator *bench_generator_at(unsigned index);
 const bench_generator *bench_generator_find(const char *name, size_t n);
 
 /* Read `key=value,...` (may be empty). False and a message that names the key, the bad value and
- * what is allowed. */
+ * the allowed values. */
 bool bench_values_read(const bench_generator *generator, const char *text, bench_values *out,
                        bench_failure *failure);
 

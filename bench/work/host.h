@@ -16,7 +16,8 @@ typedef struct bench_host {
     char problem[96];
 } bench_host;
 
-/* Like realloc: `array` has `before` bytes. NULL: it stays as it is, see bench_host_problem. */
+/* Like realloc: `array` has `before` bytes. NULL: `array` stays as before; bench_host_problem tells
+ * why. */
 void *bench_host_resize(bench_host *host, void *array, size_t before, size_t bytes);
 void bench_host_free(bench_host *host, void *array, size_t bytes);
 /* Why there was no memory. */

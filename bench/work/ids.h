@@ -21,7 +21,7 @@ typedef struct bench_ids {
     bool has_forgotten;
     size_t n_entries;
     size_t n_live; /* maintained by begin and end */
-    uint64_t seed; /* random, so that no file can choose ids that collide */
+    uint64_t seed; /* random, so that a file cannot choose colliding ids */
 } bench_ids;
 
 /* With `forgets`, ids of freed blocks are dropped when room is short, so the table is as large as
@@ -30,7 +30,7 @@ bool bench_ids_init(bench_ids *ids, bench_host *host, bool forgets);
 void bench_ids_fini(bench_ids *ids);
 /* The entry of `id`, made if need be. Valid until the next call. NULL: see bench_host_problem. */
 bench_id *bench_ids_get(bench_ids *ids, uint64_t id);
-/* A block of that entry begins to live; ends its life. */
+/* Begin the life of the entry's block; end its life. */
 void bench_ids_begin(bench_ids *ids, bench_id *entry);
 void bench_ids_end(bench_ids *ids, bench_id *entry);
 

@@ -1,7 +1,7 @@
 /* lines.c - the lines of a text file, gzip or plain.
  *
- * Decompressed bytes go into one buffer; a line is a view into it. An unfinished line moves to the
- * front before the buffer is filled again. */
+ * Decompressed bytes go into one buffer, and a line is a view into the buffer. An unfinished line
+ * moves to the front before the buffer is filled again. */
 #include "bench/work/lines.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* origin.c - what a file tells beyond its events. */
+/* origin.c - a file's facts beyond its events. */
 #include "bench/work/origin.h"
 
 #include <stdlib.h>

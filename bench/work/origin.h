@@ -1,7 +1,8 @@
-/* origin.h - what a file tells beyond its events: the run that it was recorded from, and the call
- * stack of each allocation.
+/* origin.h - a file's facts beyond its events: the run behind the recording, and the call stack of
+ * each allocation.
  *
- * Only memory snapshots of PyTorch tell any of it; of all other works everything here is empty. */
+ * Only memory snapshots of PyTorch have such facts. For all other works everything here is
+ * empty. */
 #ifndef PLEAT_BENCH_ORIGIN_H
 #define PLEAT_BENCH_ORIGIN_H
 
@@ -17,8 +18,8 @@ typedef struct bench_origin {
     bool is_pytorch;             /* a snapshot of it */
     bool is_rmm;                 /* a log of it */
     bool has_failed;             /* an allocation of that run was refused */
-    bench_told told;             /* how much of that run it tells */
-    uint64_t held_bytes;         /* the most that it held from the driver; 0 = not known */
+    bench_told told;             /* how much of the run is recorded */
+    uint64_t held_bytes;         /* the most that the run held from the driver; 0 = not known */
     char allocator[32];          /* its allocator, by our names; "" = not known */
     char conf[BENCH_CONF_BYTES]; /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
     char **stacks;               /* clean texts, a line a frame, the innermost first */

@@ -23,7 +23,7 @@ struct bench_spill_reader {
     const bench_spill *spill;
     uint64_t n_read; /* bytes of the file */
     uint32_t stream;
-    size_t begin; /* of what is not decoded */
+    size_t begin; /* of the bytes not yet decoded */
     size_t end;
     unsigned char buffer[BUFFER_BYTES];
     bench_event entries[PIECE];
@@ -157,7 +157,7 @@ void bench_spill_close(bench_spill_reader *reader)
     free(reader);
 }
 
-/* Moves what is not decoded to the front and reads behind it. */
+/* Move the undecoded bytes to the front and read behind them. */
 static bool fill(bench_spill_reader *reader, const char **problem)
 {
     size_t kept = reader->end - reader->begin;

@@ -1,14 +1,14 @@
-/* spill.h - events that are too many for memory: a temporary file without a name.
+/* spill.h - keeps events in a temporary file without a name, when they are too many for memory.
  *
- * Written once, by a tape; then read by any number of readers at once, of this process and of those
- * it forks. An event takes 1 to 14 bytes, most of them 3 to 5, and no more than its line in a
+ * A tape writes the file once. Then any number of readers may read at once, in this process and its
+ * forked children. An event takes 1 to 14 bytes, mostly 3 to 5, and never more than its line in a
  * trace:
  *
  *   slot * 4 + kind | stream, of a use or if it is not the last allocation's | bytes, or the mark's
  *                                                                             number, or the use's
  *
- * each as groups of 7 bits, the lowest first. The file lies in the folder TMPDIR, or else in
- * /var/tmp, which unlike /tmp is not kept in memory. */
+ * Each field is stored in groups of 7 bits, the lowest first. The file lies in the folder TMPDIR,
+ * or else in /var/tmp: unlike /tmp, that folder is not kept in memory. */
 #ifndef PLEAT_BENCH_SPILL_H
 #define PLEAT_BENCH_SPILL_H
 

@@ -8,7 +8,7 @@
 typedef struct bench_streams {
     uint64_t ids[BENCH_MOST_STREAMS];
     uint32_t n;
-    uint32_t last; /* last one found: often the next one, too */
+    uint32_t last; /* the last found stream: often the next one, too */
 } bench_streams;
 
 /* The number of the stream called `id`. False when there are too many. */

@@ -1,4 +1,4 @@
-/* tape.c - events of a run, written one after another. */
+/* tape.c - the events of a run, in order. */
 #include "bench/work/tape.h"
 
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static bool make_room(bench_tape *tape)
     return true;
 }
 
-/* Makes room for one more slot, and for every slot on the stack, so that a free needs no memory. */
+/* Make room for one more slot, and for every slot on the stack, so that a free needs no memory. */
 static bool make_slot_room(bench_tape *tape)
 {
     if (tape->n_free_slots > 0 || tape->n_slots < tape->slot_capacity) {

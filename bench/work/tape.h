@@ -1,13 +1,13 @@
-/* tape.h - events of a run, written one after another: by the readers of files into memory, by
- * generators a piece at a time.
+/* tape.h - the events of a run, in order. Readers of files write them into memory; generators write
+ * them piece by piece.
  *
  * A tape knows which blocks are live. Slots are dense: a slot is a live block's place in an array
  * and is reused after the free, the last freed first.
  *
- * What is freed while another stream uses it is pending, not live (uses.h).
+ * A block freed while another stream uses it is pending, not live (uses.h).
  *
- * A tape with `most_held` keeps no more entries than that in memory: when there are more, all of
- * them go to a file, and only the latest are held from then on. */
+ * A tape with `most_held` keeps at most that many entries in memory. When there are more, all
+ * entries go to a file, and from then on only the latest are held. */
 #ifndef PLEAT_BENCH_TAPE_H
 #define PLEAT_BENCH_TAPE_H
 
@@ -20,7 +20,7 @@
 #include "bench/work/spill.h"
 #include "bench/work/uses.h"
 
-#define BENCH_BLOCK_UNIT 512u                   /* the unit in which live bytes are counted */
+#define BENCH_BLOCK_UNIT 512u                   /* the unit for counting live bytes */
 #define BENCH_LARGEST_BLOCK (UINT64_C(1) << 47) /* the whole address space of a driver */
 #define BENCH_MOST_STREAMS 1024u                /* in one run */
 #define BENCH_MOST_HELD ((size_t)1 << 22)       /* of a file: 64 MiB */
@@ -35,7 +35,7 @@ typedef struct bench_tape {
     uint64_t n_marks;
     uint64_t live_bytes;
     uint64_t peak_live_bytes;    /* largest sum of live blocks, each rounded up to 512 bytes */
-    uint64_t peak_event;         /* the first event that reached it */
+    uint64_t peak_event;         /* the first event with the peak */
     uint64_t peak_pending_bytes; /* largest sum of freed blocks whose uses go on */
     bench_uses uses;
     uint32_t n_uses;      /* most at once */
@@ -58,8 +58,8 @@ bool bench_tape_settle(bench_tape *tape);
 /* Drop the entries written so far; live blocks stay. */
 void bench_tape_rewind(bench_tape *tape);
 
-/* False with `problem` set: out of host memory or of room for the file, a size of 0 or beyond
- * BENCH_LARGEST_BLOCK, more than 2^60 live bytes, more streams than BENCH_MOST_STREAMS. The tape is
+/* False with `problem` set: no host memory, or no room for the file; a size of 0 or beyond
+ * BENCH_LARGEST_BLOCK; more than 2^60 live bytes; more streams than BENCH_MOST_STREAMS. The tape is
  * as before. */
 bool bench_tape_alloc(bench_tape *tape, uint64_t bytes, uint32_t stream, uint32_t *slot);
 /* `slot` must be live. */

@@ -1,12 +1,12 @@
-/* told.h - how much of a run its recording tells.
+/* told.h - how much of a run is recorded.
  *
  *   run         |-------------------------------------------------------|
  *   recording             |--------------------------|
  *                 begins late, or its ring is full    ends out of memory, or in a step
  *
  * The missing part may need more memory than the recorded one, so a need is a lower bound. What
- * fails on a part of the run fails on the whole. What completes does so up to where the recording
- * stops. */
+ * fails on a part of the run fails on the whole. A run that completes does so only up to the end of
+ * the recording. */
 #ifndef PLEAT_BENCH_TOLD_H
 #define PLEAT_BENCH_TOLD_H
 
@@ -15,10 +15,10 @@
 
 /* All false: the recording is whole, as far as it shows. */
 typedef struct bench_told {
-    bool has_no_history; /* only what was there when the snapshot was taken */
+    bool has_no_history; /* only the blocks at the moment of the snapshot */
     bool begins_late;    /* blocks lived, or memory was held, before the first entry */
     bool has_run_over;   /* the ring is full: its older entries are gone */
-    bool is_apart;       /* its history does not lead to the blocks that the snapshot has */
+    bool is_apart;       /* the history does not lead to the snapshot's blocks */
     bool ends_failed;    /* the last allocation was refused */
     bool has_gone_on;    /* one before the last was */
     bool ends_early;     /* with more live than it comes down to: in the middle of a step */
@@ -44,15 +44,16 @@ static inline bool bench_told_is_whole(const bench_told *told)
     return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
 }
 
-/* Can the missing part need more than `bytes`? PyTorch keeps what it has taken from the driver.
- * So before its first entry the run needed no more than it held at that entry. A full ring
- * belongs to a long run, whose cache may have been emptied: then that is no bound. */
+/* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
+ * driver. So before the first entry the run needed at most the memory held at that entry. A full
+ * ring belongs to a long run, whose cache may have been emptied before. Then there is no such
+ * bound. */
 static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
 {
     return bench_told_lacks_end(told) || told->has_run_over || told->held_before_bytes > bytes;
 }
 
-/* A job leaves out what any of its ranks leaves out. */
+/* A job leaves a part out if any of its ranks does. */
 static inline void bench_told_unite(bench_told *into, const bench_told *other)
 {
     into->has_no_history = into->has_no_history || other->has_no_history;

@@ -125,7 +125,8 @@ static bool take_host(reader *r)
     return is_host;
 }
 
-/* Note a block of that kind. False: it is the second kind, and nobody said which is wanted. */
+/* Note a block of this kind. False: the block is of the second kind, and the caller has not chosen
+ * a kind. */
 static bool note_kind(reader *r, bool is_host)
 {
     r->has[is_host] = true;

@@ -1,4 +1,4 @@
-/* uses.c - which uses of blocks on other streams go on, and how many freed bytes wait for them. */
+/* uses.c - the current uses of blocks on other streams, and the freed bytes that wait for them. */
 #include "bench/work/uses.h"
 
 #include <string.h>

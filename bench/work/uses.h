@@ -1,7 +1,7 @@
-/* uses.h - which uses of blocks on other streams go on, and how many freed bytes wait for them.
+/* uses.h - the current uses of blocks on other streams, and the freed bytes that wait for them.
  *
- * A block that is freed while another stream uses it is pending until its last use ends. The
- * program has given it up, so it is no need. Nobody else can have it yet.
+ * A block freed while another stream uses it is pending until its last use ends. The program does
+ * not need the block any more. But no request can have the memory yet.
  *
  *   first_of[slot] -> use <-> use <-> use     a ring: the uses of one block
  *
@@ -16,9 +16,9 @@
 #include "bench/work/host.h"
 
 typedef struct bench_use {
-    uint64_t bytes;    /* of its block, rounded; 0 = no such use goes on */
-    uint32_t slot;     /* of its block, while that is live */
-    uint32_t next;     /* in the ring; of a number that is free: the next free one, plus 1 */
+    uint64_t bytes;    /* of its block, rounded; 0 = a free number */
+    uint32_t slot;     /* of its block, while the block is live */
+    uint32_t next;     /* in the ring; for a free number: the next free one, plus 1 */
     uint32_t previous; /* in the ring */
     bool is_freed;     /* its block is */
 } bench_use;

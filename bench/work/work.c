@@ -1,4 +1,4 @@
-/* work.c - what can be replayed: finds what a spec names, opens it, and runs over its events. */
+/* work.c - finds the work that a spec names, opens it, and runs over its events. */
 #include "bench/work/work.h"
 
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static void list_generators(char *out, size_t n)
 }
 
 /* A folder with the name of a generator does not hide the generator. `values` is the end of `path`,
- * if there is no such file. */
+ * if the file does not exist. */
 static bool is_folder(const char *path, const char *values)
 {
     struct stat st;
@@ -141,7 +141,7 @@ static void offer_bundled(pl_nearest *nearest)
     free(entries);
 }
 
-/* The files beside the one that is not there. */
+/* Offer the files in the folder of the missing file. */
 static void offer_files(const char *path, size_t n_folder, pl_nearest *nearest)
 {
     char folder[4096];
@@ -150,7 +150,7 @@ static void offer_files(const char *path, size_t n_folder, pl_nearest *nearest)
     for (const struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
         char clean[sizeof entry->d_name];
         bench_text_clean(entry->d_name, strlen(entry->d_name), clean, sizeof clean);
-        if (strcmp(clean, entry->d_name) == 0) { /* others may not be shown, and so not typed */
+        if (strcmp(clean, entry->d_name) == 0) { /* other names cannot be shown, and so not typed */
             pl_nearest_offer(nearest, (pl_span){ clean, strlen(clean) });
         }
     }
@@ -159,7 +159,7 @@ static void offer_files(const char *path, size_t n_folder, pl_nearest *nearest)
     }
 }
 
-/* Which work a spec that names none may mean. */
+/* Guess the work that a wrong spec means. */
 static const char *nearest_work(const char *spec, const char *none, char hint[PL_HINT_BYTES])
 {
     const char *slash = strrchr(spec, '/');

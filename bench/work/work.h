@@ -1,13 +1,13 @@
-/* work.h - what can be replayed: a trace, an imported recording, a published pattern, a generated
- * training run.
+/* work.h - what can be replayed: traces, imported recordings, published patterns, generated
+ * training runs.
  *
  *   file      FILE or the bare name of a bundled trace; its content tells its kind
  *   pattern   pytorch#35901, ... (bench/patterns)
  *   generator decoder:layers=32,hidden=4096,... (bench/generate)
  *
- * The events of a file are held in memory or, when there are many, in a temporary file that is
- * read piece by piece; patterns and generators write their events piece by piece while they are
- * replayed. So a run may have any length. */
+ * A file's events are held in memory or, when there are many, in a temporary file that is read
+ * piece by piece. Patterns and generators write their events piece by piece during the replay. So a
+ * run may have any length. */
 #ifndef PLEAT_BENCH_WORK_H
 #define PLEAT_BENCH_WORK_H
 
@@ -27,10 +27,10 @@ typedef struct bench_work {
     uint32_t n_streams;
     bool is_host;                     /* its blocks are pinned memory of the host */
     uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
-    uint64_t peak_event;              /* the first event that reaches that sum */
-    uint64_t peak_pending_bytes;      /* largest sum of freed blocks that other streams still use */
+    uint64_t peak_event;              /* the first event with that sum */
+    uint64_t peak_pending_bytes;      /* largest sum of freed blocks still used by other streams */
     bench_tape tape;                  /* a file's events */
-    bench_origin origin;              /* what a file tells beyond them */
+    bench_origin origin;              /* a file's facts beyond its events */
     const bench_generator *generator; /* NULL = a file */
     bench_values values;              /* of the generator */
 } bench_work;
