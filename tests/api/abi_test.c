@@ -32,7 +32,7 @@ START_TEST(every_status_has_its_number)
     PLEAT_STATUS_LIST(IS_STATUS)
 #undef COUNT
 #undef IS_STATUS
-    ck_assert_int_eq(n_listed, 39); /* those that are no status */
+    ck_assert_int_eq(n_listed, 39); /* includes the entries that are no status */
 }
 END_TEST
 
@@ -195,7 +195,7 @@ START_TEST(a_size_of_something_else_is_refused_and_nothing_written)
 }
 END_TEST
 
-/* Looked up by name, the calls are those that write the structs of 0.1, and no byte more. */
+/* Looked up by name, these calls write exactly the structs of 0.1. */
 START_TEST(the_calls_of_the_first_version_write_its_structs)
 {
     struct {
@@ -225,7 +225,7 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
 }
 END_TEST
 
-/* Former names, as a program has them in its source, and as it was linked with them. */
+/* The former names: in a program's source, and in a linked program. */
 START_TEST(former_names_do_the_same)
 {
     pleat_device_info info;

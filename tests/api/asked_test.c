@@ -1,8 +1,8 @@
-/* asked_test.c - what the driver is asked about a stream: how many calls a request makes, and
- * that a free that does not ask whose the handle is now gives nobody memory that is in use.
+/* asked_test.c - the questions that pleat asks the driver about a stream: how many per request. A
+ * free that does not ask about its handle must not give away memory in use.
  *
- * Work is declared to the simulator and ends only when the host waits for it: memory that is used
- * too early is a race, which api_unmake finds. */
+ * Declared work on the simulator ends only when the host waits for it. So memory used too early is
+ * a race, which api_unmake finds. */
 /* labels: unit model */
 #include <check.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void *stream_of(kind k)
     return k == LEGACY ? NULL : k == PER_THREAD ? (void *)2 : api_stream(instance, 0);
 }
 
-/* `request` and `free` of a created stream; what another kind needs of them. */
+/* The questions of a request and a free on a created stream, and of both on a per-thread stream. */
 typedef struct cost {
     const char *sim_conf;
     const char *conf;
@@ -131,7 +131,7 @@ static void pay(void *stream, questions request, questions free)
     expect_asked(&before, free, "free");
 }
 
-/* A block stays alive, so that no tick is recorded for the young stream. */
+/* A block stays alive, so that the young stream gets no tick. */
 START_TEST(a_request_asks_what_it_must_and_nothing_twice)
 {
     const cost *c = &costs[_i / N_KINDS];
@@ -187,7 +187,8 @@ START_TEST(while_a_pool_is_routed_a_capture_is_asked_about)
 }
 END_TEST
 
-/* In a capture no id is asked for; at the first free after it, it is. */
+/* During a capture pleat asks for no stream id. The first free after the capture asks for the
+ * id. */
 START_TEST(after_a_capture_the_first_free_asks_for_the_id)
 {
     const questions info = { 1, 0, 0, 0 };
@@ -229,7 +230,7 @@ END_TEST
 
 #define PATIENT "capacity:64M,depth:1048576,dead_handles:error"
 
-/* Destroy the stream and create another one, which gets its handle. */
+/* Destroy the stream and create a new one, which gets the same handle. */
 static void recycle(void *stream)
 {
     api_stream_end(instance, 0, stream);
@@ -252,14 +253,14 @@ static pleat_devptr use_large(void *stream)
     return ptr;
 }
 
-/* Streams with the same handle, one after the other, and another stream. */
+/* Streams that have the same handle one after another, and a second stream. */
 typedef struct scene {
     void *handle;
     void *other;
     pleat_devptr small; /* of the first stream; NULL = none */
 } scene;
 
-/* The ticks that the first stream's frees leave: none, passed ones, pending ones. */
+/* The state of the ticks left by the first stream's frees: none, passed, pending. */
 typedef enum ticks { NO_TICK, PASSED_TICK, PENDING_TICK, N_TICKS } ticks;
 
 static scene open_scene(const char *conf, ticks t)
@@ -291,7 +292,7 @@ static void close_scene(const scene *s)
     api_unmake(instance);
 }
 
-/* Free on a handle, so that ticks are due and recorded or refused. */
+/* Free on a handle, so that ticks become due and are recorded or refused. */
 static void free_some(scene *s, unsigned n)
 {
     pleat_devptr ptrs[64];
@@ -344,8 +345,8 @@ START_TEST(what_a_new_stream_used_and_freed_waits_for_it)
 }
 END_TEST
 
-/* The same, where the use was recorded and another stream frees. The owner of the block is the gone
- * stream, or a third one. */
+/* As above, but the use was recorded and another stream frees. The block's owner is the gone stream
+ * or a third one. */
 START_TEST(what_a_new_stream_is_recorded_to_use_waits_for_it)
 {
     scene s = open_case(_i);
@@ -364,8 +365,8 @@ START_TEST(what_a_new_stream_is_recorded_to_use_waits_for_it)
 }
 END_TEST
 
-/* The second stream is captured after a free that did not ask who it is: what it frees is its
- * graph's, and what the first one left is not for the graph. */
+/* The new stream is captured after a free that did not ask about the handle. A block freed in the
+ * capture belongs to its graph. A block left by the gone stream must not. */
 START_TEST(a_capture_on_a_handle_that_was_only_freed_on_keeps_its_own)
 {
     scene s = open_case(_i);
@@ -394,7 +395,7 @@ START_TEST(a_capture_on_a_handle_that_was_only_freed_on_keeps_its_own)
 }
 END_TEST
 
-/* Before it is destroyed the second stream is retired: what is left of it is fenced, or waits. */
+/* The new stream is retired before its end: its remaining memory is fenced, or waits. */
 START_TEST(a_new_stream_that_only_freed_can_be_retired)
 {
     scene s = open_case(_i);
@@ -410,7 +411,7 @@ START_TEST(a_new_stream_that_only_freed_can_be_retired)
 }
 END_TEST
 
-/* Another device's stream gets the handle: no tick covers its work until its device is known. */
+/* A peer device's stream gets the handle. No tick covers its work until its device is known. */
 START_TEST(a_peers_stream_with_a_known_handle_is_asked_for)
 {
     pleat_device_info info;
@@ -460,13 +461,13 @@ enum { N_STEPS = 4000 };
 typedef struct block {
     pleat_devptr ptr; /* 0 = none */
     size_t bytes;
-    unsigned slot;   /* the stream whose work touches it next; its handle frees it */
+    unsigned slot;   /* the stream of its next work; frees go to its handle */
     bool is_settled; /* no stream may touch it any more: an unordered use is pending */
 } block;
 
 static struct crowd {
     void *streams[N_SLOTS];
-    void *helper; /* orders a stream after the one that had its handle before */
+    void *helper; /* orders a new stream after the previous one with the same handle */
     block blocks[N_BLOCKS];
     uint64_t random;
 } crowd;
@@ -477,7 +478,8 @@ static unsigned below(unsigned n)
     return (unsigned)(crowd.random >> 33) % n;
 }
 
-/* With an order the new stream may use what the gone one used; without one it may free it only. */
+/* With an order the new stream may use blocks of the gone one. Without an order it may only free
+ * them. */
 static void renew(unsigned slot)
 {
     bool is_ordered = below(2) == 0;
@@ -503,7 +505,8 @@ static void renew(unsigned slot)
     }
 }
 
-/* Let another stream use the block behind the work so far, record that, and leave it alone then. */
+/* Let another stream use the block behind the work so far, record the use, and then leave the block
+ * alone. */
 static void lend(block *b)
 {
     unsigned to = below(N_SLOTS);

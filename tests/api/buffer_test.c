@@ -195,7 +195,7 @@ START_TEST(what_was_decommitted_goes_back_to_the_driver)
     ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, &released), PLEAT_OK);
     ck_assert_uint_eq(released, 10 * MIB);
     ck_assert_uint_eq(api_sim_counts().physical_bytes, 22 * MIB);
-    ck_assert_int_eq(resize(buffer, 32 * MIB), PLEAT_OK); /* what is in the middle stays away */
+    ck_assert_int_eq(resize(buffer, 32 * MIB), PLEAT_OK); /* the pages in the middle stay away */
     ck_assert_uint_eq(committed(buffer), 22 * MIB);
     ck_assert_int_eq(commit(buffer, 0, 32 * MIB), PLEAT_OK);
     work(buffer, 32 * MIB, streams[0]);
@@ -236,7 +236,7 @@ START_TEST(another_stream_gets_decommitted_pages_behind_their_work)
     pleat_devptr block = api_alloc(instance, 0, 32 * MIB, streams[1]);
     work(block, 32 * MIB, streams[1]);
     api_free(instance, 0, block, streams[1]);
-    /* The same pages, on another stream than the one whose work is pending there. */
+    /* The same pages, but another stream than the one with pending work there. */
     ck_assert_int_eq(pleat_buffer_resize(instance, 0, other, 0, streams[1]), PLEAT_OK);
     ck_assert_int_eq(pleat_buffer_resize(instance, 0, other, 64 * MIB, streams[0]), PLEAT_OK);
     work(other, 64 * MIB, streams[0]);
@@ -292,7 +292,7 @@ START_TEST(a_buffer_is_destroyed_under_work_and_its_addresses_serve_the_next)
         ck_assert_int_eq(pleat_buffer_query(instance, 0, buffer, &info), PLEAT_EFOREIGN);
         ck_assert_int_eq(resize(buffer, 1), PLEAT_EFOREIGN);
     }
-    /* One that waits for two streams has to wait until the next call that names the other. */
+    /* Addresses that wait for two streams have to wait until the next call on the second one. */
     ck_assert_uint_le(api_stats(instance, 0).address_bytes, 8 * 64 * MIB);
     close_pleat();
 }
@@ -427,7 +427,7 @@ START_TEST(a_limit_holds_for_buffers_and_blocks_together)
 }
 END_TEST
 
-/* A part of it had memory for some pages: those are given up again. */
+/* Some pages of the range had memory before. A failed commit gives up only the new pages. */
 START_TEST(a_commit_of_many_parts_is_made_whole_or_not_at_all)
 {
     open_on(patient, "chunks:granule,reserve_mb:0");
@@ -455,7 +455,7 @@ static uint64_t n_copies(void)
            sim.n_calls("cuMemcpyHtoDAsync_v2");
 }
 
-/* The count would show a copy: it is 0 for a name that the simulator does not have. */
+/* Checks that the count shows a copy: the simulator counts 0 for unknown names. */
 static void copy_counts(void)
 {
     pl_device *dev = pleat_internal_device(instance, 0);
@@ -625,7 +625,7 @@ typedef struct scene {
     pleat_devptr buffer;
     pleat_devptr block;
     uint64_t bytes;     /* that the buffer should have, */
-    uint64_t committed; /* and that of its pages */
+    uint64_t committed; /* committed bytes of the buffer's pages */
 } scene;
 
 static pleat_status step(scene *s, int i)

@@ -11,7 +11,7 @@
 
 enum { MIB = 1 << 20, MOST_BLOCKS = 16 };
 
-/* What a callback of these tests works with, and what it notes. */
+/* The state of a test's callback, and its notes. */
 typedef struct app {
     pleat_devptr cached[MOST_BLOCKS]; /* blocks that the application can do without */
     int n_cached;
@@ -125,7 +125,8 @@ START_TEST(without_callbacks_or_after_taking_them_back_requests_just_fail)
 }
 END_TEST
 
-/* A callback whose own requests fail, too: they are refused without calling it again. */
+/* A callback whose own requests fail, too. They must be refused without another call of the
+ * callback. */
 static bool ask_in_vain(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
@@ -171,7 +172,7 @@ END_TEST
 
 static pleat second_instance;
 
-/* Makes every call from within the callback; each pleat_destroy is refused, of this instance and of
+/* Make every call from within the callback. Each pleat_destroy is refused, of this instance and of
  * any other. */
 static bool call_everything(pleat instance, int device, size_t bytes, void *context)
 {

@@ -1,6 +1,6 @@
-/* cancel_test.c - a thread that is cancelled inside a call completes the call: it loses no
- * lock, no use and no block. Every call of the driver and of the application may be a cancellation
- * point here. */
+/* cancel_test.c - a thread that is cancelled inside a call still completes the call, and loses no
+ * lock, use or block. Every call of the driver and of the application may be a cancellation point
+ * here. */
 /* labels: unit stress */
 #include <pthread.h>
 #include <sched.h>
@@ -50,7 +50,7 @@ static void make_cancellable(pleat instance)
 
 typedef struct work {
     pleat instance;
-    void *captured; /* it is being captured, and 80 of 128 MiB pend on it */
+    void *captured; /* in a capture; 80 of 128 MiB are pending on this stream */
     void *other;
     _Atomic bool is_inside; /* whether a callback runs */
     _Atomic bool may_leave;
@@ -168,9 +168,9 @@ static void *call_everything(void *arg)
     return NULL;
 }
 
-/* Only the end of the capture would let the memory go. The caches keep memory of the captured
- * stream from the other one. pleat could order the other stream after the owner, but not after what
- * the captured stream uses. */
+/* The memory becomes usable only at the end of the capture. The caches keep memory of the captured
+ * stream from other streams. An order after the owner would be possible for pleat, but not after
+ * the captured stream's use. */
 static void pend_behind_a_capture(work *w, void *owner)
 {
     pleat_devptr ptr = api_alloc(w->instance, 0, 80 * MIB, owner);
@@ -340,7 +340,7 @@ typedef struct loser {
     void *stream;
     unsigned seed;
     _Atomic unsigned n_calls;
-    /* The blocks that the thread holds when it is cancelled; the test frees them. */
+    /* Blocks of the thread when it is cancelled. The test frees them. */
     pleat_devptr own[N_OWN];
 } loser;
 
@@ -371,7 +371,7 @@ static void *use_until_cancelled(void *arg)
     return NULL;
 }
 
-/* The device is too small for all threads, so their calls wait for each other and for the GPU. */
+/* The device is too small for all threads, so calls wait for each other and for the GPU. */
 START_TEST(threads_cancelled_at_random_leave_the_instance_whole)
 {
     loser losers[N_THREADS] = { 0 };

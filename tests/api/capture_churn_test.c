@@ -1,10 +1,10 @@
-/* capture_churn_test.c - threads whose streams come and go, which capture graphs in private
- * pools, launch and drop them, and trim now and then: no request is refused.
+/* capture_churn_test.c - threads with streams that come and go. They capture graphs in private
+ * pools, launch and drop them, and trim now and then. No request may be refused.
  *
- * What a stream that is gone freed last, and what a released pool had, waits for a point behind all
- * work of the device, which is recorded only while nobody captures. So requests need that the other
- * threads get on, and those in captures have nothing else: where pleat keeps the processor while it
- * settles (pl_lock_yield), a percent of them is refused once the device has been full. */
+ * The last frees of a gone stream, and the memory of a released pool, wait for a point behind all
+ * work of the device. This point is recorded only while nobody captures. So requests need the other
+ * threads to get on, and requests in captures have no other way. Without the yields of
+ * pl_lock_yield a percent of them is refused once the device has been full. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 
-/* A build that walks everything after each call does less, and so does a thread sanitizer. */
+/* Fewer steps in builds that walk everything after each call, and under a thread sanitizer. */
 #if PLEAT_DEBUG_LEVEL >= 2
 enum { N_STEPS = 400 };
 #elif defined(__SANITIZE_THREAD__)
@@ -40,7 +40,7 @@ typedef struct block {
     unsigned stream;
 } block;
 
-/* It has the blocks that its capture did not free. */
+/* A graph keeps the blocks that its capture did not free. */
 typedef struct graph {
     cu_graph graph; /* NULL = gone early */
     cu_graph_exec exec;
@@ -50,7 +50,7 @@ typedef struct graph {
     bool is_there;
 } graph;
 
-/* One thread, and all that it has. */
+/* A thread with its streams, blocks and graphs. */
 typedef struct guest {
     pthread_t thread;
     uint64_t random;
@@ -145,7 +145,7 @@ static void make_stream(guest *g, unsigned i)
     drive(g, "stream", pl_cu_stream_create(scene.drv, &g->streams[i], CU_STREAM_NON_BLOCKING_FLAG));
 }
 
-/* Its blocks are another stream's matter from now on. Every second time pleat is told. */
+/* Another stream takes over the old stream's blocks. Every second time pleat is told. */
 static void renew_stream(guest *g, unsigned i)
 {
     unsigned heir = (i + 1) % N_STREAMS;
@@ -165,7 +165,7 @@ static size_t size_of(guest *g, size_t large)
     return 512 + (below(g, 3) == 0 ? below(g, large) : below(g, 40 * KIB));
 }
 
-/* Another stream uses it, too, and may be the one that it is freed on. */
+/* Another stream uses the block, too, and may become the stream that frees it. */
 static void lend(guest *g, block *b, unsigned to)
 {
     pleat_sim_access access = { .ptr = b->ptr, .bytes = b->bytes, .is_write = true };
@@ -200,7 +200,7 @@ static bool is_of_the_two(void *stream, void *context)
     return stream == two[0] || stream == two[1];
 }
 
-/* A request of the capture on stream i, or on its fork, which it joins before it goes on. */
+/* A request of the capture, on stream i or on its fork. A fork then joins stream i. */
 static void request_in_capture(guest *g, graph *made, unsigned n, unsigned i, unsigned fork)
 {
     unsigned on = fork != i && below(g, 3) == 0 ? fork : i;
@@ -216,7 +216,7 @@ static void request_in_capture(guest *g, graph *made, unsigned n, unsigned i, un
     made->kept[n] = ptr;
 }
 
-/* One that was there before the capture, which may be the last to use it. */
+/* Free a block from before the capture. The capture may be its last user. */
 static void free_in_capture(guest *g, unsigned i)
 {
     block *b = &g->blocks[below(g, N_BLOCKS)];
@@ -270,7 +270,7 @@ static void capture(guest *g, graph *made)
     }
 }
 
-/* One after another, on whichever streams. */
+/* Launches come one after another, on random streams. */
 static void launch(guest *g, graph *known)
 {
     cu_stream stream = g->streams[below(g, N_STREAMS)];
@@ -294,7 +294,7 @@ static void destroy_graph(guest *g, graph *known)
     }
 }
 
-/* Its pool goes before it or after it: its launches may go on. */
+/* The pool goes before or after its graph, and launches may still run. */
 static void drop(guest *g, graph *known)
 {
     bool is_first = below(g, 2) == 0;
@@ -313,7 +313,7 @@ static void drop(guest *g, graph *known)
 
 /* ---- the threads ----------------------------------------------------------------------------- */
 
-/* Beside a capture it gives back less than it might. */
+/* Beside a capture a trim gives back less. */
 static void trim(guest *g)
 {
     pleat_status st = pleat_device_trim(scene.handle, 0, 0, false, NULL);
@@ -355,7 +355,7 @@ static void leave(guest *g)
     drive(g, "event", pl_cu_event_destroy(scene.drv, g->event));
 }
 
-/* Whoever has been refused once goes on: the others may need it. */
+/* A thread with a refused request goes on, since the others may need it. */
 static void *live(void *arg)
 {
     guest *g = arg;
@@ -392,7 +392,7 @@ static void run_all(const char *sim_conf, unsigned n_steps)
     }
 }
 
-/* Nothing lives, and nothing of what was freed is withheld. */
+/* No block lives, and no freed memory is withheld. */
 static void check_end(void)
 {
     for (unsigned i = 0; i < N_THREADS; i++) {
@@ -411,7 +411,7 @@ static void check_end(void)
     api_unmake(scene.handle);
 }
 
-/* What lives and what graphs keep takes half of it; all the rest pends. */
+/* Live blocks and graphs take half of the device. All the rest is pending. */
 START_TEST(nobody_is_refused_on_a_device_that_is_nearly_full)
 {
     run_all("capacity:1600M,depth:64", N_STEPS);

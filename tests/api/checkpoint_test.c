@@ -1,4 +1,4 @@
-/* checkpoint_test.c - checkpoints of private pools, and what restores of them do. */
+/* checkpoint_test.c - checkpoints of private pools, and their restores. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -185,7 +185,7 @@ START_TEST(a_second_restore_keeps_all)
 }
 END_TEST
 
-/* One large block over what were many small ones, and the other way round. */
+/* One large block replaces many small ones, and the reverse. */
 START_TEST(blocks_of_other_sizes_are_replaced)
 {
     enum { N = 64 };
@@ -307,7 +307,7 @@ START_TEST(part_of_what_other_streams_use_is_not_given)
 }
 END_TEST
 
-/* All of it is, and the block waits for stream 1 when it is freed; also if it is restored again. */
+/* The whole block is restored, also several times, and its free waits for stream 1. */
 START_TEST(what_other_streams_use_is_given_with_its_waits)
 {
     pleat_devptr a = alloc(GRANULE);
@@ -336,7 +336,7 @@ START_TEST(what_other_streams_use_is_given_with_its_waits)
 }
 END_TEST
 
-/* A block with a recorded use that the checkpoint lacks: it is freed if it is in nobody's way. */
+/* A block with a recorded use is missing in the checkpoint, so the restore frees it. */
 START_TEST(a_freed_block_waits_for_its_recorded_uses)
 {
     pleat_checkpoint checkpoint = take();
@@ -380,8 +380,9 @@ START_TEST(settled_memory_serves_any_stream_at_once)
 }
 END_TEST
 
-/* Blocks that were freed since, whose uses are over though no tick says so: some settled, some
- * pending, one that waits for another stream. They live again, or all is as it was. */
+/* The blocks were freed after the checkpoint. Their uses are over, but no tick says so. Some are
+ * settled, some pending, and one waits for another stream. A restore makes all of them live again,
+ * or changes nothing. */
 START_TEST(what_was_freed_since_comes_back_though_all_is_settled)
 {
     pleat_devptr a[4];
@@ -420,7 +421,7 @@ START_TEST(what_was_freed_since_comes_back_though_all_is_settled)
     ck_assert(is_pool_just(NULL, 0));
     ck_assert_uint_eq(after.pinned_granules, before.pinned_granules);
     ck_assert_uint_eq(after.allocation[0].current, 0);
-    sim.finish(); /* and no call names the other stream, whose tick would tell of it */
+    sim.finish(); /* no call names the other stream, so no tick tells about its end */
     ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK); /* no capture is announced */
     restore(checkpoint, PLEAT_RESTORE_SETTLED);
     ck_assert(is_pool_just(a, 4));
@@ -431,7 +432,7 @@ START_TEST(what_was_freed_since_comes_back_though_all_is_settled)
 }
 END_TEST
 
-/* The owner's stream is destroyed, and so is the handle: the block still gets its owner back. */
+/* The owner's stream and its handle are destroyed. The block still gets its owner back. */
 START_TEST(a_checkpoint_outlives_a_stream)
 {
     void *brief = api_stream(instance, 0);
@@ -616,7 +617,7 @@ START_TEST(classic_caches_have_no_checkpoints)
 }
 END_TEST
 
-/* In builds that count: each hold of the device's lock touches a bounded number of blocks. */
+/* In counting builds, each hold of the device's lock touches a bounded number of blocks. */
 START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
 {
     enum { N = PLEAT_DEBUG_LEVEL >= 2 ? 3000 : 100000 };
@@ -651,7 +652,7 @@ START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
     ck_assert(is_same);
     ck_assert_int_eq(pleat_checkpoint_restore(many, 0, empty, 0, NULL, NULL), PLEAT_OK);
     ck_assert_int_eq(pleat_checkpoint_release(many, 0, full), PLEAT_OK);
-    if (PLEAT_DEBUG_LEVEL < 2) { /* those also walk everything after each call */
+    if (PLEAT_DEBUG_LEVEL < 2) { /* such builds also walk everything after each call */
         ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
     }
     ck_assert_int_eq(pleat_pool_end(many, 0, id), PLEAT_OK);
@@ -666,7 +667,7 @@ START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
 }
 END_TEST
 
-/* A checkpoint with blocks takes a page, so most have none here. */
+/* Most checkpoints here are empty, since one with blocks takes a page. */
 START_TEST(very_many_checkpoints_are_taken_and_released_in_few_steps_each)
 {
     enum { N = PLEAT_DEBUG_LEVEL >= 2 ? 2000 : 20000, MOST_STEPS = 64, EVERY = 100 };

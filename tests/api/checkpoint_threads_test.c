@@ -1,4 +1,4 @@
-/* checkpoint_threads_test.c - restores of a pool while other threads use it. */
+/* checkpoint_threads_test.c - restores of a pool beside threads that use the pool. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -39,8 +39,8 @@ static void close_pleat(void)
     api_unmake(instance);
 }
 
-/* A restore frees what this thread has, and another thread may get it then: a free may find nothing
- * there, but it never finds half of something. */
+/* A restore frees this thread's blocks, and another thread may get their memory. So a free may find
+ * no block at its address, but never a part of one. */
 static void *come_and_go(void *arg)
 {
     size_t own = (uintptr_t)arg + 1;
@@ -137,7 +137,7 @@ static void *trim_all(void *arg)
     return NULL;
 }
 
-/* Fill a pool and release it: its area, with loose memory, is the next pool's. */
+/* Fill a pool and release it. The next pool gets its area with loose memory. */
 static void leave_an_area(pleat_pool_id pool)
 {
     pleat_devptr ptrs[N_FIRST];

@@ -1,4 +1,4 @@
-/* compact_test.c - pleat_device_compact for users: whom it serves, from where it is called. */
+/* compact_test.c - pleat_device_compact for users: its effect, and where it may be called. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@ enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32 };
 
 #define MIXED "chunks:mixed,chunk_share:1"
 
-/* 31 granules that are free; a chunk of 32, of which the first and the last one are in use. */
+/* The layout: 31 free granules, and a chunk of 32 granules with only the first and the last in
+ * use. */
 static pleat instance;
 static pleat_devptr low;
 static pleat_devptr high;
@@ -48,7 +49,7 @@ START_TEST(what_is_won_is_told)
     ck_assert_uint_eq(out.n_split, 1);
     ck_assert_uint_eq(out.moved_bytes, 2 * GRANULE);
     ck_assert_uint_eq(out.won_bytes, (uint64_t)(N_LARGE - 2) * GRANULE);
-    /* what is free goes, too, once */
+    /* free memory is given back, too */
     ck_assert_uint_eq(api_stats(instance, 0).resident_bytes, 2 * (uint64_t)GRANULE);
 }
 END_TEST

@@ -72,7 +72,7 @@ START_TEST(absurd_sizes_are_refused_and_the_device_stays_usable)
 }
 END_TEST
 
-/* BFC AllocateZeroBufSize; MXNet Basic_GPU: there null, here an error. */
+/* BFC AllocateZeroBufSize; MXNet Basic_GPU. Both return null; here the result is an error. */
 START_TEST(zero_bytes_are_refused_without_a_trace)
 {
     compliance c = compliance_open(_i, "capacity:64M", "");
@@ -145,7 +145,7 @@ START_TEST(random_blocks_do_not_overlap_after_every_second_one_was_freed)
     }
     for (size_t i = 0; i < n; i++) {
         compliance_free(&c, pieces[i].ptr, NULL);
-        pieces[i] = pieces[--n]; /* the last piece moves here; this round skips it */
+        pieces[i] = pieces[--n]; /* the last piece moves to i and is skipped in this round */
     }
     for (int i = 0; i < N; i++) {
         size_t bytes = (size_t)(rand_r(&seed) % (MIB - 100) + 100);
@@ -209,7 +209,8 @@ START_TEST(the_next_block_of_a_size_is_the_one_just_freed)
 }
 END_TEST
 
-/* MXNet Basic_GPU, part 1: sizes of one bucket; other allocators also serve a smaller request. */
+/* MXNet Basic_GPU, part 1: sizes of one bucket. Other allocators serve a smaller request from the
+ * block, too. */
 START_TEST(a_slightly_smaller_request_takes_the_freed_block)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");
@@ -290,7 +291,7 @@ START_TEST(the_smallest_free_block_that_suffices_is_taken)
     for (int i = 0; i < 3; i++) {
         compliance_free(&c, ptrs[i], NULL);
     }
-    (void)compliance_stats(&c); /* or the thread's front may keep what was freed */
+    (void)compliance_stats(&c); /* empties the thread's front, which may keep freed blocks */
     pleat_devptr ptr = compliance_alloc(&c, 12 * KIB, NULL);
     if (compliance_has(&c, COMPLIANCE_SPLITS)) {
         ck_assert_uint_eq(ptr, ptrs[1]);

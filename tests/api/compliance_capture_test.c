@@ -1,6 +1,7 @@
 /* compliance_capture_test.c - no allocator breaks a graph capture beside it.
  *
- * The captures are global: an unsafe call of any thread breaks one, and then its end fails. */
+ * The captures are global: an unsafe call of any thread breaks the capture, and then its end
+ * fails. */
 #include <stdlib.h>
 
 #include "tests/support/api_compliance.h"
@@ -112,9 +113,9 @@ START_TEST(a_use_on_a_captured_stream_keeps_a_block_until_the_graph_is_gone)
 }
 END_TEST
 
-/* PyTorch keeps what a graph allocated in its private pool; this is its default pool, where the
- * stream gets the memory back at once. MXNet and BFC know nothing of captures: the first request
- * gets it. */
+/* PyTorch keeps a graph's allocations in its private pool. This is its default pool, where the
+ * stream gets the memory back at once. MXNet and BFC know nothing of captures, so the first request
+ * gets the memory. */
 START_TEST(what_a_captured_stream_freed_is_withheld_or_goes_where_it_always_goes)
 {
     compliance c = compliance_open(_i, patient, "");

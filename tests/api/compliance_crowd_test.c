@@ -14,7 +14,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-enum { EDGE = 4096 }; /* bytes at each end of a block that are written and compared */
+enum { EDGE = 4096 }; /* written and compared bytes at each end of a block */
 
 typedef struct written {
     pleat_devptr ptr;
@@ -82,8 +82,8 @@ START_TEST(ten_thousand_random_steps_keep_all_contents)
 }
 END_TEST
 
-/* Frees the block in one of three ways: it was used by its own stream only, by another stream that
- * was recorded, or by the stream that frees it. */
+/* Free the block in one of three ways. Only its own stream used it, or another stream with a
+ * recorded use, or the stream that frees it. */
 static void use_and_free(compliance *c, const written *w, uint64_t *random)
 {
     void *other = c->streams[draw(random) % COMPLIANCE_STREAMS];
@@ -162,7 +162,7 @@ static void swap_blocks(crowd *w, unsigned number, pleat_devptr ptr)
     }
     unsigned next = (number + 1) % N_THREADS;
     old = atomic_exchange(&w->handed[next], 0);
-    if (old != 0) { /* it belongs to another thread's stream */
+    if (old != 0) { /* the block belongs to another thread's stream */
         w->n_wrong += pleat_block_free(w->c->instance, 0, old, stream) != PLEAT_OK;
     }
 }
@@ -225,8 +225,8 @@ START_TEST(threads_allocate_free_and_hand_over_at_once)
 }
 END_TEST
 
-/* One block at a time, now of one size, now of another, so that caches have to make room. A region
- * of BFC may be pinned by another thread's block: then the refused request is made again. */
+/* One block at a time, of changing sizes, so that caches have to make room. Another thread's block
+ * may pin a region of BFC. Then the refused request is made again. */
 static void *press(void *arg)
 {
     crowd *w = arg;
@@ -287,7 +287,7 @@ START_TEST(devices_do_not_affect_each_other)
 }
 END_TEST
 
-/* Side by side, as in an A/B comparison: each with another allocator as a neighbour. */
+/* Instances side by side, as in an A/B comparison, each beside another allocator. */
 START_TEST(instances_on_one_device_keep_apart_and_leave_each_other_room)
 {
     char conf[256];

@@ -329,7 +329,8 @@ START_TEST(a_driver_that_always_refuses_is_asked_a_bounded_number_of_times)
 }
 END_TEST
 
-/* Makes a request while the k-th such call and all later ones fail; returns whether any failed. */
+/* Make a request while call number k of this name and all later ones fail. Returns whether any
+ * failed. */
 static bool fail_midway(compliance *c, const char *call, uint64_t k)
 {
     pleat_devptr ptr = 77;

@@ -1,7 +1,7 @@
-/* compliance_stream_test.c - memory that is used on streams, under every allocator.
+/* compliance_stream_test.c - memory in use on streams, under every allocator.
  *
- * Work is declared to the simulator and does not finish by itself: memory that is used too early is
- * a hazard, which compliance_close finds. */
+ * Declared work on the simulator does not finish by itself. So memory used too early is a hazard,
+ * which compliance_close finds. */
 #include <stdlib.h>
 
 #include "tests/support/api_compliance.h"
@@ -23,14 +23,15 @@ static void check_comes_back(compliance *c, pleat_devptr ptr, size_t bytes, void
     compliance_free(c, b, stream);
 }
 
-/* A call that names the stream: allocators may learn only in such a call that its work is over. */
+/* Make a call that names the stream. Some allocators learn only in such calls that the stream's
+ * work is over. */
 static void name(compliance *c, void *stream)
 {
     compliance_free(c, compliance_alloc(c, 512, stream), stream);
 }
 
-/* The next block is used at once. It may be `old` only if the host waited for all work on `old`, or
- * the stream is ordered after that work: else the simulator sees a race. */
+/* The next block is used at once. It may be `old` in two cases only: the host has waited for all
+ * work on `old`, or the stream is ordered after this work. Else the simulator sees a race. */
 static pleat_devptr reuse(compliance *c, pleat_devptr old, size_t bytes, void *stream)
 {
     pleat_devptr ptr = compliance_alloc(c, bytes, stream);
@@ -60,7 +61,7 @@ START_TEST(a_block_used_elsewhere_is_not_reused_before_that_use_is_over)
 }
 END_TEST
 
-/* PyTorch test_record_stream_on_shifted_view: here a block is named by its start only. */
+/* PyTorch test_record_stream_on_shifted_view. Here only the start names a block. */
 START_TEST(a_use_is_recorded_by_the_blocks_start_only)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -125,7 +126,7 @@ START_TEST(all_recorded_uses_must_be_over)
     pleat_devptr ptr = compliance_alloc(&c, 4 * MIB, c.streams[0]);
     pleat_devptr other = compliance_alloc(&c, MIB, c.streams[0]);
     for (int i = 1; i < COMPLIANCE_STREAMS; i++) {
-        /* ordered by hand, so that the uses do not race with each other */
+        /* ordered by the test, so that the uses do not race */
         compliance_order(&c, c.streams[i - 1], c.streams[i]);
         compliance_use(&c, c.streams[i], ptr, 4 * MIB);
         compliance_record(&c, ptr, c.streams[i]);
@@ -161,7 +162,7 @@ START_TEST(a_hundred_delayed_frees_do_not_run_out_of_memory)
 }
 END_TEST
 
-/* PyTorch test_mempool ..._reclaim_2_streams: the cache of one stream makes way for another. */
+/* PyTorch test_mempool ..._reclaim_2_streams: one stream's cache makes way for another's. */
 START_TEST(memory_freed_on_one_stream_reaches_another_before_anything_fails)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -176,7 +177,7 @@ START_TEST(memory_freed_on_one_stream_reaches_another_before_anything_fails)
 }
 END_TEST
 
-/* MXNet and BFC have one cache for all streams, PyTorch one for each stream. */
+/* MXNet and BFC have one cache for all streams; PyTorch has one for each stream. */
 START_TEST(only_shared_caches_hand_settled_memory_to_other_streams_first)
 {
     compliance c = compliance_open(_i, patient, "");

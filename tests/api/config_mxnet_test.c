@@ -1,4 +1,4 @@
-/* config_mxnet_test.c - MXNet's own variables configure its pools and disturb nobody else. */
+/* config_mxnet_test.c - MXNet's own variables configure its pools and nothing else. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* config_test.c - the configuration is read strictly, and errors say what was wrong. */
+/* config_test.c - the configuration is read strictly, and errors name the bad part. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,7 +163,7 @@ START_TEST(a_large_segment_bounds_what_is_compared_with_it)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         (void)read_good(good[i]);
     }
-    /* Also when the keys come from two strings, each of which is fine alone. */
+    /* Also if the keys come from two strings, each of them correct alone. */
     ck_assert_int_eq(setenv("PLEAT_CONF", "max_split_size_mb:48", 1), 0);
     (void)read_good("");
     ck_assert_int_eq(pl_config_read("large_segment_size_mb:64", &config), PLEAT_ECONF);
@@ -205,7 +205,7 @@ START_TEST(an_error_of_the_environment_says_so)
 }
 END_TEST
 
-/* Configurations that are refused, and what the error's text must name. */
+/* Refused configurations, and the names that their error texts must contain. */
 static const struct bad_conf {
     const char *conf;
     const char *parts[6];
@@ -424,7 +424,7 @@ START_TEST(every_key_is_documented)
 }
 END_TEST
 
-/* No bytes crash the reader; its status is one of two. */
+/* No bytes crash the reader. Its status is one of two. */
 START_TEST(garbage_never_crashes)
 {
     static const char letters[] = "driver:sm,[]limt.019GTruefas_> \t";

@@ -112,7 +112,7 @@ void what_fails_throws()
     is_refused = false;
     try {
         pleat_cxx::device_resource resource(gpu, 0);
-        volatile std::size_t most = SIZE_MAX - 100; /* compilers would see that it is too much */
+        volatile std::size_t most = SIZE_MAX - 100; /* else compilers see the excess */
         (void)resource.allocate(most, 4096);
     } catch (const std::bad_alloc &) {
         is_refused = true;

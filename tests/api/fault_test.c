@@ -4,7 +4,8 @@
  * 0, 1, ... until a run makes no k-th call. After every failing step live blocks and statistics are
  * as before, and the walkers pass. After a single fault a smaller request works too, the step
  * itself works, and in the end the simulator is empty. If all calls from the k-th on fail, undoing
- * fails, too: nothing crashes, and destroy reports what it could not give back. */
+ * fails, too. Still nothing crashes, and destroy reports the objects that it could not give
+ * back. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdio.h>
@@ -74,12 +75,12 @@ typedef struct live_block {
     int stream;
 } live_block;
 
-/* What is tested: an allocator with some options, on a device of some size. */
+/* A tested allocator with its options and device. */
 typedef struct fault_subject {
     int allocator;
     const char *more; /* options */
     const char *sim_conf;
-    size_t more_bytes; /* that its limit is larger: segments are rounded up, or chunks large */
+    size_t more_bytes; /* added to its limit for rounded segments or large chunks */
     bool has_large;    /* some of its chunks have several granules */
 } fault_subject;
 
@@ -261,7 +262,7 @@ static void check_blocks(const run *r, int at)
     }
 }
 
-/* The `current` figures of a group, one for each pool. */
+/* The `current` figures of a group, for each pool. */
 static void check_group(const run *r, int at, const char *name, const pleat_stat *now,
                         const pleat_stat *before)
 {
@@ -338,7 +339,7 @@ static void run_steps(run *r)
 
 /* ---- runs ---- */
 
-/* What the test itself holds on the device: a context, in which the streams live. */
+/* The test's own objects on the device: a context with the streams. */
 typedef struct stage {
     pl_driver *drv;
     pl_device *dev;

@@ -1,6 +1,6 @@
 /* fork_test.c - a forked child touches nothing of its parent's instances.
  *
- * Children report through their exit status; they start no thread and use no assertion of Check. */
+ * Children report through their exit status. They start no thread and use no assertion of Check. */
 #include <check.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 
 enum { MIB = 1 << 20, GOOD = 42 };
 
-/* Run `body` in a child; it returns GOOD, or a number that tells the failed check. */
+/* Run `body` in a child. It returns GOOD, or a number that names the failed check. */
 static void check_in_child(int (*body)(pleat), pleat instance)
 {
     pid_t child = fork();

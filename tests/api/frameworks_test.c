@@ -466,7 +466,7 @@ typedef struct worker {
 } worker;
 
 /* Every thread plays all hosts in turn on one device. Each block is freed through another host's
- * callback: it does not matter which host allocated it. */
+ * callback: any host may free any block. */
 static void *play_hosts(void *arg)
 {
     worker *w = arg;

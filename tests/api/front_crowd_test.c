@@ -1,5 +1,5 @@
-/* front_crowd_test.c - many threads keep blocks in front of the lock, beside others that look,
- * trim and record: nothing is lost, and the figures add up. */
+/* front_crowd_test.c - many threads keep blocks in their fronts, while others look, trim and
+ * record. Nothing is lost, and the figures add up. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -105,7 +105,7 @@ static bool swallow(void *context, const void *bytes, size_t n)
     return true;
 }
 
-/* One of each call that looks into fronts. */
+/* Make each call that looks into fronts. */
 static void *look_around(void *arg)
 {
     crowd *c = arg;
@@ -245,7 +245,7 @@ static void *pair_until_gone(void *arg)
     return NULL;
 }
 
-/* Each new one has the slot of the last. */
+/* Each new instance gets the slot of the last one. */
 START_TEST(instances_go_while_their_fronts_are_used)
 {
     enum { N_THREADS = 4, N_ROUNDS = 60 };
@@ -313,7 +313,7 @@ static void *consume(void *arg)
         pthread_cond_broadcast(&belt.changed);
         pthread_mutex_unlock(&belt.mutex);
         is_good(c, pleat_block_free(c->instance, 0, ptr, NULL));
-        if (i % 10 == 0) { /* its own front has what it freed */
+        if (i % 10 == 0) { /* this thread's front holds the block that it freed */
             pleat_devptr own = 0;
             is_good(c, pleat_block_alloc(c->instance, 0, 1000, NULL, &own));
             is_good(c, pleat_block_free(c->instance, 0, own, NULL));
@@ -346,7 +346,7 @@ typedef struct told {
     unsigned last; /* action */
 } told;
 
-/* Of each address what is told must alternate; the first may be anything. */
+/* The reports about an address must alternate. The first may be any of them. */
 static void expect_alternation(size_t n)
 {
     static told seen[HISTORY_MOST];
@@ -394,7 +394,7 @@ START_TEST(a_history_that_begins_does_not_tell_of_what_was_kept)
         size_t n = history_copy(instance, 0);
         ck_assert_uint_ge(n, 20 * 2 + 1);
         expect_alternation(n);
-        for (size_t i = 0; i < n; i++) { /* what is told first of any block but the live one */
+        for (size_t i = 0; i < n; i++) { /* the first report about any block except the live one */
             const pl_history_entry *e = &history_entries[i];
             bool is_first = e->base != live && e->action <= PL_ACTION_FREE_COMPLETED;
             for (size_t k = 0; k < i; k++) {

@@ -59,7 +59,7 @@ static void reset_peaks(void)
     api_figures_reset_peaks(&figures);
 }
 
-/* After it the hand has a front that keeps nothing. */
+/* Give the hand a front that keeps no block. */
 static void warm(api_hand *hand)
 {
     pleat_devptr ptr = take(hand, 3000);
@@ -130,10 +130,10 @@ START_TEST(the_small_pools_peak_is_not_lifted_while_others_have_its_room)
     reset_peaks();
     give(&hands[0], a, 4096);
     give(&hands[1], b, 4096);
-    pleat_devptr c = take(NULL, 4096); /* collects the room of both fronts, and uses it up */
+    pleat_devptr c = take(NULL, 4096); /* collects both fronts' room and uses it up */
     pleat_devptr d = take(NULL, 4096);
     give(NULL, large, 3 * MIB);
-    give(NULL, c, 4096); /* the small pool's room for it is in this thread's front */
+    give(NULL, c, 4096); /* this thread's front has the small pool's room for the next request */
     a = take(&hands[0], 4096);
     expect(1);
     give(NULL, d, 4096);
@@ -172,7 +172,7 @@ typedef struct held {
     size_t bytes;
 } held;
 
-/* Few sizes, so that magazines are hit; on both sides of each boundary. */
+/* Few sizes, on both sides of each boundary, so that magazines are hit. */
 static size_t draw_bytes(random_source *r)
 {
     static const size_t sizes[] = {

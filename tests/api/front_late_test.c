@@ -1,5 +1,5 @@
-/* front_late_test.c - blocks that a thread has freed, and that become free memory in its next
- * request (segments/base/front.h): nobody takes them for live. */
+/* front_late_test.c - "late" blocks: a thread has freed them, and they become free memory in its
+ * next request (segments/base/front.h). Nobody takes them for live. */
 /* labels: unit */
 #include <check.h>
 
@@ -28,7 +28,7 @@ static unsigned late_here(void)
     return n;
 }
 
-/* What is freed late is free for everybody who asks, and for the thread's own next request. */
+/* A late block is free for every caller, and for the thread's own next request. */
 START_TEST(large_blocks_are_freed_late_and_once)
 {
     pleat_devptr ptrs[PL_FRONT_LATE + 2];
@@ -40,7 +40,7 @@ START_TEST(large_blocks_are_freed_late_and_once)
     pleat_stats before = api_stats(instance, 0);
     for (size_t i = 0; i < n; i++) {
         api_free(instance, 0, ptrs[i], NULL);
-        if (!IS_WALKED) { /* with the one that finds no place, all of them become free memory */
+        if (!IS_WALKED) { /* when a block finds no place, all late blocks become free memory */
             ck_assert_uint_eq(late_here(), i < PL_FRONT_LATE ? i + 1 : i - PL_FRONT_LATE);
         }
     }
@@ -55,7 +55,7 @@ START_TEST(large_blocks_are_freed_late_and_once)
 }
 END_TEST
 
-/* The thread that freed it late does nothing more. */
+/* The thread that freed the block late makes no further call. */
 START_TEST(a_request_in_need_gets_what_another_thread_has_freed_late)
 {
     api_hand hand;
@@ -81,7 +81,7 @@ START_TEST(late_blocks_lift_no_peak)
     pleat_devptr large = api_alloc(instance, 0, 32 * MIB, NULL);
     pleat_devptr spare = api_alloc(instance, 0, 24 * MIB, NULL);
     pleat_devptr wall = api_alloc(instance, 0, 3 * MIB, NULL);
-    api_free(instance, 0, spare, NULL); /* resident: who asks for it needs nothing else */
+    api_free(instance, 0, spare, NULL); /* resident, so a request for it needs nothing else */
     ck_assert_int_eq(pleat_device_reset_peaks(instance, 0), PLEAT_OK);
     uint64_t peak = api_stats(instance, 0).allocated_bytes[0].peak;
     api_free(instance, 0, large, NULL);
@@ -97,7 +97,7 @@ START_TEST(late_blocks_lift_no_peak)
 }
 END_TEST
 
-/* It is freed on the device and the stream that the call named: with what lies beside it. */
+/* The block and all late ones are freed on the device and stream named in the call. */
 START_TEST(what_finds_no_place_in_a_front_goes_where_the_call_says)
 {
     enum { DEVICE = 1, N = PL_FRONT_LATE + 2 };
@@ -116,7 +116,7 @@ START_TEST(what_finds_no_place_in_a_front_goes_where_the_call_says)
     ck_assert_int_eq(pleat_block_free(instance, wrong, ptrs[0], stream), PLEAT_EDEVICE);
     pleat_stats stats = api_stats(instance, DEVICE);
     ck_assert_uint_eq(stats.allocated_bytes[0].current, 0);
-    ck_assert_uint_eq(stats.active_bytes[0].current, 0); /* no other stream has used it */
+    ck_assert_uint_eq(stats.active_bytes[0].current, 0); /* no other stream has used them */
     pleat_devptr all = api_alloc(instance, DEVICE, (size_t)N * (N + 1) / 2 * MIB, stream);
     ck_assert_uint_eq(all, ptrs[0]);
     api_free(instance, DEVICE, all, stream);
@@ -125,7 +125,8 @@ START_TEST(what_finds_no_place_in_a_front_goes_where_the_call_says)
 }
 END_TEST
 
-/* Not even to that of a thread without any, whose stream this is. */
+/* Nor to the front of a thread without a bound front, whose stream has the value of such a
+ * handle. */
 START_TEST(a_handle_of_no_stream_leads_to_no_front)
 {
     void *none = (void *)UINTPTR_MAX;
@@ -143,8 +144,9 @@ END_TEST
 
 /* ---- of other streams ------------------------------------------------------------------------ */
 
-/* Large frees of a young stream record events. A stream may be destroyed or captured by the thread
- * that owns it whenever no call names it: only the next call that names it records one. */
+/* Large frees of a young stream record events. The owning thread may destroy or capture a stream
+ * between calls that name it. So only the next call that names the stream may record an event
+ * there. */
 START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
 {
     pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576",
@@ -154,7 +156,7 @@ START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
     for (unsigned i = 0; i < N_STREAMS; i++) {
         streams[i] = api_stream(instance, 0);
     }
-    for (unsigned i = 2; i < N_STREAMS; i++) { /* so that no place is left for the second one */
+    for (unsigned i = 2; i < N_STREAMS; i++) { /* leaves no place for the second stream */
         api_free(instance, 0, api_alloc(instance, 0, 3000, streams[i]), streams[i]);
     }
     pleat_devptr live = api_alloc(instance, 0, 3000, streams[0]);

@@ -1,5 +1,5 @@
-/* front_test.c - what threads keep in front of the lock: which requests it serves, that nobody
- * takes it for live, and that it is there for everyone else. */
+/* front_test.c - the blocks that threads keep in their fronts. Which requests they serve; that they
+ * never count as live; that they are available to all other threads. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static unsigned kept_by(api_hand *hand)
     return n;
 }
 
-/* A kept block is freed twice; one that a walk has emptied out of its front is free or merged. */
+/* A kept block is freed twice. A walk may have emptied the front, so the block may be free or
+ * merged. */
 static void expect_double_free(pleat_status st)
 {
     ck_assert_msg(st == PLEAT_EDOUBLEFREE || (IS_WALKED && st == PLEAT_EFOREIGN), "%s",
@@ -51,7 +52,7 @@ static void expect_double_free(pleat_status st)
 
 enum { N_FILLED = 16, FILLED_BYTES = 128 * KIB - 512 };
 
-/* The thread allocates nearly 2 MiB and frees it, and keeps it. */
+/* The thread allocates nearly 2 MiB, frees them, and keeps the blocks. */
 static void fill(api_hand *hand, pleat instance)
 {
     pleat_devptr ptrs[N_FILLED];
@@ -156,7 +157,7 @@ START_TEST(two_streams_of_a_thread_have_a_front_each_whatever_their_handles)
         void *stream = streams[turn % 2];
         api_free(instance, 0, api_alloc(instance, 0, 3000, stream), stream);
     }
-    ck_assert_uint_eq(kept_by(NULL), IS_WALKED ? 1 : 2); /* a walk empties what is kept */
+    ck_assert_uint_eq(kept_by(NULL), IS_WALKED ? 1 : 2); /* a walk empties fronts */
     ck_assert_ptr_ne(pl_fronts_self->front[0].stream, pl_fronts_self->front[1].stream);
     api_unmake(instance);
 }
@@ -229,7 +230,7 @@ START_TEST(a_kept_block_is_known_to_nobody)
         ck_assert(ptr == earlier || IS_WALKED);
         ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_OK);
     }
-    api_hand_free(&other, instance, ptr, NULL); /* it was reused: this is its free */
+    api_hand_free(&other, instance, ptr, NULL); /* the block was reused, so this is its free */
     expect_double_free(pleat_block_free(instance, 0, ptr, NULL));
     ck_assert_uint_eq(api_stats(instance, 0).allocation[0].current, 0);
     api_hand_close(&other);
@@ -291,7 +292,7 @@ START_TEST(a_trim_gives_back_what_is_kept)
 }
 END_TEST
 
-/* The device holds one granule, and all of it is kept. */
+/* The device has one granule, and a front keeps all of it. */
 START_TEST(what_is_kept_serves_others_before_they_fail)
 {
     api_hand idle;
@@ -646,7 +647,7 @@ START_TEST(what_is_routed_to_a_pool_comes_from_there)
 }
 END_TEST
 
-/* What is freed in a capture belongs to the graph: no request outside of it may have it. */
+/* A block freed in a capture belongs to the graph. No request outside may have it. */
 START_TEST(a_block_that_is_freed_in_a_capture_is_the_graphs)
 {
     static const pleat_pool_id id = { 8, 8 };

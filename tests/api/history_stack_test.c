@@ -76,7 +76,7 @@ START_TEST(forgotten_stacks_are_not_taken_for_others)
 }
 END_TEST
 
-/* Names a stack that only this number makes. */
+/* Name a stack that is unique to this number. */
 static uint32_t name_made(pl_history_stacks *stacks, pl_host *host, uintptr_t number, void **made)
 {
     for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {
@@ -131,7 +131,7 @@ START_TEST(addresses_without_a_name_are_described_all_the_same)
 }
 END_TEST
 
-/* The callback frees with a stack of its own; the retried request keeps the stack it came with. */
+/* The callback frees with its own stack. The retried request keeps its first stack. */
 static pleat_devptr in_the_way;
 
 static bool free_something(pleat instance, int device, size_t bytes, void *context)

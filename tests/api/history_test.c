@@ -122,7 +122,7 @@ END_TEST
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 
-/* Makes `n` blocks of 1, 2... bytes, so that entries are told apart by their sizes. */
+/* Makes `n` entries with rising numbers, so that entries can be told apart. */
 static void number(pleat instance, uint64_t first, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -300,7 +300,7 @@ START_TEST(without_host_memory_everything_stays_as_it_was)
         pleat_status st = pleat_history_record(instance, 9, PLEAT_HISTORY_FRAMES);
         pl_host_fail_never();
         if (st == PLEAT_OK) {
-            ck_assert_uint_eq(k, 2); /* one ring for each device */
+            ck_assert_uint_eq(k, 2); /* a ring for each of two devices */
             break;
         }
         ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);

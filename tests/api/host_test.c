@@ -107,7 +107,7 @@ START_TEST(unused_memory_serves_again_without_the_driver)
         ck_assert_ptr_eq(ptr, first);
         put(ptr, PLEAT_HOST_UNUSED);
     }
-    uint64_t n_most = _i == 0 ? 0 : 1000; /* the other cache asks about its stream */
+    uint64_t n_most = _i == 0 ? 0 : 1000; /* the other cache queries its stream */
     ck_assert_uint_le(api_sim_counts().calls - n_calls, n_most);
     close_host();
 }
@@ -180,7 +180,7 @@ typedef struct block {
 
 enum { N_BLOCKS = 24, N_TURNS = 1500 };
 
-/* What the host alone has written and compares: such a block is freed unused, and serves again at
+/* Data written and compared by the host alone. Such a block is freed unused, and serves again at
  * once, also from the thread's front. */
 static void write_alone(const block *b)
 {
@@ -197,7 +197,7 @@ static void free_alone(const block *b)
     put(b->ptr, PLEAT_HOST_UNUSED);
 }
 
-/* A stream fills a block and compares it later; the host writes on what it gets, at once. */
+/* A stream fills a block and compares it later. The host writes to its blocks at once. */
 START_TEST(random_operations_on_four_streams_keep_contents)
 {
     block blocks[N_BLOCKS] = { 0 };
@@ -418,7 +418,7 @@ static void *get_and_put(void *failed)
     return NULL;
 }
 
-/* A driver says "out of memory" of a node on which it can have none: memory is pinned instead. */
+/* A driver answers "out of memory" for a node without any. Then memory is pinned instead. */
 START_TEST(where_the_driver_maps_no_host_memory_it_is_pinned)
 {
     pleat_device_info info;

@@ -1,5 +1,5 @@
-/* mapping_test.c - the pieces of memory under a pointer are those that the driver has, and
- * observers know at any time what is mapped. */
+/* mapping_test.c - the listed pieces under a pointer match the driver's mappings, and observers
+ * know the mappings at any time. */
 /* labels: unit fault stress */
 #include <check.h>
 #include <pthread.h>
@@ -25,7 +25,8 @@ static pleat_mapping pieces[MOST_PIECES];
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Each is what the driver tells of its address; side by side they are the request. */
+/* Each piece matches the driver's answer for its address. The pieces side by side are the
+ * request. */
 static size_t check_list(pleat instance, pleat_devptr ptr, uint64_t bytes, uint64_t expected_bytes)
 {
     pl_driver *drv = pl_device_driver(pleat_internal_device(instance, 0));
@@ -280,7 +281,7 @@ static void mirror_see(int device, pleat_mapping_change change, pleat_devptr bas
     (void)device;
     (void)context;
     pthread_mutex_lock(&mirror.mutex);
-    if (mirror.is_touched) { /* it is there, when it has come and before it goes */
+    if (mirror.is_touched) { /* readable both after it has come and before it goes */
         *(volatile char *)(uintptr_t)base += 0;
         *(volatile char *)(uintptr_t)(base + bytes - 1) += 0;
     }
@@ -394,7 +395,7 @@ START_TEST(observers_know_of_sleep_buffers_and_other_processes)
 }
 END_TEST
 
-/* What the driver refuses to map was not told; what it refuses to unmap may have been. */
+/* A mapping that the driver refuses is not reported. A refused unmapping may have been reported. */
 START_TEST(refusals_of_the_driver_are_no_changes)
 {
     bool is_done = false;
@@ -568,7 +569,7 @@ static void *remove_observer(void *context)
     return st == PLEAT_OK ? NULL : r;
 }
 
-/* It sleeps in the removal or, which must not be, is through with it. */
+/* Wait until the removal sleeps or, wrongly, has returned. */
 static void wait_for_removal(removal *r)
 {
     pl_use use = pl_use_enter(r->instance);
@@ -671,7 +672,7 @@ START_TEST(threads_are_observed_at_once)
         crews[i] = (crew){ instance, i };
         ck_assert_int_eq(pthread_create(&threads[i], NULL, churn, &crews[i]), 0);
     }
-    for (int i = 0; i < 50; i++) { /* another one comes and goes */
+    for (int i = 0; i < 50; i++) { /* another observer comes and goes */
         unsigned number;
         ck_assert_int_eq(pleat_mapping_observe(instance, count_atomically, &seen, &number),
                          PLEAT_OK);

@@ -1,5 +1,5 @@
-/* metrics_test.c - the file of metrics: what it says, and that nothing can spoil it or be
- * spoiled by it. */
+/* metrics_test.c - the file of metrics: its contents, and its protection from bad paths and other
+ * files. */
 /* labels: unit */
 #include <check.h>
 #include <dirent.h>
@@ -66,7 +66,7 @@ static bool read_page(void)
     return n > 0;
 }
 
-/* An instance that writes a page when it is made, one at its end, and else every `ms`. */
+/* Make an instance that writes a page at its creation, at its end, and every `ms` in between. */
 static pleat make(int allocator, unsigned ms)
 {
     char more[256];
@@ -81,7 +81,7 @@ static void await_page(void)
     }
 }
 
-/* The value of a series; its labels behind pid are `labels`. -1: it is not there. */
+/* The value of a series with `labels` behind pid. -1: there is no such series. */
 static double value(const char *name, const char *labels)
 {
     char series[256];
@@ -259,7 +259,7 @@ START_TEST(there_is_a_thread_only_with_the_option)
     api_free(without, 0, api_alloc(without, 0, MIB, NULL), NULL);
     ck_assert_int_eq(n_threads(), before);
     pleat with = make(API_PLEAT, 50);
-    int after = n_threads(); /* the thread sanitizer adds one of its own, with the first */
+    int after = n_threads(); /* the thread sanitizer adds a thread of its own with the first */
     ck_assert_int_gt(after, before);
     pleat also = make(API_PLEAT, 50);
     ck_assert_int_eq(n_threads(), after);
@@ -478,7 +478,7 @@ START_TEST(what_is_no_file_of_pages_stays)
 }
 END_TEST
 
-/* A path that was mistyped: another file is nobody's to replace. */
+/* A mistyped path must not replace another file. */
 START_TEST(a_file_of_somebody_elses_is_left_alone)
 {
     char got[16] = "";

@@ -1,5 +1,5 @@
-/* oom_test.c - each verdict on a shortage, once from numbers alone and once in a real run; and
- * which requests count as failures. */
+/* oom_test.c - each verdict on a shortage, from numbers alone and in a real run. Also: which
+ * requests count as failures. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,7 +206,7 @@ START_TEST(foreign_when_not_even_the_driver_s_context_fits)
 }
 END_TEST
 
-/* Others hold 500 of 1000 MiB. Less than what is said to be missing does not help; as much does. */
+/* Others hold 500 of 1000 MiB. The reported missing amount helps; any less does not. */
 START_TEST(what_is_missing_is_what_helps)
 {
     pleat instance = api_make(_i, "capacity:1000M,context:500M", "");
@@ -249,7 +249,7 @@ static void refuse_memory(int result)
     sim.fail_from("cuMemAllocFromPoolAsync", 0, result);
 }
 
-/* As WSL and virtual GPUs do. Nobody else is there who could have freed memory. */
+/* As on WSL and virtual GPUs. No other process could have freed memory. */
 START_TEST(refused_when_the_driver_grants_less_than_it_reports)
 {
     pleat instance = api_make(_i, "capacity:1G", "");
@@ -335,7 +335,7 @@ START_TEST(a_broken_context_is_told_at_once)
 }
 END_TEST
 
-/* Whatever the driver answers, the error has its number, its name and the call. */
+/* For any answer of the driver, the error has its number, its name and the call. */
 START_TEST(the_driver_s_own_words_are_told)
 {
     static const int results[] = { 1, 3, 46, 201, 214, 304, 600, 700, 719, 802, 999 };
@@ -408,7 +408,7 @@ START_TEST(address_space_when_the_budget_is_spent)
 }
 END_TEST
 
-/* Makes a live block and a pending one in the pool that is routed to. 0: no addresses are left. */
+/* Make a live and a pending block in the routed pool. 0: no addresses are left. */
 static pleat_devptr settle_in_pool(pleat instance, void *stream)
 {
     pleat_devptr ptr = 0;
@@ -424,7 +424,7 @@ static pleat_devptr settle_in_pool(pleat instance, void *stream)
     return ptr;
 }
 
-/* The free rest of each pool's granules pends on both streams; other pools cannot use it. */
+/* The free rest of each pool's granules is pending on both streams. Other pools cannot use it. */
 START_TEST(address_space_when_pools_have_it_all)
 {
     enum { MOST = 16 };
@@ -545,8 +545,8 @@ END_TEST
 
 /* ---- what is counted ------------------------------------------------------------------------- */
 
-/* A program that holds 40 of the 64 MiB that its limit allows. Asked for memory, it says n_claims
- * times that it has freed some, which is not true, and then frees what it holds if it helps. */
+/* A program holds 40 of the 64 MiB of its limit. When asked for memory, it first claims n_claims
+ * times to have freed some, which is false. Then, if `helps`, it really frees its memory. */
 typedef struct holder {
     pleat_devptr held; /* 0 = nothing */
     unsigned n_claims;

@@ -1,4 +1,4 @@
-/* peer_test.c - other devices work on blocks: with `peers` that is never a hazard. */
+/* peer_test.c - other devices work on blocks. With `peers` this is never a hazard. */
 #include <check.h>
 #include <string.h>
 
@@ -47,8 +47,8 @@ START_TEST(with_peers_only_devices_that_can_reach_may_work)
 }
 END_TEST
 
-/* Blocks come and go on a device that they fill, with trims between: memory is mapped, unmapped and
- * taken from place to place. Every device touches each live block. */
+/* Blocks come and go on a full device, with trims in between, so memory is mapped, unmapped and
+ * remapped elsewhere. Every device touches each live block. */
 START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 {
     pleat_devptr held[N_SLOTS] = { 0 };
@@ -82,7 +82,7 @@ START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 }
 END_TEST
 
-/* A peer's default stream has no handle, so it was never named. */
+/* A peer's default stream has no handle, so no call has named it. */
 START_TEST(a_compaction_waits_for_peers_that_were_never_seen)
 {
     enum { GRANULE = 2 * MIB, N_FIRST = 31, N_LARGE = 32 };
@@ -114,7 +114,7 @@ static void work(void *stream, pleat_devptr ptr, size_t bytes)
     ck_assert_int_eq(sim.work(stream, &access, 1), 0);
 }
 
-/* Opens device 1 as well, so that its streams can be made. */
+/* Open device 1 as well, for its streams. */
 static pleat make_pair(const char *sim_conf, const char *more)
 {
     pleat_device_info info;
@@ -154,7 +154,7 @@ static pleat_devptr use_there(pleat instance, void *here, void *there, int way)
 
 static void end_there(pleat instance, void *there, int how)
 {
-    if (how == RETIRES) { /* retired on its own device: the others learn of it */
+    if (how == RETIRES) { /* retired on its own device; the other devices learn of this */
         ck_assert_int_eq(pleat_stream_retire(instance, 1, there), PLEAT_OK);
     }
     if (how != STAYS) {
@@ -197,7 +197,8 @@ typedef struct shared_block {
     size_t stream; /* index */
 } shared_block;
 
-/* Streams of three devices share blocks that fill one device; they come and go without a retire. */
+/* Streams of three devices share the blocks of one full device. They come and go without a
+ * retire. */
 START_TEST(streams_of_three_devices_may_share_and_die)
 {
     void *streams[N_STREAMS] = { NULL };
@@ -250,8 +251,8 @@ START_TEST(streams_of_three_devices_may_share_and_die)
 }
 END_TEST
 
-/* Device 1 was told of captures that never end. Device 0's waits for work there end all the same,
- * and the next instance is not held up. */
+/* Captures were announced on device 1 and never end. Waits of device 0 for work there end
+ * nevertheless, and the next instance is not held up. */
 START_TEST(a_pool_that_was_never_ended_bars_nobody_after_its_instance)
 {
     pleat_pool_id id = { 7, 0 };

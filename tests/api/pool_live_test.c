@@ -1,4 +1,5 @@
-/* pool_live_test.c - private pools: users, which blocks live, and blocks at their addresses. */
+/* pool_live_test.c - private pools: their users, their live blocks, and blocks at given
+ * addresses. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -196,7 +197,7 @@ START_TEST(a_block_may_be_had_at_its_address)
 }
 END_TEST
 
-/* What lies there was freed in pieces: some are settled, the others pend on the stream. */
+/* The memory there was freed in pieces. Some are settled; the others are pending on the stream. */
 START_TEST(a_block_may_be_had_of_pieces)
 {
     pleat_devptr a[4];
@@ -249,8 +250,8 @@ START_TEST(addresses_without_memory_are_refused)
 }
 END_TEST
 
-/* A pool has memory that it has not used yet: of the first granules of an area that an earlier pool
- * left behind. A refusal leaves it as movable as it was. */
+/* The pool has unused memory: the first granules of an area that an earlier pool left behind. A
+ * refusal leaves this memory as movable as before. */
 START_TEST(a_refusal_pins_nothing)
 {
     pleat_devptr a = alloc(8 * GRANULE);
@@ -281,7 +282,7 @@ START_TEST(a_refusal_pins_nothing)
 }
 END_TEST
 
-/* Two live blocks with a gap between them, which is the longest free stretch. */
+/* Two live blocks, and the longest free stretch between them. */
 START_TEST(the_longest_free_stretch_is_measured)
 {
     uint64_t bytes = 1;
@@ -304,7 +305,7 @@ START_TEST(the_longest_free_stretch_is_measured)
     ck_assert_uint_eq(bytes, 7 * GRANULE);
     give(high);
     ck_assert_int_eq(pleat_pool_begin(instance, 0, id, NULL, NULL, NULL), PLEAT_OK);
-    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK); /* one of its two users */
+    ck_assert_int_eq(pleat_pool_release(instance, 0, id), PLEAT_OK); /* first of two users */
 }
 END_TEST
 

@@ -293,7 +293,7 @@ END_TEST
 
 /* ---- users ----------------------------------------------------------------------------------- */
 
-/* If each stream had an area of its own, every request would look at all of them. */
+/* With an area for each stream, every request would look at all areas. */
 START_TEST(a_pool_of_many_streams_shares_its_areas)
 {
     enum { N_STREAMS = 60, N_BLOCKS = 2, MOST_SEGMENTS = 32 };
@@ -397,7 +397,7 @@ START_TEST(of_many_pools_in_turn_the_last_256_are_known)
     ck_assert_uint_eq(reserved(1, (pleat_pool_id){ 5, N_IN_TURN - N_KNOWN }), 0);
     ck_assert_uint_eq(reserved(N_KNOWN, (pleat_pool_id){ 5, N_IN_TURN - 1 }), 0);
     ck_assert_int_eq(pleat_pool_stats(instance, 0, N_KNOWN + 1, &id, out), PLEAT_EPOOL);
-    begin((pleat_pool_id){ 5, 800 }); /* this pool comes back at its old number */
+    begin((pleat_pool_id){ 5, 800 }); /* this pool comes back under its old number */
     pleat_devptr ptr = api_alloc(instance, 0, GRANULE, streams[0]);
     ck_assert_uint_eq(reserved(1 + 800 - (N_IN_TURN - N_KNOWN), (pleat_pool_id){ 5, 800 }),
                       GRANULE);
@@ -453,8 +453,8 @@ START_TEST(the_most_pools_of_a_device_are_named_where_one_more_is_refused)
 }
 END_TEST
 
-/* Meanwhile pools before the one that is read, in the order of first use, are forgotten, and so are
- * pools behind it. */
+/* While statistics are read, pools are forgotten: pools before the one being read, in the order of
+ * first use, and pools behind it. */
 START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 {
     enum { N_READ = 1000, N_GONE = 300, N_KNOWN = 256 };
@@ -640,7 +640,7 @@ END_TEST
 static _Atomic int n_wrong;
 static _Atomic bool is_over;
 
-/* A thread that uses pools of its own in turn; each pool serves only that thread's requests. */
+/* Use a private pool repeatedly. Each pool serves only one thread's requests. */
 static void *come_and_go(void *arg)
 {
     pleat_pool_id id = { 9, (uint64_t)(uintptr_t)arg + 1 };

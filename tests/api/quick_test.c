@@ -1,6 +1,6 @@
-/* quick_test.c - the straight path of the commonest requests and frees has the same effect as
- * the general way. The straight path is off while a history is recorded, so one random sequence is
- * played with a history and without, each on a fresh simulator, and all answers are compared. */
+/* quick_test.c - the short path of the commonest requests and frees has the same effect as the
+ * general path. The short path is off while a history is recorded. So each random sequence is
+ * played with and without a history, each on a fresh simulator, and all answers are compared. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ enum {
     N_SAME_STEPS = N_STEPS / 4
 };
 
-/* What was answered, step by step. */
+/* The answers of a run, step by step. */
 typedef struct answers {
     pleat_devptr ptrs[N_STEPS];
     pleat_status statuses[N_STEPS];
@@ -162,7 +162,7 @@ static void read_stats(run *x, pleat_stats *out)
     *out = api_stats(x->instance, 0);
     out->metadata_bytes = 0; /* the history is among it */
     out->driver_ns = 0;
-    if (x->shape->is_scarce) { /* a history tells what was free when a request failed, and asks */
+    if (x->shape->is_scarce) { /* a failure in a history queries the driver for free bytes */
         out->n_driver_calls = 0;
     }
     api_check(x->instance);
@@ -212,8 +212,8 @@ static void expect_same_stats(const pleat_stats *a, const pleat_stats *b, unsign
     }
 }
 
-/* Which of two equally good places is taken may depend on the order of frees between two ticks;
- * what is live does not, until a request is refused in one run alone. */
+/* Two equally good places may be chosen differently, by the order of frees between two ticks. Live
+ * bytes are equal until a request is refused in one run only. */
 START_TEST(the_straight_path_counts_as_the_general_way)
 {
     const shape *s = &shapes[_i / N_SEEDS];
@@ -232,9 +232,8 @@ START_TEST(the_straight_path_counts_as_the_general_way)
 }
 END_TEST
 
-/* Not with several streams, nor where memory is short, nor for ever: in some thousand steps the
- * same free bytes come to pend in other pieces, and a later request then takes another place of its
- * size. */
+/* Equal answers hold only for one stream, enough memory and some thousand steps. Later the same
+ * free bytes are pending in different pieces, so a request may take another place of its size. */
 START_TEST(the_straight_path_answers_as_the_general_way)
 {
     const shape *s = &shapes[_i / N_SEEDS];

@@ -23,8 +23,8 @@ static void *free_slowly(void *arg)
     return NULL;
 }
 
-/* The free records a tick, and is still doing so when the stream is retired. The last tick comes
- * behind it, so nothing that was freed on the stream needs one of the whole context. */
+/* The free is still recording a tick when the stream is retired. The last tick comes behind this
+ * tick, so no free on the stream needs a tick of the whole context. */
 START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
 {
     pthread_t thread;
@@ -59,8 +59,8 @@ START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
 }
 END_TEST
 
-/* With stream_identity:handle a free on another stream records the tick, since this one is alive
- * until it was retired. */
+/* With stream_identity:handle a free on another stream records the tick. The stream counts as alive
+ * until it is retired. */
 START_TEST(nor_is_one_that_another_streams_call_records)
 {
     pthread_t thread;

@@ -1,7 +1,7 @@
-/* share_parts_test.c - buffers, parts of blocks and tags that other processes open: real ones,
- * started by the test. */
+/* share_parts_test.c - other processes open buffers, parts of blocks and tags. The processes are
+ * real and started by the test. */
 /* labels: unit fault stress */
-/* alone: it runs itself as the other process */
+/* alone: the test runs itself as the other process */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define PAGE (2 * MIB)
 
-/* Descriptors that a started process finds open: the name's file, both ends' pipes. */
+/* Open descriptors of a started process: the file with the name, and both ends' pipes. */
 enum { NAME_AT = 100, SAY_AT = 101, HEAR_AT = 102, NAME_ROOM = 1 << 20, N_WEIGHTS = 300 };
 
 typedef struct shared_name {
@@ -126,7 +126,7 @@ static void close_all(pleat instance, pleat_devptr at)
     api_unmake(instance);
 }
 
-/* What it finds, it changes. */
+/* Check the contents, then change them. */
 START_TEST(role_read_and_answer)
 {
     take_name();
@@ -139,7 +139,8 @@ START_TEST(role_read_and_answer)
 }
 END_TEST
 
-/* Has it open while the other one gives it up: says so, and looks again when told. */
+/* Keep the memory open while its owner gives it up. Report this, and check the contents again when
+ * told. */
 START_TEST(role_keep_open)
 {
     char byte;
@@ -155,7 +156,7 @@ START_TEST(role_keep_open)
 }
 END_TEST
 
-/* Each block is filled with a byte that its address there tells. */
+/* Each block's fill byte follows from its address in the owner. */
 static int value_of(pleat_devptr there)
 {
     return (int)(there / 512 % 251);
@@ -209,7 +210,7 @@ START_TEST(another_process_opens_pages_of_a_buffer)
     ck_assert_uint_eq(pleat_share_n_blocks(name.bytes, name.n), 1);
     pass_name();
     finish(start("role_read_and_answer"));
-    (void)api_sim_counts(); /* takes the lock under which the memory became another mapping's */
+    (void)api_sim_counts(); /* takes the lock under which the memory got its second mapping */
     check_filled(buffer, 3 * MIB, 0x11);
     check_filled(buffer + 3 * MIB, 7 * MIB, 0xa5);
     check_filled(buffer + 10 * MIB, 8 * MIB, 0x11);
@@ -252,7 +253,8 @@ START_TEST(a_name_reaches_to_the_first_page_that_is_not_committed)
 }
 END_TEST
 
-/* The other process keeps what it has open; the memory is the driver's when it closes, too. */
+/* The other process keeps the memory open. When it closes the memory, all of it goes back to the
+ * driver. */
 START_TEST(pages_that_go_stay_for_who_has_them_open)
 {
     int say[2];
@@ -341,7 +343,7 @@ END_TEST
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* Small and large ones, so that some share a chunk and some have several. */
+/* Sizes are small and large: some blocks share a chunk, some have several. */
 static size_t weight_bytes(int i)
 {
     return i % 50 == 0 ? 5 * MIB + 512 : (size_t)(i % 7 + 1) * 1000;
@@ -395,7 +397,8 @@ START_TEST(another_process_opens_all_blocks_of_a_tag)
 }
 END_TEST
 
-/* Each chunk is named once, though blocks share some, and none that has no live block. */
+/* Each chunk is named once, also if several blocks share it. Chunks without a live block are not
+ * named. */
 START_TEST(a_tag_has_each_of_its_chunks_once)
 {
     static pleat_devptr ptrs[N_WEIGHTS];
@@ -458,7 +461,7 @@ static uint64_t slept_shared_bytes(pleat instance)
     return slept.shared_bytes;
 }
 
-/* What is shared sleeps no more; what was only asked about does. */
+/* A shared tag no longer sleeps. After a mere query it still does. */
 START_TEST(a_name_that_does_not_fit_shares_nothing)
 {
     static const size_t pages[] = { 4, 40 }; /* in few chunks and in many */
@@ -643,7 +646,7 @@ static void *come_and_go(void *context)
     return NULL;
 }
 
-/* Those that stay are found, and where the name says. */
+/* Check that the named places hold all blocks that stay. */
 static void check_those_that_stay(pleat_devptr at, const pleat_devptr *ptrs, int n)
 {
     int n_found = 0;
@@ -681,7 +684,7 @@ START_TEST(a_tag_is_named_while_blocks_come_and_go)
         ck_assert_int_eq(name_tag(c.instance, "weights"), PLEAT_OK);
         ck_assert_uint_le(name.n, sizeof name.bytes);
         pleat_status st = pleat_share_open(c.instance, 0, name.bytes, name.n, &at);
-        if (st == PLEAT_ESHARE) { /* a chunk of one that went was given back meanwhile */
+        if (st == PLEAT_ESHARE) { /* a chunk of a freed block was given back meanwhile */
             continue;
         }
         ck_assert_int_eq(st, PLEAT_OK);
@@ -725,7 +728,7 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* The other process plays one test, outside of Check's forks. */
+/* In the other process, play one test outside of Check's forks. */
 static Suite *make_role(const char *role)
 {
     Suite *suite = suite_create(role);

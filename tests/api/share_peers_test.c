@@ -1,7 +1,7 @@
-/* share_peers_test.c - shared memory and the other process's ways: it is silent, it hangs up,
- * it is stopped, it forks; and a driver that does not unmap. */
+/* share_peers_test.c - shared memory with a difficult other process: silent, hanging up, stopped,
+ * or forking. Also with a driver that does not unmap. */
 /* labels: unit fault stress */
-/* alone: it runs itself as the other process, and replaces clock_gettime and sendmsg */
+/* alone: the test runs itself as the other process, and replaces clock_gettime and sendmsg */
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
@@ -101,7 +101,7 @@ static void trim(pleat instance)
 
 /* ---- a process that the test plays ----------------------------------------------------------- */
 
-/* Listens under a number of its own, and makes the name that of a block of that process. */
+/* Listen under a made-up process number, and change the name to a block of that process. */
 static int pretend(shared_name *name)
 {
     static pl_shared_chunk chunks[MOST_CHUNKS];
@@ -217,7 +217,7 @@ static void begin_talking(talking *t, pleat instance, pleat_devptr ptr)
     ck_assert_int_eq(pl_asker_begin(&t->asker, &t->name, t->chunks), PLEAT_OK);
 }
 
-/* The server hangs up on who is silent for two seconds: one that maps slowly. */
+/* The server hangs up after two seconds of silence, as from a process that maps slowly. */
 START_TEST(a_conversation_goes_on_after_a_hang_up)
 {
     static talking t;
@@ -242,7 +242,7 @@ enum { SEATS = 64, TURN_MS = 2000, LONG_SECONDS = 10 };
 
 static talking talks[2];
 
-/* Sharing, with a block that needs more than one question. */
+/* Make a sharing instance, with a block that needs more than one question. */
 static pleat serve_block(pleat_devptr *ptr)
 {
     pleat instance = make_sharing("chunks:granule");
@@ -272,7 +272,7 @@ static void ask_once(pleat instance, pleat_devptr ptr)
     pl_asker_end(&talks[0].asker);
 }
 
-/* Somebody who has called that process, and says nothing. */
+/* Call that process and say nothing. */
 static int call(const uint64_t process[2])
 {
     socklen_t bytes;
@@ -291,7 +291,7 @@ static bool is_hung_up_on(int fd)
     return got == 0 || errno == ECONNRESET;
 }
 
-/* With a clock that stands, so that nobody is hung up on for being silent long. */
+/* The clock stands still, so that no caller is silent for too long. */
 START_TEST(silent_callers_delay_nobody)
 {
     static const int numbers[] = { 6, SEATS, 300 };
@@ -355,7 +355,7 @@ END_TEST
 
 START_TEST(who_takes_no_answers_is_hung_up_on)
 {
-    static pl_question question; /* of a process that it is not */
+    static pl_question question; /* names a process that does not exist */
     pleat_devptr ptr;
     pleat instance = serve_block(&ptr);
     ask_once(instance, ptr);
@@ -372,7 +372,7 @@ START_TEST(who_takes_no_answers_is_hung_up_on)
 }
 END_TEST
 
-/* A user has so many descriptors on their way between processes only. */
+/* The system limits the descriptors on their way between a user's processes. */
 START_TEST(what_the_system_does_not_send_is_sent_later)
 {
     pleat_devptr ptr;
@@ -416,7 +416,7 @@ START_TEST(a_forked_child_closes_what_its_parent_asked_for)
 }
 END_TEST
 
-/* Descriptors of the process that are open on a file of that name. */
+/* Count the process's open descriptors of a file called `what`. */
 static int count_fds(const char *what)
 {
     int n = 0;
@@ -605,7 +605,7 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* The other process plays one test, outside of Check's forks. */
+/* In the other process, play one test outside of Check's forks. */
 static Suite *make_role(void)
 {
     Suite *suite = suite_create("role");

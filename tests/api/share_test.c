@@ -1,6 +1,6 @@
-/* share_test.c - blocks that other processes open: real ones, started by the test. */
+/* share_test.c - other processes open blocks. The processes are real and started by the test. */
 /* labels: unit fault stress */
-/* alone: it runs itself as the other process */
+/* alone: the test runs itself as the other process */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Descriptors that a started process finds open: the name's file, both ends' pipes, chunks. */
+/* Open descriptors of a started process: the file with the name, both ends' pipes, chunks. */
 enum { NAME_AT = 100, SAY_AT = 101, HEAR_AT = 102, CHUNKS_AT = 110, NAME_ROOM = 65536 };
 
 static const char memory[] = "backing:memory,capacity:256M";
@@ -187,7 +187,7 @@ END_TEST
 
 /* ---- two processes --------------------------------------------------------------------------- */
 
-/* A block behind another one, so that it may begin within a chunk. */
+/* The block lies behind another one, so that it may begin within a chunk. */
 static void exchange(const char *more, size_t before, size_t bytes, size_t inside)
 {
     static shared_name name;
@@ -203,7 +203,7 @@ static void exchange(const char *more, size_t before, size_t bytes, size_t insid
     fill(ptr, info.bytes, 0x5a);
     pass_name(&name);
     finish(start("role_open"));
-    (void)api_sim_counts(); /* takes the lock under which the memory became another mapping's */
+    (void)api_sim_counts(); /* takes the lock under which the memory got its second mapping */
     check_filled(ptr + inside, info.bytes - inside, 0xa5);
     check_filled(ptr, inside, 0x5a);
     check_filled(first, before, 1);
@@ -444,7 +444,7 @@ START_TEST(a_captured_stream_closes_nothing)
 }
 END_TEST
 
-/* What is shared stays at its physical place; what is not moves. */
+/* Shared memory keeps its physical place; all other memory may move. */
 START_TEST(compaction_leaves_shared_chunks_alone)
 {
     static shared_name name;
@@ -571,7 +571,7 @@ START_TEST(memory_that_went_back_is_not_opened)
     pleat_devptr ptr = api_alloc(instance, 0, MIB, NULL);
     name_block(instance, ptr, PLEAT_SHARE_SERVE, &name);
     api_free(instance, 0, ptr, NULL);
-    at = open_name(instance, &name); /* its memory is still there */
+    at = open_name(instance, &name); /* the block's memory still exists */
     close_at(instance, at, NULL);
     ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_OK);
     ptr = api_alloc(instance, 0, MIB, NULL); /* perhaps with the same handle */
@@ -750,7 +750,7 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* The other process plays one test, outside of Check's forks. */
+/* In the other process, play one test outside of Check's forks. */
 static Suite *make_role(const char *role)
 {
     Suite *suite = suite_create(role);

@@ -1,10 +1,10 @@
 /* sleep_fault_test.c - the k-th driver call or host allocation of a sleep and a wake fails.
  *
- * The scenario: a tag with large chunks, small blocks and holes, and with a buffer that has a page
- * decommitted in its middle, sleeps and wakes. With the fault at k = 0, 1, ... until none is
- * reached, each call leaves the tag all asleep or all awake: it works, or the tag is as it was
- * before, and once the fault is gone the next one works and the contents are there. If all calls
- * from the k-th on fail, undoing fails, too, and still nothing is lost.
+ * The scenario: a tag sleeps and wakes. It has large chunks, small blocks and holes, and a buffer
+ * with a decommitted page in its middle. The fault is at k = 0, 1, ... until the call no longer
+ * reaches it. Each call leaves the tag fully asleep or fully awake: it succeeds, or changes
+ * nothing. Without the fault the next call succeeds, and the contents are intact. If all calls from
+ * the k-th on fail, undoing fails, too. Still nothing is lost.
  *
  * Granules are small, since the time goes by the bytes that are filled, kept and compared. */
 /* labels: unit fault */
@@ -31,7 +31,7 @@ enum { N_HOWS = sizeof hows / sizeof hows[0] };
 static pleat instance;
 static bool is_partial; /* a refused unmap has unmapped a part */
 static pleat_devptr blocks[N_BLOCKS];
-static bool is_known[N_BLOCKS]; /* its contents are what was filled in */
+static bool is_known[N_BLOCKS]; /* the block has its fill bytes */
 static pleat_devptr buffer;
 static bool is_page_known[N_PAGES];
 static uint64_t host_before;
@@ -191,7 +191,7 @@ static void sleep_with_fault(plan p, const struct how *how, uint64_t k)
     if (st == PLEAT_OK && how->how == PLEAT_SLEEP_DISCARD) {
         forget_contents();
     }
-    if (st != PLEAT_OK) { /* awake, or it has all its memory: nothing is lost in either case */
+    if (st != PLEAT_OK) { /* awake, or asleep with all its memory: no contents are lost */
         ck_assert(st != PLEAT_EPOISONED || p == DRIVER_FROM);
         ck_assert_int_eq(wake_up(), PLEAT_OK);
         check_contents(p, k);

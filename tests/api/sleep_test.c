@@ -1,11 +1,11 @@
 /* sleep_test.c - a tag sleeps and wakes many times, while four threads work on other memory.
  *
- * 10,000 tagged blocks lie among 10,000 others, fewer where each call walks through all of them.
- * Contents are kept, nobody's call fails, no granule holds blocks of both, and at least 99 % of the
- * tag's own granules go back each time. PLEAT_SLEEP_ROUNDS sets how many times, and has the figures
- * printed: all that is asked for is PLEAT_SLEEP_ROUNDS=1000.
+ * 10,000 tagged blocks lie among 10,000 others; fewer where each call walks all of them. Contents
+ * are kept, no call fails, no granule holds blocks of both kinds, and at least 99 % of the tag's
+ * own granules go back each time. PLEAT_SLEEP_ROUNDS sets the number of rounds and prints the
+ * figures. The full test is PLEAT_SLEEP_ROUNDS=1000.
  *
- * And a limit is set while a tag wakes. */
+ * A limit is also set while a tag wakes. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -91,7 +91,7 @@ static void *work(void *argument)
     for (size_t i = 0; i < A_WORKERS && is_well; i++) {
         is_well = renew(w, &w->blocks[i]);
     }
-    do { /* once at least, on a machine that is slow to start it */
+    do { /* at least once, even if the thread starts late */
         is_well = is_well && renew(w, &w->blocks[draw(&w->state) % A_WORKERS]);
         w->n_done++;
     } while (is_well && !atomic_load(&is_over));
@@ -187,7 +187,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Other blocks that lie in a granule of tagged ones; *n_own: such granules. */
+/* Count blocks of other threads in granules with tagged blocks. *n_own: granules with tagged
+ * blocks. */
 static size_t count_mixed(const worker *workers, size_t *n_own)
 {
     uint64_t granule = api_stats(instance, 0).granule_bytes;
@@ -294,7 +295,7 @@ END_TEST
 
 /* ---- races ---- */
 
-/* Frees tagged blocks of its own, and makes them again when that is possible. */
+/* Free this thread's tagged blocks, and allocate them again when possible. */
 static void *churn(void *argument)
 {
     worker *w = argument;

@@ -1,5 +1,5 @@
-/* snapshot_test.c - snapshots of every allocator: their state and history agree, what they tell
- * of blocks, and what happens when they cannot be written. */
+/* snapshot_test.c - snapshots of every allocator: their state and history agree; their facts about
+ * blocks; failures of writing. */
 /* labels: unit fault stress */
 #include <errno.h>
 #include <fcntl.h>
@@ -293,7 +293,7 @@ START_TEST(what_lies_in_a_private_pool_names_it)
     check_copy(&c);
     ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_JSON), PLEAT_OK);
     ck_assert_uint_eq(count_text("\"segment_pool_id\":[7,9]"), 0);
-    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 4); /* the same and both parts of the free */
+    ck_assert_uint_eq(count_text("\"pool_id\":[7,9]"), 4); /* one allocation, two parts of a free */
     compliance_free(&c, outside, c.streams[0]);
     compliance_close(&c);
 }

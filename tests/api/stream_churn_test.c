@@ -1,5 +1,5 @@
-/* stream_churn_test.c - streams that come and go by the ten thousand: nothing adds up, nothing
- * waits, and no call uses the handle of a stream that is gone. */
+/* stream_churn_test.c - ten thousand streams come and go. No cost accumulates, no call waits, and
+ * no call uses the handle of a gone stream. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void leave(guest *g)
     g->stream = NULL;
 }
 
-/* While the large block lives, the small ones pend and no tick covers them. */
+/* While the large block lives, the small ones are pending without a tick. */
 static void come(guest *g)
 {
     g->stream = api_stream(scene.handle, 0);
@@ -131,7 +131,7 @@ START_TEST(streams_in_turn_leave_nothing_behind)
 }
 END_TEST
 
-/* Half of MOST_ALIVE is no crowd yet: then only requests that find nothing settle other streams. */
+/* Half of MOST_ALIVE is no crowd yet. Then only requests that find nothing settle other streams. */
 START_TEST(a_thousand_streams_at_once_leave_nothing_behind)
 {
     play("capacity:16G,depth:16", MANY, _i == 0 ? MOST_ALIVE : MOST_ALIVE / 2, false, 1);
@@ -141,10 +141,10 @@ END_TEST
 static const char *const chunk_confs[] = { "chunks:granule", "chunks:mixed" };
 enum { N_CHUNK_CONFS = sizeof chunk_confs / sizeof chunk_confs[0] };
 
-/* Loose granules are taken before any are created, and holes are filled wherever they are. So a few
- * streams need little more memory than one stream that made all of their blocks: with chunks of
- * several sizes no more than one chunk beyond what granules need, which is 1/1024 of the device, as
- * the rest of a chunk that is partly in use can be taken by nobody. */
+/* Loose granules are taken before new ones are created, and any hole is filled. So a few streams
+ * need little more memory than one stream with all their blocks. With chunks of several sizes the
+ * difference is at most one chunk, 1/1024 of the device: the rest of a chunk in use cannot be
+ * taken. */
 static void need_little(const char *conf, size_t n_alive, size_t most_kib, unsigned most_percent)
 {
     uint64_t slack_bytes = (PLEAT_DEBUG_LEVEL >= 2 ? 16 : 0) * MIB; /* few streams at level 2 */
@@ -164,8 +164,8 @@ START_TEST(few_streams_of_large_blocks_need_little_more_than_what_lives)
 }
 END_TEST
 
-/* Streams that stay and repeat their shapes do not take from each other for ever. Chunks of one
- * granule are where most can be taken. */
+/* Long-lived streams that repeat their shapes stop taking from each other. Chunks of one granule
+ * allow the most takes. */
 START_TEST(streams_that_repeat_their_shapes_hardly_need_the_driver)
 {
     enum { N_STREAMS = 3, N_SHAPES = 24, N_STEPS = 300 };
@@ -213,14 +213,14 @@ START_TEST(retired_streams_leave_nothing_behind)
 }
 END_TEST
 
-/* Handles never come again, so nobody learns that the streams are gone. */
+/* Handles are never reused, so pleat cannot see that the streams are gone. */
 START_TEST(streams_whose_handles_never_come_again_leave_nothing_behind)
 {
     play("capacity:16G,depth:16", MANY, _i == 0 ? 1 : MOST_ALIVE, false, 1);
 }
 END_TEST
 
-/* No tick of the streams covers what they leave, and it is not worth a tick of the context. */
+/* No stream tick covers this pending memory, and it is too little for a tick of the context. */
 START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 {
     begin("capacity:16G,depth:16", false, 0);
@@ -242,7 +242,8 @@ START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 }
 END_TEST
 
-/* More living streams than lanes are kept at first: after some rounds each stream keeps its own. */
+/* There are more living streams than lanes kept at first. After some rounds each stream keeps its
+ * lane. */
 START_TEST(a_crowd_that_comes_back_has_its_lanes)
 {
     enum { N_ROUNDS = 8, N_LAST = 2 };
@@ -269,7 +270,7 @@ END_TEST
 
 enum { N_REGULARS = 40, N_VISITS = 4 };
 
-/* Streams that are named rarely; each often holds a block from one visit to the next. */
+/* Streams with rare calls. Each often holds a block between two of its calls. */
 static void *visit(void *unused)
 {
     void *streams[N_REGULARS];

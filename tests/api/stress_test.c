@@ -103,7 +103,7 @@ START_TEST(of_many_that_destroy_one_succeeds)
 }
 END_TEST
 
-/* Make, use and destroy instances that only this thread has. */
+/* Make, use and destroy instances of this thread alone. */
 static void *come_and_go(void *arg)
 {
     crowd *c = arg;

@@ -1,5 +1,5 @@
-/* tag_kept_test.c - what a sleep has kept can be read, and its host memory stays if it is asked
- * to. */
+/* tag_kept_test.c - the contents stored by a sleep can be read, and their host memory stays if
+ * wanted. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdio.h>
@@ -250,7 +250,7 @@ START_TEST(what_came_since_is_not_taken_for_what_slept)
 }
 END_TEST
 
-/* Callers may have its addresses: they stay readable. */
+/* Callers may hold the addresses of the host memory, so it stays readable. */
 START_TEST(a_sleep_that_fails_leaves_what_is_retained)
 {
     char got[64];
@@ -399,7 +399,7 @@ START_TEST(a_fault_loses_no_contents)
     uint64_t k = 0;
     while (k < MOST_K && try_with_fault(_i == 1, k, ptr, 100 + k)) {
         k++;
-        fall_asleep(); /* so that there is something to take over */
+        fall_asleep(); /* leaves stored contents to take over */
         wake_up();
     }
     ck_assert_uint_gt(k, _i == 1 ? 1 : 8);

@@ -1,4 +1,5 @@
-/* tag_test.c - tags: what carries one, what is known of it, its limit; and its sleep, alone. */
+/* tag_test.c - tags: tagged blocks, a tag's figures, its limit, and its sleep without other
+ * threads. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,7 +169,7 @@ START_TEST(blocks_carry_the_tag_of_their_request)
 }
 END_TEST
 
-/* A thread keeps small blocks that it freed: they must not come back under another tag. */
+/* A thread keeps small blocks that it freed. These must not come back under another tag. */
 START_TEST(freed_blocks_do_not_change_their_tag)
 {
     pleat_block_info info;
@@ -202,7 +203,7 @@ START_TEST(free_memory_of_a_tag_serves_others)
 }
 END_TEST
 
-/* Memory that pends on another stream is ordered or waited for, as any. */
+/* Pending memory of another stream is ordered or waited for, as without tags. */
 START_TEST(pending_memory_of_a_tag_serves_others)
 {
     void *one = api_stream(instance, 0);
@@ -315,7 +316,7 @@ START_TEST(sleeping_twice_and_waking_the_awake)
 }
 END_TEST
 
-/* Where nothing else is held, too: chunks are sized by what there will be. */
+/* Chunks are sized by the future memory, also if nothing else is held. */
 START_TEST(a_wake_has_large_chunks)
 {
     close_instance();
@@ -551,7 +552,7 @@ START_TEST(classic_caches_know_no_tags)
 }
 END_TEST
 
-/* A graph has addresses baked in: they must mean the same after the wake. */
+/* A graph contains addresses. After the wake these must mean the same blocks. */
 START_TEST(a_captured_graph_is_launched_again)
 {
     enum { RELAXED = 2 };
@@ -676,7 +677,7 @@ START_TEST(a_private_pool_takes_no_tag)
 }
 END_TEST
 
-/* What is allocated in a capture, outside of pools, belongs to the graph, also with a tag. */
+/* A block allocated in a capture, outside of pools, belongs to the graph, also with a tag. */
 START_TEST(a_capture_keeps_tagged_blocks)
 {
     enum { RELAXED = 2 };
@@ -705,7 +706,7 @@ START_TEST(a_capture_keeps_tagged_blocks)
 }
 END_TEST
 
-/* A compaction moves nothing that sleeps, and a sleep finds what it moved. */
+/* A compaction moves no sleeping memory, and a sleep finds the blocks that a compaction moved. */
 START_TEST(a_compaction_and_a_sleep_agree)
 {
     pleat_compaction done;

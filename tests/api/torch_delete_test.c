@@ -1,4 +1,4 @@
-/* torch_delete_test.c - blocks that are freed by their address alone. */
+/* torch_delete_test.c - frees that name only an address. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -76,8 +76,8 @@ START_TEST(a_block_outlives_its_stream)
 }
 END_TEST
 
-/* Where handles are trusted, that of a stream which is not torch's is not: the stream is destroyed
- * without a word, while its block lives. The next request needs that block. */
+/* Handles are trusted, except those of streams that torch did not create. Such a stream is
+ * destroyed silently while its block lives. The next request needs that block. */
 START_TEST(a_doubted_streams_handle_is_not_used_after_its_end)
 {
     pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:1048576",
@@ -91,7 +91,7 @@ START_TEST(a_doubted_streams_handle_is_not_used_after_its_end)
         many[i] = pleat_torch_malloc(5000, 0, stream);
     }
     api_stream_end(instance, 0, stream);
-    for (int i = 0; i < 200; i++) { /* first every second one, which lies among live ones */
+    for (int i = 0; i < 200; i++) { /* first every second block, so that it lies among live ones */
         pleat_torch_delete(many[i < 100 ? 2 * i : 2 * i - 199]);
     }
     stream = api_stream(instance, 0);
@@ -135,7 +135,7 @@ enum { N_THREADS = 4, N_KEPT = 64, N_ROUNDS = 5000 };
 
 static void *shared[N_KEPT];
 
-/* Takes whatever lies in a place, often another thread's, and puts a block there. */
+/* Swap a new block into a place, and free the found block, often another thread's. */
 static void *exchange(void *context)
 {
     unsigned seed = (unsigned)(uintptr_t)context;

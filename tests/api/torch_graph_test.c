@@ -1,5 +1,5 @@
-/* torch_graph_test.c - PyTorch's hooks around captures: what outlives a graph, and what must
- * not outlive its capture. */
+/* torch_graph_test.c - PyTorch's hooks around captures: memory that outlives a graph, and memory
+ * that must not outlive its capture. */
 #include <check.h>
 
 #include "api/adapters/pleat_torch.h"
@@ -73,7 +73,7 @@ static void launch_unseen(pleat instance, void *stream, void *unseen)
     pleat_torch_end_pool(0, pool);
 }
 
-/* One driver that tells when a graph is gone, and one that does not. */
+/* A driver that reports a graph's end, and one that does not. */
 static const char *const drivers[] = {
     "capacity:64M,depth:1048576",
     "capacity:64M,depth:1048576,without:[cuUserObjectCreate]",
@@ -137,7 +137,7 @@ static uint64_t reserved_by_pool(pleat instance)
     return reserved[PLEAT_SIZES_ALL].current;
 }
 
-/* The pool is gone at once; memory that its launches use serves after the other capture. */
+/* The pool is gone at once. Memory used by its launches serves after the other capture. */
 START_TEST(a_release_during_another_capture_breaks_nothing_and_gives_nothing_away)
 {
     static const pleat_pool_id other = { 0, 2 };
@@ -187,7 +187,7 @@ START_TEST(a_release_breaks_no_capture_on_another_device)
 }
 END_TEST
 
-/* _i: the driver; from N_DRIVERS on, the block that the capture uses is another stream's. */
+/* _i: the driver. From N_DRIVERS on, another stream owns the block that the capture uses. */
 START_TEST(what_a_capture_frees_outside_of_its_pool_serves_again_after_it)
 {
     void *stream;

@@ -90,7 +90,7 @@ static void add_group(told *t, const char *name)
     }
 }
 
-/* The keys of PyTorch, without those of private pools, sorted as Python does. */
+/* PyTorch's keys without private pools, sorted as by Python. */
 static void expect_keys(told *t)
 {
     t->n = 0;
@@ -153,7 +153,7 @@ static void check_group(const told *t, const char *name, const pleat_stat group[
     }
 }
 
-/* Makes every figure that can be counted differ from 0 and from the others. */
+/* Make every countable figure differ from 0 and from all others. */
 static void be_busy(pleat instance, void **kept)
 {
     static const size_t sizes[] = { 1000, 600000, MIB + 1, 5 * MIB, 12 * MIB, 30 * MIB };

@@ -1,4 +1,4 @@
-/* torch_test.c - PyTorch's hooks, one after the other. Statistics: tests/api/torch_stats_test.c. */
+/* torch_test.c - PyTorch's hooks, one by one. Statistics: tests/api/torch_stats_test.c. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -113,9 +113,9 @@ static size_t n_ooms_told(pleat instance)
     return n_ooms;
 }
 
-/* 40 of 64 MiB pend on a captured stream, so a request can neither be ordered after it nor wait for
- * it: the stream has used the memory, and the next call that names it, which would record a tick,
- * is in the capture. */
+/* Make 40 of 64 MiB pend on a captured stream. A request can neither be ordered after this stream
+ * nor wait for it. The stream has used the memory, and its next call, which would record a tick, is
+ * inside the capture. */
 static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
 {
     void *ptr = pleat_torch_malloc(40 * MIB, 0, owner);
@@ -127,7 +127,7 @@ static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
     pleat_torch_free(pleat_torch_malloc(MIB, 0, captured), MIB, 0, captured);
 }
 
-/* Keeps the capture until the request has been made, and 20 ms longer, so that its retries fail. */
+/* Keep the capture open until 20 ms after the request, so that its retries fail. */
 static void *capture_for_a_while(void *arg)
 {
     app *a = arg;
@@ -201,7 +201,7 @@ typedef struct worker {
     int device;
     unsigned seed;
     int n_wrong;
-    _Atomic(void *) *exchange; /* N_THREADS slots; who swaps a block out owns it */
+    _Atomic(void *) *exchange; /* N_THREADS slots; a thread that swaps a block out owns it */
 } worker;
 
 static int n_each; /* N_EACH, or fewer under sanitizers */
@@ -218,7 +218,7 @@ static size_t random_bytes(unsigned *seed)
     return r % 16 == 0 ? (r % 5 + 1) * (size_t)MIB : r % 60000 + 1;
 }
 
-/* Blocks live in a ring; now and then one is left for another thread to free. */
+/* Blocks live in a ring. Now and then one is left for another thread to free. */
 static void *churn(void *arg)
 {
     worker *w = arg;
@@ -465,7 +465,7 @@ START_TEST(reset_gives_back_what_is_free_on_every_device_after_its_last_use)
             pleat_torch_free(ptr, 30 * MIB, device, streams[i]);
         }
     }
-    ck_assert_uint_ge(resident(instance, 0), 31 * MIB); /* both streams may use one 30 MiB */
+    ck_assert_uint_ge(resident(instance, 0), 31 * MIB); /* both streams may use the same 30 MiB */
     pleat_torch_reset();
     ck_assert_uint_le(resident(instance, 0), 2 * MIB);
     ck_assert_uint_eq(resident(instance, 1), 0);

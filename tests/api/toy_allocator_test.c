@@ -1,5 +1,5 @@
-/* toy_allocator_test.c - the example of docs/allocators.md: an allocator in one file is listed,
- * has an option of its own and passes what the classic caches pass. */
+/* toy_allocator_test.c - the example of docs/allocators.md. An allocator in one file is listed, has
+ * its own option and passes the tests of the classic caches. */
 /* labels: unit fault */
 /* alone: it adds an allocator to the list of all */
 #include <check.h>
@@ -46,7 +46,7 @@ typedef struct toy_block {
     size_t bytes;
     size_t requested_bytes;
     pl_stream *stream;
-    uint64_t lanes; /* lanes of the streams that use it */
+    uint64_t lanes; /* lanes of the streams using the block */
 } toy_block;
 
 typedef struct toy {

@@ -1,11 +1,10 @@
-/* turmoil_test.c - four threads do everything at once, on one device, and calls of the driver and
- * of the host fail now and then: blocks, buffers, tags that sleep and wake, private pools,
- * captures, checkpoints, streams that come and go, trims, limits and compactions.
+/* turmoil_test.c - four threads do everything at once on one device, while calls of the driver and
+ * of the host fail now and then. They use blocks, buffers, sleeping tags, private pools, captures,
+ * checkpoints, short-lived streams, trims, limits and compactions.
  *
- * Whatever may be refused may be refused; but a free is not, once no fault strikes, and every
- * invariant holds: it is walked now and then beside the calls, and often while all threads rest,
- * when figures must equal what the threads have. At the end nothing is left, and the whole device
- * serves again. */
+ * Any request may be refused, but without a fault no free may be. Every invariant holds. It is
+ * checked now and then beside the calls, and often while all threads rest. Then the figures must
+ * equal the threads' memory. At the end nothing is left, and the whole device serves again. */
 /* labels: stress fault */
 #include <check.h>
 #include <pthread.h>
@@ -22,7 +21,7 @@
 #include "vmm/base/lock.h"
 #include "vmm/driver.h"
 
-/* A build that walks everything after each call does less, and so does a thread sanitizer. */
+/* Fewer steps in builds that walk everything after each call, and under a thread sanitizer. */
 #if PLEAT_DEBUG_LEVEL >= 2 || defined(__SANITIZE_THREAD__)
 enum { N_STEPS = 40000 };
 #else
@@ -36,7 +35,7 @@ static const uint64_t N_GRANULES = 256;
 static const char *const tags[N_TAGS + 1] = { "weights", "kv", NULL };
 
 #define BIT(status) (UINT64_C(1) << (status))
-/* Any call may end so where a fault strikes it or another thread's call. */
+/* Any call may return these after a fault in this call or another thread's. */
 #define FAULT (BIT(PLEAT_ENOMEM_HOST) | BIT(PLEAT_EDRIVER))
 static const uint64_t STRUCK = FAULT | BIT(PLEAT_EPOISONED) | BIT(PLEAT_ENOMEM_DEVICE) |
                                BIT(PLEAT_ENOSPACE_VA) | BIT(PLEAT_EPENDING);
@@ -50,7 +49,7 @@ typedef struct block {
     bool is_tagged;
 } block;
 
-/* One thread, and what it has. */
+/* A thread with its state. */
 typedef struct guest {
     pthread_t thread;
     unsigned number;
@@ -164,7 +163,7 @@ static void give_back(guest *g, block *b)
     }
 }
 
-/* Another stream uses it last, and may be the one that it is freed on. */
+/* Another stream uses the block last, and may be the one that frees it. */
 static void lend(guest *g, block *b)
 {
     block there = *b;
@@ -197,7 +196,7 @@ static void take_or_free(guest *g)
     }
 }
 
-/* Its blocks are another stream's matter from now on. Every second time pleat is told. */
+/* Another stream takes over the old stream's blocks. Every second time pleat is told. */
 static void renew_stream(guest *g)
 {
     unsigned i = (unsigned)below(g, N_STREAMS);
@@ -259,8 +258,8 @@ static void pass_through(guest *g)
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* Most sleeps fail when all memory of the tag is held already: then it opens again, some at a time,
- * while others use it. */
+/* Most sleeps fail when all memory of the tag is already held. Then the tag opens again, piece by
+ * piece, while others use it. */
 static void sleep_or_wake(guest *g)
 {
     const char *tag = tags[below(g, N_TAGS)];
@@ -379,7 +378,7 @@ static void arm(guest *g)
     static const char *const calls[] = { "cuMemCreate",  "cuMemMap",       "cuMemUnmap",
                                          "cuMemRelease", "cuMemSetAccess", "cuMemAddressReserve" };
     size_t which = below(g, sizeof calls / sizeof calls[0] + 1);
-    if (below(g, 16) == 0) { /* those that have not struck yet */
+    if (below(g, 16) == 0) { /* cancels faults that have not struck yet */
         sim.fail_never();
         pl_host_fail_never();
     }
@@ -439,7 +438,7 @@ static void look(void)
     }
 }
 
-/* One at a time: the threads rest together, and one of them looks. */
+/* All threads rest together, and one of them checks. */
 static void rest(const guest *g)
 {
     (void)pthread_barrier_wait(&scene.rest);
@@ -536,7 +535,7 @@ static void run_all(const char *conf)
     ck_assert_msg(atomic_load(&scene.n_wrong) == 0, "%s", scene.why);
 }
 
-/* What could not be unmapped keeps its memory. */
+/* Memory that could not be unmapped stays held. */
 static uint64_t lost_bytes(void)
 {
     ck_assert_int_eq(pleat_device_trim(scene.handle, 0, 0, true, NULL), PLEAT_OK);
@@ -544,7 +543,7 @@ static uint64_t lost_bytes(void)
     return api_sim_counts().physical_bytes;
 }
 
-/* Nothing lives, nothing of what was freed is withheld, and a request gets nearly all there is. */
+/* No block lives, no freed memory is withheld, and a request gets nearly the whole device. */
 static void check_end(void)
 {
     sim.finish();
@@ -596,8 +595,8 @@ static void *ask(void *arg)
     return NULL;
 }
 
-/* The mapping fails for want of memory, so the chunk that was created for it goes. Meanwhile a walk
- * finds all in order. */
+/* The mapping fails for lack of memory, so the new chunk is released. During the release a walk
+ * finds no error. */
 START_TEST(idle_chunks_that_go_are_in_flight)
 {
     pthread_t asker;
@@ -614,7 +613,7 @@ START_TEST(idle_chunks_that_go_are_in_flight)
     }
     api_check(scene.handle);
     ck_assert_int_eq(pthread_join(asker, NULL), 0);
-    ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE); /* and there was nothing else to give back */
+    ck_assert_int_eq(st, PLEAT_ENOMEM_DEVICE); /* nothing else could be given back */
     api_free(scene.handle, 0, api_alloc(scene.handle, 0, GRANULE, NULL), NULL);
     api_unmake(scene.handle);
 }

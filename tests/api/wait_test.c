@@ -1,7 +1,7 @@
-/* wait_test.c - wait_ms bounds a whole call, however often it tries.
+/* wait_test.c - wait_ms bounds a whole call, for any number of its tries.
  *
- * Most tests run on a made-up clock that only sleeps advance, so a call that waits for ever shows
- * at once. Those with threads use real time, with a wide margin. */
+ * Most tests run on a made-up clock that only sleeps advance. So an endless wait shows at once.
+ * Tests with threads use real time, with a wide margin. */
 /* labels: unit stress */
 /* alone: it replaces clock_gettime and nanosleep */
 #include <check.h>
@@ -193,7 +193,7 @@ START_TEST(who_never_waits_asks_once)
 }
 END_TEST
 
-/* The context of a callback that frees one block each time and takes `ms` for it. */
+/* A callback that frees one block per call and takes `ms`. */
 typedef struct spill {
     pleat_devptr held[4];
     unsigned n_held;
@@ -210,7 +210,8 @@ static bool spill_one(pleat self, int device, size_t bytes, void *context)
            pleat_block_free(self, device, s->held[--s->n_held], streams[0]) == PLEAT_OK;
 }
 
-/* _i 0: never waits; 1: waits, but less than one callback takes. No memory pends here. */
+/* _i 0: never waits. 1: waits, but for less time than one callback takes. No memory is pending
+ * here. */
 START_TEST(who_frees_block_by_block_is_asked_until_it_suffices)
 {
     spill s = { .ms = _i == 0 ? 0 : WAIT_MS + 20 };
@@ -255,7 +256,7 @@ START_TEST(calls_of_a_callback_have_their_own_time)
 }
 END_TEST
 
-/* The call waits for one stream after the other, and then for what no tick covers. */
+/* The call waits for one stream after another, and then for memory without a tick. */
 START_TEST(many_streams_share_one_wait)
 {
     open_pleat("cross_stream:settled," CONF);
@@ -325,10 +326,10 @@ END_TEST
 
 /* ---- trims and limits ------------------------------------------------------------------------ */
 
-/* What has settled is given back all the same. Twice: each call has a deadline of its own. */
+/* Settled memory is given back nevertheless. Twice, since each call has its own deadline. */
 START_TEST(a_trim_waits_no_longer)
 {
-    open_pleat(CONF ",cross_stream:settled"); /* each stream has memory of its own */
+    open_pleat(CONF ",cross_stream:settled"); /* each stream has its own memory */
     for (int i = 1; i < N_STREAMS; i++) {
         leave_pending(streams[i], 8 * MIB);
     }
@@ -347,7 +348,7 @@ END_TEST
 
 START_TEST(a_limit_waits_no_longer)
 {
-    open_pleat(CONF ",cross_stream:settled"); /* each stream has memory of its own */
+    open_pleat(CONF ",cross_stream:settled"); /* each stream has its own memory */
     for (int i = 1; i < N_STREAMS; i++) {
         leave_pending(streams[i], 8 * MIB);
     }
@@ -378,8 +379,8 @@ static void *churn(void *arg)
     return NULL;
 }
 
-/* _i: the allocator. Frees of other threads may count as the callback's, so it is asked up to 64
- * times; the call waits only once. */
+/* _i: the allocator. Frees of other threads may count as the callback's, so the callback is asked
+ * up to 64 times. The call waits only once. */
 START_TEST(a_call_beside_threads_ends)
 {
     enum { MOST_ASKED = 64 };

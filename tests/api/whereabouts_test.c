@@ -1,5 +1,5 @@
-/* whereabouts_test.c - a call that gets the address of another kind of thing says what that is, and
- * which call takes it. */
+/* whereabouts_test.c - a call with an address of the wrong kind names the kind, and the right
+ * call. */
 /* labels: unit */
 #include <check.h>
 

@@ -1,10 +1,10 @@
-/* api_fuzz.c - any bytes as a program on the public interface: pleat.h, pools, checkpoints,
- * buffers, tags, and memory that is shared.
+/* api_fuzz.c - runs any bytes as a program on the public interface: pleat.h, pools, checkpoints,
+ * buffers, tags, and shared memory.
  *
- * Five bytes configure simulator and instance. Then each operation is one byte that selects it and
- * two of arguments: slots of blocks and streams, sizes, modes. Operations that a correct program
- * may not do are left out (fuzz_world.h), so whatever goes wrong is pleat's mistake: a hazard, a
- * broken invariant, a refusal without a reason, something left behind. */
+ * Five bytes configure simulator and instance. Then each operation is three bytes: one selects the
+ * operation, two are arguments (slots of blocks and streams, sizes, modes). Operations that a
+ * correct program may not do are left out (fuzz_world.h). So every fault is pleat's mistake: a
+ * hazard, a broken invariant, a refusal without a reason, a leak. */
 #include <stdio.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -122,15 +122,15 @@ static void trim(operation op)
     fuzz_end_call("trim", st, allowed);
 }
 
-/* The program submits nothing meanwhile. If a fault made it lose mappings, the next one has to find
- * them again before anything is used. */
+/* The program submits nothing meanwhile. If a fault makes the compaction lose mappings, the next
+ * compaction must find them again before any use. */
 static void compact(void)
 {
     pleat_compaction out;
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) |
                        FUZZ_BIT(world.is_pleat ? PLEAT_ECAPTURE : PLEAT_ENOTSUP);
     if (world.is_capturing) {
-        return; /* of a stream that pleat may not know yet: it would break */
+        return; /* pleat may not know the stream yet, and its capture would break */
     }
     fuzz_begin_call();
     pleat_status st = pleat_device_compact(world.instance, 0, &out);

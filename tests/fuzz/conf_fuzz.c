@@ -1,5 +1,5 @@
-/* conf_fuzz.c - any strings as configuration: refused with a sentence, or read; and what is written
- * back reads as the same.
+/* conf_fuzz.c - reads any strings as configuration: a refusal has a sentence; an accepted text,
+ * written back, reads as the same.
  *
  * Lines: the argument, PLEAT_CONF, then MXNet's variables in the order of `variables`. */
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* fuzz.h - what the fuzz targets share: files made of bytes, and properties of what was read.
+/* fuzz.h - shared by the fuzz targets: files made of bytes, and checks of the result.
  *
- * A target is FUZZED_fuzz.c with LLVMFuzzerTestOneInput. In the build `fuzz` libFuzzer calls it, in
- * others standalone.c does with the files of corpus/FUZZED. It aborts where a property fails. */
+ * A target is FUZZED_fuzz.c with LLVMFuzzerTestOneInput. In the build `fuzz` libFuzzer calls the
+ * target; in other builds standalone.c calls it with the files of corpus/FUZZED. A target aborts
+ * where a check fails. */
 #ifndef PLEAT_TESTS_FUZZ_H
 #define PLEAT_TESTS_FUZZ_H
 
@@ -13,31 +14,31 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Print what is wrong and abort. */
+/* Print the error and abort. */
 void fuzz_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* Print what is done, if the environment has PLEAT_FUZZ_SAY. */
+/* Print the action, if the environment has PLEAT_FUZZ_SAY. */
 void fuzz_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define fuzz_check(condition, ...) ((condition) ? (void)0 : fuzz_fail(__VA_ARGS__))
 
-/* The path of a file in memory that holds these bytes, valid until the next call. If they begin
- * with z, the rest is packed by gzip first; with c, the packed bytes are cut at an offset that the
- * next two bytes give; with d, one packed byte is damaged there. */
+/* The path of a file in memory that holds these bytes, valid until the next call. If the bytes
+ * begin with z, the rest is packed by gzip first. With c the packed bytes are cut at the offset in
+ * the next two bytes. With d one packed byte at that offset is damaged. */
 const char *fuzz_file(const uint8_t *data, size_t n);
-/* The same, with the bytes as they are. */
+/* fuzz_file without any packing. */
 const char *fuzz_plain_file(const uint8_t *data, size_t n);
 
 /* The bytes as a string; the caller frees it. */
 char *fuzz_text(const uint8_t *data, size_t n);
 
-/* There is a message, and it can be shown in a terminal. */
+/* The message is not empty, and a terminal can show it. */
 void fuzz_check_message(const char *text);
 
-/* Frees are of live slots, allocations of free ones; the tape's figures are those of its events. */
+/* Frees name live slots, allocations free ones. The tape's figures agree with its events. */
 void fuzz_check_tape(const bench_tape *tape);
 
-/* Read `found` as `pleat replay` does, and check what was read. */
+/* Read `found` as `pleat replay` does, and check the events. */
 void fuzz_read_work_file(const char *found);
 
 #endif

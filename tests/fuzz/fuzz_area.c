@@ -18,7 +18,7 @@ typedef struct buffer {
     uint64_t page_bytes;
     unsigned n_pages;
     bool has[MOST_PAGES]; /* memory */
-    unsigned last;        /* slot of the stream that used it last, or changed it */
+    unsigned last;        /* slot of the last stream that used or changed the buffer */
     uint32_t last_life;
 } buffer;
 
@@ -36,7 +36,7 @@ void fuzz_area_open(void)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* What a stream that is gone did is behind the legacy stream's work. */
+/* If the last user is gone, its work is ordered before the legacy stream's work. */
 static bool order_after(buffer *b, unsigned slot)
 {
     const fuzz_stream *s = &world.streams[b->last];

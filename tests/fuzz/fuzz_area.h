@@ -1,9 +1,9 @@
 /* fuzz_area.h - buffers, tags and shared memory of the program in fuzz_world.h, all outside of
  * captures.
  *
- * Of each buffer the program knows which pages have memory; it uses only those. Nothing of a tag is
- * used or allocated while the tag sleeps. What is shared is opened by the program itself, looked at
- * and closed again. */
+ * The program knows which pages of each buffer have memory, and uses only these. While a tag
+ * sleeps, nothing of it is used or allocated. The program itself opens shared memory, checks it and
+ * closes it again. */
 #ifndef PLEAT_TESTS_FUZZ_AREA_H
 #define PLEAT_TESTS_FUZZ_AREA_H
 
@@ -14,7 +14,7 @@ enum { FUZZ_BUFFERS = 2, FUZZ_TAGS = 2 };
 void fuzz_area_open(void);  /* call after fuzz_graph_open */
 void fuzz_area_close(void); /* call before fuzz_world_close: leaves no buffer */
 
-/* Makes the buffer, or destroys it if it is there. */
+/* Make the buffer, or destroy it if it exists. */
 void fuzz_change_buffer(unsigned buffer, unsigned n_pages, bool is_paged, unsigned slot);
 void fuzz_resize_buffer(unsigned buffer, unsigned n_quarters, unsigned slot);
 void fuzz_commit_buffer(unsigned buffer, unsigned from, unsigned n, bool is_commit, unsigned slot);

@@ -254,8 +254,8 @@ void fuzz_fork(unsigned slot)
 }
 
 /* The graph has the addresses of blocks that were allocated in its capture. The order inside the
- * capture concerns the graph's launches only: for other work such a block is unused, on the stream
- * that asked for it. */
+ * capture concerns only the graph's launches. For other work such a block is unused, and belongs to
+ * the stream of its request. */
 static void settle_blocks(unsigned bits)
 {
     for (unsigned i = 0; i < FUZZ_BLOCKS; i++) {
@@ -355,8 +355,8 @@ static void note_launch(graph *g, unsigned number, unsigned slot)
     }
 }
 
-/* pleat keeps a graph's memory after its free until the graph is gone; the classic caches leave
- * that to the program, so graphs are launched on pleat only. */
+/* pleat keeps a graph's memory after its free until the graph is gone. The classic caches leave
+ * this to the program, so graphs are launched on pleat only. */
 void fuzz_launch(unsigned number, unsigned slot)
 {
     graph *g = &all.graphs[number];

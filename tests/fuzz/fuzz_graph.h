@@ -1,9 +1,9 @@
 /* fuzz_graph.h - captures, graphs and private pools of the program in fuzz_world.h.
  *
- * There is one capture at a time, of one stream and the streams that are forked from it. A graph is
- * launched behind the last uses of all its addresses; graphs that share a pool are launched one
- * after another. Before pleat_device_release_capture and pleat_pool_release the program does what
- * their rules ask for. */
+ * There is one capture at a time, of one stream and the streams forked from it. A launch comes
+ * behind the last uses of all the graph's addresses. Graphs of one pool are launched one after
+ * another. Before pleat_device_release_capture and pleat_pool_release the program does what their
+ * rules ask for. */
 #ifndef PLEAT_TESTS_FUZZ_GRAPH_H
 #define PLEAT_TESTS_FUZZ_GRAPH_H
 
@@ -16,7 +16,7 @@ void fuzz_graph_open(void); /* call after fuzz_world_open */
 void fuzz_graph_close(void);
 
 pleat_pool_id fuzz_pool_name(unsigned number);
-/* FUZZ_NO_DOMAIN: there is no such pool now. */
+/* FUZZ_NO_DOMAIN: the pool does not exist now. */
 int fuzz_pool_domain(unsigned number);
 void fuzz_hold_pool(unsigned number); /* one more user, and no route */
 

@@ -104,7 +104,7 @@ static void see(void *context, pleat_restored what, const pleat_pool_block *told
     }
 }
 
-/* Are there slots for all that is made? */
+/* Are there slots for all blocks that the restore makes? */
 static bool has_room(const checkpoint *c)
 {
     unsigned n = 0;
@@ -149,7 +149,7 @@ void fuzz_alloc_at(unsigned number, unsigned which, unsigned slot)
     }
     const saved *wanted = &c->blocks[which % c->n];
     uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_EPENDING) | FUZZ_BIT(PLEAT_EBUSY);
-    bool is_gone = c->domain != fuzz_pool_domain(c->pool); /* one of that name may be there */
+    bool is_gone = c->domain != fuzz_pool_domain(c->pool); /* a new pool may have the name */
     allowed |= is_gone ? FUZZ_BIT(PLEAT_EPOOL) | FUZZ_BIT(PLEAT_EFOREIGN) : 0;
     fuzz_begin_call();
     pleat_status st = pleat_pool_alloc_at(world.instance, 0, fuzz_pool_name(c->pool), wanted->ptr,

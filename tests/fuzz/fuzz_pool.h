@@ -1,8 +1,8 @@
 /* fuzz_pool.h - checkpoints of the private pools in fuzz_graph.h, and blocks at their addresses.
  *
- * All uses of a pool's memory come one after another, so a block that a restore brings back may be
- * used like any. A restore frees and makes blocks of the world; what lives then is compared with
- * what the checkpoint had. */
+ * Uses of a pool's memory come one after another, so a restored block may be used like any other. A
+ * restore frees and makes blocks of the world; then the live blocks are compared with the
+ * checkpoint's. */
 #ifndef PLEAT_TESTS_FUZZ_POOL_H
 #define PLEAT_TESTS_FUZZ_POOL_H
 
@@ -15,7 +15,7 @@ void fuzz_pool_open(void); /* call after fuzz_graph_open */
 void fuzz_take_checkpoint(unsigned checkpoint, unsigned pool);
 void fuzz_restore_checkpoint(unsigned checkpoint, bool is_settled);
 void fuzz_release_checkpoint(unsigned checkpoint);
-/* Allocates what a checkpoint has and what does not live, on that stream. */
+/* Allocate a block of the checkpoint that does not live now, on stream `slot`. */
 void fuzz_alloc_at(unsigned checkpoint, unsigned which, unsigned slot);
 /* The users and the live blocks of a pool are what the program knows. */
 void fuzz_compare_pool(unsigned pool);

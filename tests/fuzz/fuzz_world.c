@@ -141,7 +141,7 @@ void fuzz_create_stream(unsigned slot, bool is_blocking)
                         .is_peers = is_peers };
 }
 
-/* Orders the legacy stream behind this one and puts it in its place as the last user everywhere. */
+/* Order the legacy stream behind this stream, and make it the last user of this stream's blocks. */
 static void hand_over(unsigned slot)
 {
     fuzz_check(fuzz_order(0, slot), "a stream that cannot be followed");
@@ -240,8 +240,8 @@ unsigned fuzz_find(pleat_devptr ptr)
     return index;
 }
 
-/* Its last user counts as the owner; where that stream is gone, as the legacy one, as the work of a
- * stream that goes is handed over to it. */
+/* The block's last user becomes its owner. If that stream is gone, the legacy stream is the owner,
+ * since the work of a gone stream is handed over to it. */
 void fuzz_adopt(pleat_devptr ptr, size_t bytes, unsigned owner, uint32_t owner_life, int domain)
 {
     unsigned index = fuzz_find(0);

@@ -1,9 +1,9 @@
-/* fuzz_world.h - a correct program on the simulated GPU, whatever operations it is made of.
+/* fuzz_world.h - a correct program on the simulated GPU, for any sequence of operations.
  *
- * It has streams and blocks, and remembers what it knows of them. Before a stream touches a block,
- * it is ordered behind the block's last use and pleat is told of it. What that would break (a
- * capture, a stream that is gone) is left out. So every hazard, every refusal of what must be
- * granted and everything left over is pleat's mistake. Faults strike pleat's calls only. */
+ * The program has streams and blocks, and remembers their uses. Before a stream touches a block,
+ * the stream is ordered behind the block's last use, and pleat is told of the use. A use that would
+ * break something (a capture, a gone stream) is left out. So every hazard, every refusal of a valid
+ * request and every leak is pleat's mistake. Faults strike pleat's calls only. */
 #ifndef PLEAT_TESTS_FUZZ_WORLD_H
 #define PLEAT_TESTS_FUZZ_WORLD_H
 
@@ -37,17 +37,17 @@ typedef struct fuzz_block {
     size_t bytes;
     unsigned owner;      /* slot of the owner */
     uint32_t owner_life; /* `life` of that slot at the time */
-    unsigned last;       /* slot of the stream that used it last */
+    unsigned last;       /* slot of the stream of the last use */
     uint32_t recorded;   /* slots that pleat was told of, as bits */
     uint64_t seed;       /* of its contents; 0 = unknown */
     bool is_captured;    /* allocated in the capture under way */
-    int domain;          /* that of its pool, or FUZZ_NO_DOMAIN */
-    unsigned graphs;     /* graphs that have its address, as bits */
+    int domain;          /* the domain of its pool, or FUZZ_NO_DOMAIN */
+    unsigned graphs;     /* graphs with its address, as bits */
     unsigned tag;        /* its number from 1 on; 0 = none */
 } fuzz_block;
 
-/* A private pool, from its first begin to its last release. Its graphs share addresses, so its
- * blocks are used one after another. */
+/* A private pool, from its first begin to its last release. A domain's graphs share addresses, so
+ * the domain's blocks are used one after another. */
 typedef struct fuzz_domain {
     bool is_used;
     unsigned last; /* slot of the last user */
@@ -72,7 +72,8 @@ typedef struct fuzz_world {
     fuzz_stream streams[FUZZ_STREAMS];
     fuzz_block blocks[FUZZ_BLOCKS];
     fuzz_domain domains[FUZZ_DOMAINS];
-    uint32_t users[FUZZ_GRAPHS]; /* by graph: slots that used its addresses since its last launch */
+    uint32_t users[FUZZ_GRAPHS]; /* by graph: slots that used the graph's addresses since its last
+                                  * launch */
     bool is_capturing;
     unsigned origin; /* slot where the capture began */
     unsigned tag;    /* of the scope that the program is in; 0 = none */
@@ -92,8 +93,8 @@ void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat, bool
 /* Frees everything that is live and destroys the instance; nothing may be left. */
 void fuzz_world_close(bool is_forced);
 
-/* Enclose each call of pleat, which the armed fault may strike. The status must be one of `allowed`
- * (bits), unless a fault has struck. fuzz_end_call always checks for hazards. */
+/* Enclose each call of pleat. The armed fault may strike inside. The status must be one of
+ * `allowed` (bits), unless a fault has struck. fuzz_end_call always checks for hazards. */
 void fuzz_begin_call(void);
 void fuzz_end_call(const char *what, pleat_status st, uint32_t allowed);
 #define FUZZ_BIT(status) (UINT32_C(1) << (status))
@@ -101,7 +102,7 @@ void fuzz_end_call(const char *what, pleat_status st, uint32_t allowed);
 /* Checks a driver call of the program's own, which must succeed. */
 void fuzz_must(int result, const char *what);
 
-/* Makes an event that can be recorded on that stream. */
+/* Make an event that can be recorded on this stream. */
 struct cu_event_st *fuzz_event_of(unsigned slot);
 /* Orders `later` behind the work of `earlier` so far. False: a program may not ask for that. */
 bool fuzz_order(unsigned later, unsigned earlier);
@@ -112,16 +113,16 @@ void fuzz_destroy_stream(unsigned slot);
 
 /* Makes a request in `domain`. False: it was refused. */
 bool fuzz_alloc(unsigned index, size_t bytes, unsigned slot, int domain);
-/* The index of the live block at that address, or with 0 of a free one; FUZZ_BLOCKS: none. */
+/* The index of the live block at `ptr`; for 0, of a free index. FUZZ_BLOCKS: none. */
 unsigned fuzz_find(pleat_devptr ptr);
-/* Takes a block that lives now, though nobody asked for it by fuzz_alloc. There is a free one. */
+/* Take over a live block that was not allocated by fuzz_alloc. A free index exists. */
 void fuzz_adopt(pleat_devptr ptr, size_t bytes, unsigned owner, uint32_t owner_life, int domain);
-/* Uses memory that is no block on that stream: checks its contents, if the seed is not 0. */
+/* Use memory outside blocks on this stream. Check its contents, if the seed is not 0. */
 void fuzz_touch(pleat_devptr ptr, size_t bytes, unsigned slot, uint64_t seed);
-/* Records each block's last use: who frees blocks without fuzz_free waits only for uses that it
- * knows. */
+/* Record each block's last use, before blocks are freed without fuzz_free: such a free waits only
+ * for recorded uses. */
 void fuzz_tell_last_uses(void);
-/* Writes the block on that stream, or checks its contents. False: left out. */
+/* Write the block on this stream, or check its contents. False: left out. */
 bool fuzz_use(unsigned index, unsigned slot, bool is_write);
 void fuzz_free(unsigned index, unsigned slot);
 /* Calls with addresses of no block, which must be refused. */

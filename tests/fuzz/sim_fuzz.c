@@ -1,8 +1,8 @@
-/* sim_fuzz.c - any text as the simulator's configuration and as a cost file: refused with a
- * sentence, or a simulator on which a small program runs.
+/* sim_fuzz.c - reads any text as the simulator's configuration and a cost file. Either it is
+ * refused with a sentence, or a small program runs on the simulator.
  *
- * The first line is the configuration; the other lines are a cost file, which the configuration
- * names by `costs:@`. */
+ * The first line is the configuration; the other lines are the cost file, named there by
+ * `costs:@`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "vmm/sim/pleat_sim.h"
 #include "vmm/sim/state.h"
 
-/* Reserves, creates, maps, writes, copies and gives back one granule, if there is room. */
+/* Reserve, create, map, write, copy and give back one granule, if there is room. */
 static void run_granule(uint64_t granule)
 {
     cu_mem_prop prop = { .type = CU_ALLOCATION_PINNED, .location = { .type = CU_LOCATION_DEVICE } };

@@ -1,6 +1,8 @@
-/* standalone.c - runs a fuzz target on files: FILE or FOLDER..., the files of a folder in turn.
+/* standalone.c - runs a fuzz target on files: FILE or FOLDER..., with the files of a folder in
+ * turn.
  *
- * It replaces libFuzzer in other builds, so that the corpora are part of the ordinary suites. */
+ * In other builds this file replaces libFuzzer, so that the corpora are part of the ordinary
+ * suites. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* trace_fuzz.c - any bytes as a trace, plain or packed by gzip: refused, or good events. Files of
- * other kinds are recognised by their contents. */
+/* trace_fuzz.c - any bytes as a trace, plain or packed by gzip: refused, or good events. Other
+ * kinds of files are recognised by their contents. */
 #include "bench/work/trace.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,8 +1,9 @@
-/* work_fuzz.c - any text as what `pleat replay` accepts: refused with a sentence, or good events.
+/* work_fuzz.c - reads any text as a work of `pleat replay`: refused with a sentence, or good
+ * events.
  *
- * Text that names a generator is read as its spec, and its first iterations are written. Host
- * memory bounds the events of an iteration: a request for too much fails here, which a generator
- * must survive. Other text is opened as a work among a few small files. */
+ * Text with a generator's name is read as its spec, and the first iterations are written. Host
+ * memory bounds the events of an iteration. A too large request fails here, and a generator must
+ * survive the failure. Other text is opened as a work among a few small files. */
 /* wraps: malloc calloc realloc */
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,7 @@ static void make_files(void)
     }
 }
 
-/* Writes a generator's first iterations to a tape, one by one, and checks it. */
+/* Write a generator's first iterations to a tape one by one, and check the tape. */
 static void write_some(const bench_generator *generator, bench_values *values)
 {
     bench_failure failure = { .text = "" };

@@ -1,8 +1,10 @@
-/* api_abi.h - what programs were compiled with: numbers, sizes and offsets that never change.
+/* api_abi.h - the binary interface of compiled programs: numbers, sizes and offsets that never
+ * change.
  *
- * They are literals, so that a change shows. A struct whose size the caller gives may get members
- * at its end; the members listed here stay where they are. VALUE(constant, number), SIZE(type,
- * bytes) and AT(type, member, offset) are the arguments of the lists, for C and C++. LP64. */
+ * They are literals, so that any change shows. A struct with a size given by the caller may get
+ * members at its end. The members listed here stay where they are. VALUE(constant, number),
+ * SIZE(type, bytes) and AT(type, member, offset) are the arguments of the lists, for C and C++.
+ * LP64. */
 #ifndef PLEAT_TESTS_API_ABI_H
 #define PLEAT_TESTS_API_ABI_H
 

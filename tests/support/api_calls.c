@@ -1,4 +1,4 @@
-/* api_calls.c - every public call on an instance. Their address is that of no block. */
+/* api_calls.c - every public call on an instance. The calls name an address without a block. */
 #include "tests/support/api_calls.h"
 
 enum { NOBODYS = 0x7000 };

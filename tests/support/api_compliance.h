@@ -1,8 +1,8 @@
 /* api_compliance.h - tests every allocator's duties through the public interface.
  *
- * The suites api_compliance_*_test.c run each of their tests under every registered allocator, in a
- * test case of that name (CK_RUN_CASE=pleat runs one). A policy that only some allocators have is a
- * trait: a test that depends on one also asserts what happens without it. */
+ * The suites api_compliance_*_test.c run each test under every registered allocator. Each allocator
+ * is a test case (CK_RUN_CASE=pleat runs one). A policy of only some allocators is a trait. A test
+ * of a trait also asserts the behaviour without the trait. */
 #ifndef PLEAT_TESTS_API_COMPLIANCE_H
 #define PLEAT_TESTS_API_COMPLIANCE_H
 
@@ -22,11 +22,11 @@ typedef enum compliance_trait {
     COMPLIANCE_GATHERS = 1 << 2,
     /* Recoveries count as num_alloc_retries, PyTorch's statistic. */
     COMPLIANCE_COUNTS_RETRIES = 1 << 3,
-    /* Memory that other streams used is handed out again at once, after the host waited for them;
-     * other allocators hold it back until those uses are known to be over. */
+    /* Memory of other streams is handed out again at once, after the host waited for them. Other
+     * allocators hold the memory back until these uses are known to be over. */
     COMPLIANCE_WAITS_ON_REUSE = 1 << 4,
-    /* Memory that other streams used is handed out again at once; its new stream waits for them on
-     * the GPU. */
+    /* Memory of other streams is handed out again at once. Its new stream waits for them on the
+     * GPU. */
     COMPLIANCE_ORDERS_ON_REUSE = 1 << 8,
     /* Memory that another stream freed and finished with is handed out before the driver is
      * asked. */
@@ -35,7 +35,7 @@ typedef enum compliance_trait {
     COMPLIANCE_DOUBLES = 1 << 6,
     /* Memory that a stream frees while it is captured serves nobody until the graph is gone. */
     COMPLIANCE_WITHHOLDS = 1 << 7,
-    /* The driver's pool: its free memory, and each time it grows or shrinks, cannot be seen. */
+    /* The driver's pool: its free memory, growth and shrinking are invisible. */
     COMPLIANCE_OPAQUE = 1 << 9,
 } compliance_trait;
 /* clang-format on */
@@ -84,7 +84,7 @@ void compliance_record(compliance *c, pleat_devptr ptr, void *stream);
 uint64_t compliance_trim(compliance *c); /* trims all with waits; returns the released bytes */
 pleat_stats compliance_stats(compliance *c);
 pleat_block_info compliance_query(compliance *c, pleat_devptr ptr);
-/* Every walker passes, and the statistics agree with each other and with the simulator. */
+/* Every walker passes. The statistics agree with each other and with the simulator. */
 void compliance_check(compliance *c);
 /* The request must be refused for lack of device memory, and nothing that must stay may change. */
 void compliance_refused(compliance *c, size_t bytes, void *stream);
@@ -99,7 +99,7 @@ pleat_sim_counts compliance_counts(const compliance *c);
 
 /* Add the tests to the suite: a case for each allocator. */
 void compliance_add(Suite *suite, const TTest *const *const tests[], size_t n);
-/* The same for tests that run several threads. */
+/* compliance_add for tests that run several threads. */
 void compliance_add_threads(Suite *suite, const TTest *const *const tests[], size_t n);
 
 #endif

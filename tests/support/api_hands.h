@@ -1,5 +1,5 @@
-/* api_hands.h - threads that do what the test's own thread tells them, one call after another, so
- * that calls of several threads have an order that the test chooses. */
+/* api_hands.h - threads that run one call after another, as the test's own thread tells them. So
+ * the test chooses the order of calls of several threads. */
 #ifndef PLEAT_TESTS_API_HANDS_H
 #define PLEAT_TESTS_API_HANDS_H
 
@@ -19,8 +19,8 @@ typedef struct api_hand {
 void api_hand_open(api_hand *hand);
 void api_hand_close(api_hand *hand); /* its thread returns, and is joined */
 
-/* Make the thread call `call`, and wait until it has; NULL: the calling thread does. Nothing in
- * there may assert. */
+/* Make the thread run `call`, and wait for the end of the call. NULL: the calling thread runs
+ * `call`. `call` may not assert. */
 void api_hand_do(api_hand *hand, void (*call)(void *context), void *context);
 
 /* The thread makes that call on device 0. */

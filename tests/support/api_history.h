@@ -17,13 +17,13 @@ void history_record(pleat handle, size_t max_entries, unsigned flags);
 size_t history_copy(pleat handle, int device);
 /* The n-th entry with that action among the first n_entries, or NULL. */
 const pl_history_entry *history_find(size_t n_entries, unsigned action, size_t n);
-/* Whether the entry says that a segment, or a run of one, became resident. */
+/* Does the entry report that a segment, or a run in a segment, became resident? */
 bool history_is_gain(const pl_history_entry *entry);
 
 /* Allocate and free 4,096 bytes n times, inside lfind: every program finds the name of this
  * function of the C library. */
 void history_call_by_name(pleat instance, size_t n_times);
-/* Whether that stack has a frame of the C library with that name. */
+/* Does the stack have a frame of the C library called `name`? */
 bool history_has_frame(pleat instance, uint32_t frames, const char *name);
 
 #endif

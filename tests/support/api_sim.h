@@ -36,9 +36,9 @@ void api_sim_load(void);
 void api_sim_check_empty(void);
 pleat_sim_counts api_sim_counts(void);
 
-/* Make an instance with that allocator on a fresh simulator; `more`: further keys, may be "". */
+/* Make an instance with this allocator on a fresh simulator. `more`: further keys, may be "". */
 pleat api_make(int allocator, const char *sim_conf, const char *more);
-/* Destroy it, with everything freed, and check that the simulator is empty. */
+/* Destroy the instance, with everything freed, and check that the simulator is empty. */
 void api_unmake(pleat instance);
 
 /* These calls must succeed. */
@@ -51,7 +51,7 @@ void api_stream_end(pleat instance, int device, void *stream);
 /* Let `later`, of any device, wait for the work submitted to `earlier`, of `device`. */
 void api_stream_order(pleat instance, int device, void *earlier, void *later);
 
-/* The last error must have this status, and its text every one of `parts`, up to a NULL. */
+/* The last error must have this status, and its text all of `parts` (NULL at the end). */
 void api_expect_error(pleat_status status, const char *const *parts);
 #define api_expect(status, ...) api_expect_error(status, (const char *const[]){ __VA_ARGS__, NULL })
 

@@ -1,4 +1,4 @@
-/* api_snapshot.h - checks that a device's history leads to the state that was copied with it. */
+/* api_snapshot.h - checks that a device's history leads to the state copied with it. */
 #ifndef PLEAT_TESTS_API_SNAPSHOT_H
 #define PLEAT_TESTS_API_SNAPSHOT_H
 

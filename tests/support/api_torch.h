@@ -5,12 +5,13 @@
 
 #include "tests/support/api_sim.h"
 
-/* Put this configuration into PLEAT_CONF, from which the default instance is made. */
+/* Put this configuration into PLEAT_CONF, for the default instance. */
 void api_torch_configure(int allocator, const char *sim_conf, const char *more);
-/* The same, and make the default instance. api_unmake ends it; its next use makes another one. */
+/* Configure, and make the default instance. api_unmake ends the instance; a later use makes a new
+ * one. */
 pleat api_torch_make(int allocator, const char *sim_conf, const char *more);
 
-/* What is written to standard error between listen and heard goes to `text`, NUL-terminated. */
+/* Output to standard error between listen and heard goes to `text`, NUL-terminated. */
 void api_torch_listen(void);
 void api_torch_heard(char *text, size_t capacity);
 

@@ -1,4 +1,4 @@
-/* bench_sim.h - what suites of the bench layer replay on, and what. */
+/* bench_sim.h - the simulator and the works of the bench layer's suites. */
 #ifndef PLEAT_TESTS_BENCH_SIM_H
 #define PLEAT_TESTS_BENCH_SIM_H
 

@@ -1,10 +1,10 @@
 /* bench_snapshot.h - a writer of PyTorch memory snapshots for tests.
  *
- * Writes what torch.cuda.memory._dump_snapshot writes, from a short plan, in the forms in use:
- * protocol 2 (BINUNICODE, BINPUT, BINGET: PyTorch's own C++ writer) and protocol 4 (FRAME,
- * SHORT_BINUNICODE, MEMOIZE: Python's). As in CPython, repeated strings come from the memo, and
- * lists and dictionaries are filled in batches of 1,000. Every entry has two stack frames, which
- * all entries share. */
+ * Writes the output of torch.cuda.memory._dump_snapshot, from a short plan, in both forms in use.
+ * Protocol 2 (BINUNICODE, BINPUT, BINGET) is from PyTorch's own C++ writer; protocol 4 (FRAME,
+ * SHORT_BINUNICODE, MEMOIZE) from Python's. As in CPython, repeated strings come from the memo, and
+ * lists and dictionaries are filled in batches of 1,000. All entries share the same two stack
+ * frames. */
 #ifndef PLEAT_TESTS_BENCH_SNAPSHOT_H
 #define PLEAT_TESTS_BENCH_SNAPSHOT_H
 

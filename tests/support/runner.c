@@ -1,8 +1,7 @@
-/* runner.c - the program of a folder of tests: runs all suites, or the suite that CK_RUN_SUITE
- * names.
+/* runner.c - the program of a folder of tests: runs all suites, or the suite named by CK_RUN_SUITE.
  *
- * Every suite of the folder registers itself before main (SUITE, suite.h). The runner makes only
- * the suites that it runs. */
+ * Every suite of the folder registers itself before main (SUITE, suite.h). Only the suites that run
+ * are made. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* segments_cache.h - one classic cache on a simulated device, for tests.
  *
- * Globals: every test runs in a process of its own. cache_close asserts that every walker passes,
- * that nothing is left in the simulator and that no hazard was seen; with assertions on, also that
- * no host memory is left. */
+ * State is global, since every test runs in its own process. cache_close asserts that every walker
+ * passes, the simulator is empty and no hazard was seen. With assertions on, no host memory may be
+ * left either. */
 #ifndef PLEAT_TESTS_SEGMENTS_CACHE_H
 #define PLEAT_TESTS_SEGMENTS_CACHE_H
 
@@ -31,11 +31,12 @@ pl_allocator_options cache_defaults(void);
 void cache_open(const pl_allocator_ops *ops, const char *sim_conf,
                 const pl_allocator_options *options);
 void cache_close(void); /* live blocks go, too */
-/* The same after driver calls could not be undone: events may be lost, if the count tells them. */
+/* cache_close after driver calls that could not be undone. Events may be lost, if the count reports
+ * them. */
 void cache_close_after_failed_undo(void);
 void cache_destroy_stream(unsigned i); /* work may be pending on it */
 void cache_create_stream(unsigned i);  /* its handle may be recycled */
-/* Create one with `options`, which must be refused with ECONF and name `option`; "" = any text. */
+/* Creation with `options` must be refused with ECONF and name `option`; "" = any text. */
 void cache_refuses(const pl_allocator_ops *ops, const pl_allocator_options *options,
                    const char *option);
 
@@ -46,7 +47,7 @@ void cache_put_on(pleat_devptr ptr, unsigned stream);
 void cache_record(pleat_devptr ptr, unsigned stream);
 uint64_t cache_trim(uint64_t keep_bytes, bool wait); /* returns the bytes released */
 pleat_block_info cache_info(pleat_devptr ptr);
-pleat_stats cache_stats(void); /* asserts that a visitor's bytes add up to them */
+pleat_stats cache_stats(void); /* asserts that a visit's bytes add up to the figures */
 uint64_t cache_resident(void);
 void cache_assert_sound(void);
 
@@ -58,18 +59,18 @@ typedef struct cache_sight {
 cache_sight cache_seen(void); /* everything that a visitor sees */
 
 pleat_status cache_try(size_t bytes, unsigned stream, pleat_devptr *out);
-/* This must fail; nothing that users see may change. Returns the status. */
+/* The request must fail, and nothing visible to users may change. Returns the status. */
 pleat_status cache_refused(size_t bytes, unsigned stream);
 /* Checks everything that a failure must leave unchanged. */
 void cache_assert_same(const pleat_stats *before);
 
-/* Declares work: a write. With a large depth it finishes only when it is waited for. */
+/* Declares work: a write. With a large depth the work finishes only when the host waits for it. */
 void cache_work(unsigned stream, pleat_devptr ptr, size_t bytes);
-/* A program does this before it uses on one stream what another has used. */
+/* Order `later` behind `earlier`, as a program does before a second stream uses memory. */
 bool cache_follow(unsigned later, unsigned earlier);
 void cache_begin_capture(unsigned stream);
 void cache_end_capture(unsigned stream);
-void cache_release_capture(unsigned stream); /* the program says that its graph is gone */
+void cache_release_capture(unsigned stream); /* the program reports that the graph is gone */
 uint64_t cache_n_calls(void);                /* of all entry points since the reset */
 
 #endif

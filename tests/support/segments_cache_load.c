@@ -68,8 +68,8 @@ static void run_threads(void *(*main)(void *argument))
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* The contents are compared on the block's own stream, or on another one that borrows it; either of
- * the two frees the block. */
+/* The contents are compared on the block's own stream, or on a stream that borrows the block.
+ * Either of the two frees the block. */
 static void give_up(owned *o, random_source *r)
 {
     const pl_allocator_ops *ops = cache.a->ops;

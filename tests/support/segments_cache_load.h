@@ -5,13 +5,13 @@
 
 #include "tests/support/segments_cache.h"
 
-/* Threads on several streams share a device that is too small and has real memory. Each block is
- * filled at its birth and compared before its end, on its stream or on one that borrowed it.
- * Returns the statistics at the end, when all is freed and trimmed. */
+/* Threads on several streams share a device with too little, but real, memory. Each block is filled
+ * at its birth and compared before its end, on its stream or on a stream that borrowed the block.
+ * Returns the statistics after all blocks were freed and trimmed. */
 pleat_stats cache_load_contents(const pl_allocator_ops *ops, const pl_allocator_options *options);
 /* Threads without a current context share a device that is too small for their requests. */
 void cache_load_crowd(const pl_allocator_ops *ops, const pl_allocator_options *options);
-/* Random requests, frees and uses on one thread, with every walker after each step. */
+/* Random requests, frees and uses on one thread; every walker runs after each step. */
 void cache_load_random(const pl_allocator_ops *ops, const pl_allocator_options *options);
 
 #endif

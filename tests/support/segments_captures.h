@@ -12,9 +12,9 @@ void captures_end(unsigned stream); /* drops the graph at once */
 void captures_begin_announced(unsigned stream);
 void captures_end_announced(unsigned stream);
 pleat_status captures_release(unsigned stream);
-/* Make a call that names the stream and does nothing else. */
+/* Make a call that only names the stream. */
 void captures_name_stream(unsigned stream);
-/* Calls so far that no captured stream may see, or that would break captures elsewhere. */
+/* Calls so far that captured streams must not see, or that would break other captures. */
 uint64_t captures_n_forbidden(void);
 
 #endif

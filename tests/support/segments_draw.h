@@ -14,8 +14,8 @@ typedef struct drawn {
 drawn draw(random_source *r, size_t n_ops);
 /* Gives far more memory than the sequence aims to keep live. */
 void draw_ample(drawn *d);
-/* Gives 1.0 to 1.1 times the peak, to the byte, by the device's size or by the limit. If by the
- * device's size, someone else sometimes holds a part of it. */
+/* Give 1.0 to 1.1 times the peak, to the byte, by the device's size or by the limit. With the
+ * device's size, a foreign holder sometimes takes a part of the device. */
 void draw_scarce(drawn *d, random_source *r, uint64_t peak_bytes);
 
 /* Lets chunks have several granules. The model knows nothing of them and judges no refusal. */
@@ -35,7 +35,7 @@ typedef struct totals {
     player_counts counts;
     unsigned n_seeds;
     uint64_t n_granules; /* created */
-    uint64_t n_creates;  /* calls: at most one for each, more only where some fail */
+    uint64_t n_creates;  /* calls: at most one per creation, more only after failures */
 } totals;
 
 void totals_add(totals *t, const player *p);

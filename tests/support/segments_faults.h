@@ -1,8 +1,8 @@
-/* segments_faults.h - lets one call after the other of a scenario fail, for tests.
+/* segments_faults.h - makes the calls of a scenario fail, one after another.
  *
- * Each function opens and closes the cache itself, see segments_cache.h, for k = 0, 1, ... until
- * the scenario makes no k-th call. After each failure users see the same as before it; afterwards
- * everything works, and all memory is available except what is reported as lost. */
+ * Each function opens and closes the cache (segments_cache.h) for k = 0, 1, ... until the scenario
+ * makes no k-th call. After each failure, users see the state from before the failure. Afterwards
+ * everything works, and all memory is available except bytes reported as lost. */
 #ifndef PLEAT_TESTS_SEGMENTS_FAULTS_H
 #define PLEAT_TESTS_SEGMENTS_FAULTS_H
 
@@ -28,9 +28,9 @@ typedef struct fault_scenario {
     size_t n_steps;
 } fault_scenario;
 
-/* Fail the k-th call of the driver, or that and all later ones, with that code. `call`: only this
- * entry point's calls; NULL = all calls that do something. Returns how many such calls there
- * are. */
+/* Fail the k-th call of the driver with this code; with `ever_after` also all later calls. `call`:
+ * only this entry point fails. NULL = every call with an effect. Returns the number of such
+ * calls. */
 uint64_t fault_driver(const fault_scenario *scenario, const char *call, bool ever_after, int code);
 uint64_t fault_host(const fault_scenario *scenario, bool ever_after); /* host allocations */
 /* If a creation fails, for lack of host memory or in the driver, it leaves nothing behind. */

@@ -89,8 +89,8 @@ const char *model_remove(model *m, pleat_devptr base)
 
 /* ---- granules ------------------------------------------------------------------------------ */
 
-/* For the granules of a range: which hold bytes of live blocks or of held spans, or belong to a
- * large chunk of which one does; and how many such granules are below each. */
+/* Counts the occupied granules of a range, with prefix sums. A granule is occupied if it holds
+ * bytes of a live block or a held span, or if its large chunk has an occupied granule. */
 typedef struct tally {
     model_span range;
     const model_spans *large; /* NULL: none */
@@ -123,7 +123,7 @@ static bool is_marked(const tally *t, const model_span *chunk)
     return g < end;
 }
 
-/* What is marked in a large chunk marks all of it. */
+/* An occupied granule marks its whole large chunk. */
 static void tally_spread(tally *t)
 {
     size_t i = t->large != NULL ? rank_of(t->large, t->range.base) : 0;
@@ -216,7 +216,7 @@ static void least(size_t *best, size_t n)
     *best = n < *best ? n : *best;
 }
 
-/* Tries every start in the gap: its first, its last, and all multiples of the step. */
+/* Try these starts in the gap: the first, the last, and all multiples of the step. */
 static void try_gap(const tally *t, pleat_devptr base, pleat_devptr end, uint64_t bytes,
                     uint64_t step, size_t *best)
 {

@@ -115,7 +115,7 @@ static void work(player *p, const player_block *b, unsigned stream, bool is_writ
     }
 }
 
-/* A program does this before another stream touches a block. */
+/* Order two streams, as a program does before a second stream touches a block. */
 static void order(player *p, unsigned later, unsigned earlier)
 {
     pl_fence *fence = NULL;
@@ -149,7 +149,7 @@ static void survey_chunks(const pl_segment *seg, model_spans *large)
     }
 }
 
-/* Reads the allocator's addresses: the reserved ones, those that are out of service, and those of
+/* Read three kinds of addresses from the allocator: reserved ranges, addresses out of service, and
  * large chunks. */
 static void survey(player *p, model_spans *ranges, model_spans *blocked)
 {
@@ -194,7 +194,7 @@ static granules count_granules(player *p)
 
 /* Which addresses may be a place. */
 typedef enum places {
-    PLACES_ALL,      /* also those of new ranges */
+    PLACES_ALL,      /* includes places in new ranges */
     PLACES_RESERVED, /* those in reserved ranges only */
     PLACES_UNSTALE   /* all, as if no mapping were stale */
 } places;
@@ -248,8 +248,8 @@ static bool waits_for_stale(const player *p)
     return p->captured == 0 && p->conf.options.wait_ms != 0;
 }
 
-/* A refusal although addresses with a stale mapping would have served the request. Once they are
- * clear, it must be served. */
+/* The request was refused although addresses with a stale mapping would have served it. Once these
+ * addresses are clear, the request must succeed. */
 static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     uint64_t released;
@@ -298,7 +298,8 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    /* Only a request that may not wait can be pending: for a tick its stream must be named. */
+    /* Only a request that may not wait can answer "pending": a tick needs a call that names the
+     * stream. */
     if (p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
@@ -427,7 +428,7 @@ bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream)
     return st == PLEAT_OK;
 }
 
-/* Frees the block, first in the model: once it is free, another thread may get its address. */
+/* Free the block, first in the model: afterwards another thread may get its address. */
 static void free_block(player *p, player_block *b, unsigned stream)
 {
     player_gate_lock(&p->gate);
@@ -626,7 +627,7 @@ void play_check(player *p)
     if (s.pinned_granules != n.n_kept) {
         blame(p, "%llu pinned granules of %zu", (unsigned long long)s.pinned_granules, n.n_kept);
     }
-    if (s.pending_bytes == 0 && s.tied_granules != n.n_tied) { /* what is shared ties others, too */
+    if (s.pending_bytes == 0 && s.tied_granules != n.n_tied) { /* shared chunks tie more */
         blame(p, "%llu tied granules of %zu", (unsigned long long)s.tied_granules, n.n_tied);
     }
     if (s.live_granules != n.n_live ||

@@ -145,7 +145,7 @@ static void lose_segment(replay *r, const pl_event *e)
     remove_range(s, at);
 }
 
-/* A run may be mapped in several parts and unmapped in other ones. */
+/* A run may be mapped in several parts, and unmapped in different parts. */
 static void lose_run(replay *r, const pl_event *e)
 {
     replay_state *s = &r->told;

@@ -1,10 +1,9 @@
-/* segments_replay.h - compares an allocator's state from its events with the state that a visit
- * shows.
+/* segments_replay.h - compares an allocator's state by its events with its state by a visit.
  *
  * A replay is an observer that starts empty and follows the events. replay_compare visits the
- * allocator and compares both at one instant: the resident runs, the live blocks and those whose
- * free is not completed must be exactly equal. The first error, in an event or in a comparison, is
- * kept in `why`; after that nothing is checked.
+ * allocator and compares both at one instant. Three things must be equal: the resident runs, the
+ * live blocks, and the blocks with an uncompleted free. The first error, in an event or in a
+ * comparison, is kept in `why`. After the error nothing is checked.
  *
  * Guarded by the allocator's lock, under which events come and comparisons run. */
 #ifndef PLEAT_TESTS_SEGMENTS_REPLAY_H
@@ -50,7 +49,7 @@ typedef struct replay {
 void replay_init(replay *r); /* it is switched on */
 /* The private pool is gone: its blocks now belong to no pool. */
 void replay_release(replay *r, const pl_private *pool);
-/* `is_alone`: no other thread is at work, so even a visit without pieces can be compared. */
+/* `is_alone`: no other thread is at work. Then even a visit without pieces can be compared. */
 void replay_compare(replay *r, pl_allocator *a, bool is_alone);
 /* Fail the test if anything was wrong. */
 void replay_assert_good(const replay *r, const char *name);

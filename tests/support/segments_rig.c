@@ -147,7 +147,7 @@ static void make_other(pl_block *b, char letter)
     }
 }
 
-/* While the segment is drawn, free blocks count as live ones that nobody uses: runs end at them. */
+/* While the segment is drawn, free blocks count as live blocks without users: runs end at them. */
 static void make_block(pl_block *b, char letter)
 {
     if (is_live(letter)) {

@@ -1,6 +1,6 @@
-/* segments_rig.h - a space without a driver, whose segments are drawn, for the tests of its parts.
+/* segments_rig.h - a space without a driver and with drawn segments, for tests of its parts.
  *
- * A drawing has one character for 512 bytes; a granule is four of them:
+ * In a drawing a character is 512 bytes, and a granule is four characters:
  *
  *   "AAAB|0011|....|1:1CC"
  *
@@ -31,14 +31,14 @@ extern pl_space rig;
 void rig_open(void);  /* RIG_LANES lanes with two areas each, and no segment */
 void rig_close(void); /* asserts that no host memory is left */
 
-/* Draw a segment of that lane's area; its addresses are above those drawn before. */
+/* Draw a segment of the lane's area, above all segments drawn before. */
 pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing);
 pl_segment *rig_draw(const char *drawing); /* draws in the large area of lane 1 */
 /* Draw the current state: bars, and colons between neighbours of one letter. The text of the last
  * four calls is kept. */
 const char *rig_show(const pl_segment *seg);
 pleat_devptr rig_at(const pl_segment *seg, size_t unit); /* the address of the n-th character */
-pl_block *rig_block(const pl_segment *seg, size_t unit); /* the block that contains it */
+pl_block *rig_block(const pl_segment *seg, size_t unit); /* the block containing the unit */
 pl_area *rig_area(uint32_t lane, pl_class class);
 
 #define rig_assert(seg, drawing) ck_assert_str_eq(rig_show(seg), drawing)

@@ -259,8 +259,8 @@ void sequence_churn(player *p, random_source *r, const sequence_shape *shape)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* A layer's activations and its workspace, which is freed at once; sometimes another stream uses
- * them. */
+/* Allocate a layer's activations and its workspace, and free the workspace at once. Sometimes
+ * another stream uses them. */
 static void train_forward(holding *h, random_source *r, size_t scale)
 {
     size_t n = random_between(r, 1, 5);
@@ -362,8 +362,8 @@ void sequence_robson(player *p, random_source *r, const sequence_shape *shape)
 
 /* ---- pins ----------------------------------------------------------------------------------- */
 
-/* Fills memory with pairs, each a quantum and the rest of `period`; frees all large blocks and all
- * but one in `keep` of the quanta; then asks for blocks of many granules. */
+/* Fill memory with pairs: a quantum, then the rest of `period`. Free all large blocks, and all but
+ * one in `keep` of the quanta. Then ask for blocks of many granules. */
 static void pin_round(holding *h, random_source *r, const sequence_shape *shape, size_t period,
                       size_t keep)
 {

@@ -90,7 +90,7 @@ static bool remove_exactly(told_set *set, pleat_devptr base, uint64_t bytes)
     return true;
 }
 
-/* Merge run i with the next one if they touch. */
+/* Merge run i with the next run if they touch. */
 static void join(told_set *set, size_t i)
 {
     if (i + 1 < set->n && set->run[i].base + set->run[i].bytes == set->run[i + 1].base) {
@@ -112,7 +112,7 @@ static bool map(told_set *set, pleat_devptr base, uint64_t bytes)
     return true;
 }
 
-/* Cut the range out of the one run that contains it. */
+/* Cut the range out of the run that contains it. */
 static bool unmap(told_set *set, pleat_devptr base, uint64_t bytes)
 {
     size_t i = find(set, base);
@@ -228,7 +228,8 @@ void told_assert_agrees(pl_allocator *a)
     seen.live.n = 0;
     seen.freed.n = 0;
     seen.overlaps = false;
-    a->ops->visit(a, see, NULL); /* no assertion for each piece: Check writes each to a file */
+    a->ops->visit(a, see, NULL); /* no assertion for each piece: Check writes every assertion to a
+                                  * file */
     ck_assert(!seen.overlaps);
     ck_assert_msg(told.why[0] == '\0', "%s", told.why);
     assert_same("resident", &told.resident, &seen.resident);

@@ -7,8 +7,8 @@
 
 /* Forget everything; returns the observer for a new allocator. */
 pl_observer *told_open(void);
-/* The told events, replayed from empty, must give exactly what the visit shows: the resident runs,
- * the live blocks and the frees that are not completed. */
+/* The told events, replayed from empty, must give the state of a visit exactly: the resident runs,
+ * the live blocks and the uncompleted frees. */
 void told_assert_agrees(pl_allocator *a);
 size_t told_count(pl_action action); /* since told_open */
 

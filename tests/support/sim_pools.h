@@ -8,7 +8,7 @@
 
 #define POOLS_KIB UINT64_C(1024)
 #define POOLS_MIB (1024 * POOLS_KIB)
-#define POOLS_UNIT (32 * POOLS_MIB) /* the step by which a pool takes device memory */
+#define POOLS_UNIT (32 * POOLS_MIB) /* the unit of a pool's device memory */
 
 extern cu_mempool pool;
 extern cu_stream a;
@@ -30,7 +30,7 @@ uint64_t pools_reserved(void);
 cu_devptr pools_get(uint64_t bytes, cu_stream stream);
 int pools_try_get(uint64_t bytes, cu_stream stream); /* for calls that must fail */
 void pools_put(cu_devptr at, cu_stream stream);
-/* Submits something unfinished to the stream, so later work on it is unfinished, too. */
+/* Submit unfinished work to the stream, so that later work there is unfinished, too. */
 void pools_occupy(cu_stream stream);
 
 #endif

@@ -1,7 +1,7 @@
-/* sim_world.h - a simulator with a current context and pieces of memory, which must be empty at the
+/* sim_world.h - a simulator with a current context and pieces of memory. It must be empty at the
  * end.
  *
- * The simulator's tests call its cu* symbols directly; GRANULE is its default granularity. */
+ * The simulator's tests call its cu* symbols directly. GRANULE is its default granularity. */
 #ifndef PLEAT_TESTS_SIM_WORLD_H
 #define PLEAT_TESTS_SIM_WORLD_H
 

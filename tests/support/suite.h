@@ -1,13 +1,13 @@
-/* suite.h - what all test programs share: suites that are found by themselves, cases with a
- * fixture, and the run. */
+/* suite.h - shared by all test programs: suites that register themselves, cases with a fixture, and
+ * the run. */
 #ifndef PLEAT_TESTS_SUITE_H
 #define PLEAT_TESTS_SUITE_H
 
 #include <check.h>
 #include <stdint.h>
 
-/* Define the suite FOLDER_FILE, by its file's folder and name without "_test": a function that
- * gives `suite` its cases. The runner of the folder (runner.c) finds the suite by itself. */
+/* Define the suite FOLDER_FILE, named by its file's folder and name without "_test". The body gives
+ * `suite` its cases. The runner of the folder (runner.c) finds the suite by itself. */
 #define SUITE(name)                                                                                \
     static void name##_suite(Suite *suite);                                                        \
     __attribute__((constructor)) static void name##_register(void)                                 \
@@ -31,15 +31,15 @@ void suite_skip(const char *why);
 /* How many of the `n` seeds, rounds or operations of a random suite to play: PLEAT_TEST_PERCENT of
  * them, or 10 %; at least one. `./dev test --long` plays all. */
 uint64_t suite_part(uint64_t n);
-/* The same for what is quick enough to be played whole: all of the `n`, but where
- * PLEAT_TEST_PERCENT is less than 10, as under sanitizers, less in proportion. */
+/* suite_part for quick work that can be played whole: all of the `n`. If PLEAT_TEST_PERCENT is
+ * below 10, as under sanitizers, less in proportion. */
 uint64_t suite_most(uint64_t n);
 
-/* The simulator's configuration `conf`, by which a call with a dead handle kills the process unless
- * `conf` says what such calls do. Valid until the next call. */
+/* The simulator's configuration `conf`. A call with a dead handle kills the process, unless `conf`
+ * says otherwise. Valid until the next call. */
 const char *suite_sim_conf(const char *conf);
 
-/* Make a new case of the suite; `open` and `close` run before and after each of its tests; NULL:
+/* Make a new case of the suite. `open` and `close` run before and after each of its tests; NULL:
  * none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
 /* Say that no test of the case runs more than one thread: the thread sanitizer has nothing to find
@@ -48,7 +48,8 @@ void suite_one_thread(TCase *tcase);
 int suite_run(Suite *suite); /* the exit status of a program that has no runner */
 /* The exit status after a run; a run of no test has failed. */
 int suite_status(SRunner *runner);
-/* Another process's part of a test: without Check's forks, silent unless it fails. */
+/* Play another process's part of a test: without Check's forks, and silent unless the part
+ * fails. */
 int suite_play(Suite *role);
 
 #endif

@@ -6,7 +6,7 @@
 #include "vmm/device.h"
 #include "vmm/driver.h"
 
-/* The simulator's own functions that tests call, as the loaded object has them. */
+/* The simulator's own functions for tests, as the loaded object has them. */
 /* clang-format off */
 #define VMM_SIM_LIST(X) \
     X(reset) X(work) X(fill) X(verify) X(finish) X(fail_at) X(fail_from) X(fail_never) \
@@ -20,9 +20,9 @@ typedef struct vmm_sim {
 #undef VMM_SIM_FIELD
 } vmm_sim;
 
-/* Open the simulator and reset it to `conf`; the test fails if that is not possible. */
+/* Open the simulator and reset it to `conf`. The test fails if that is impossible. */
 void vmm_sim_open(vmm_sim *sim, const char *conf);
-/* Close it; the test fails if it holds anything or saw a hazard. */
+/* Close the simulator. The test fails if anything is left in it, or if it saw a hazard. */
 void vmm_sim_close(vmm_sim *sim);
 /* The test fails unless nothing is reserved, created, mapped or allocated, and no event is left. */
 void vmm_sim_assert_empty(const vmm_sim *sim);
