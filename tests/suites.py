@@ -8,7 +8,7 @@
   suites.py slowest REPORT...        the twenty slowest of ctest's JUnit files
   suites.py record REPORT            write tests/times.csv, by which CMake labels suites quick
 
-A time is recorded anew only if it differs by more than half, so that noise changes no line."""
+A time is recorded anew only if it differs by more than half. So noise changes no line."""
 import csv
 import difflib
 import pathlib
@@ -50,7 +50,7 @@ def read_times():
 
 
 def read_reports(paths):
-    """(seconds, suite, report) of what was run and not skipped."""
+    """(seconds, suite, report) of each suite that ran and was not skipped."""
     found = []
     for path in map(pathlib.Path, paths):
         for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):

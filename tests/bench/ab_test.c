@@ -1,4 +1,4 @@
-/* ab_test.c - `pleat ab`: its files agree with `pleat replay`; and how it ends early. */
+/* ab_test.c - `pleat ab`: its files agree with `pleat replay`, and early ends leave valid files. */
 /* labels: unit long */
 #include <check.h>
 #include <jansson.h>
@@ -115,8 +115,7 @@ static json_int_t n_ops(const json_t *cell)
     return get(ops, "map") + get(ops, "unmap") + get(ops, "alloc") + get(ops, "free");
 }
 
-/* All values are the same, except the later pass, which `replay` makes only
- * where it is told to. */
+/* All values are equal, except the later pass, which `replay` makes only on request. */
 static void check_alike(const json_t *cell, const json_t *replayed)
 {
     const char *key;
@@ -134,7 +133,7 @@ static void check_alike(const json_t *cell, const json_t *replayed)
 
 static const char *const allocators[] = { "pleat", "torch-native" };
 
-/* What `pleat replay` reports of the work; the caller owns it. */
+/* The report of `pleat replay` on the work. The caller owns the object. */
 static json_t *replay(const char *allocator, const char *memory, const char *work)
 {
     char line[512];
@@ -522,7 +521,7 @@ static void wait_for_rows(unsigned n)
     }
 }
 
-/* One of the two cells takes a moment, the other half an hour. */
+/* One of the two cells takes a moment, the other one half an hour. */
 START_TEST(an_interruption_leaves_valid_files_of_what_was_measured)
 {
     char line[512];

@@ -1,4 +1,4 @@
-/* command_test.c - the `pleat` command as its users see it: exit status, output, messages. */
+/* command_test.c - the `pleat` command from outside: exit status, output, messages. */
 #include <check.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -362,7 +362,7 @@ static double real(const json_t *object, const char *key)
 /* A work whose second pass needs the driver again under tight memory. */
 #define CHURN "churn:iterations=6,allocations=60,least=1M,most=40M,streams=2"
 
-/* The objects of `bench driver MORE` are what `replay COSTS` says with each policy. */
+/* The objects of `bench driver MORE` equal the output of `replay COSTS` under each policy. */
 static void check_driver(const char *more, const char *costs)
 {
     static const struct {

@@ -63,7 +63,7 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* Six works, two of one name, in folders of their own. */
+/* Six works in separate folders; two have the same name. */
 static void set_up(void)
 {
     snprintf(folder, sizeof folder, "/tmp/pleat-test-XXXXXX");
@@ -296,7 +296,8 @@ static void make_roster(bench_roster *roster, char **specs, unsigned n, unsigned
     ck_assert_msg(bench_roster_init(roster, specs, n, n_shards, &failure), "%s", failure.text);
 }
 
-/* The heaviest that is left to the one that has least, by looking at all. */
+/* Each step gives the heaviest remaining work to the shard with the least load. Computed here by
+ * looking at all. */
 static void check_shares(const bench_roster *roster, unsigned n_shards)
 {
     double loads[16] = { 0 };
@@ -390,7 +391,7 @@ START_TEST(a_work_that_is_given_twice_is_refused)
     ck_assert_ptr_nonnull(strstr(child.err, "is given twice"));
     snprintf(rest, sizeof rest, "%s %s:inflate=1G", path_of("w2/two.trace"),
              path_of("w2/two.trace"));
-    shard_well("0/1", "out", rest); /* other options are another work */
+    shard_well("0/1", "out", rest); /* with other options this is another work */
 }
 END_TEST
 
@@ -517,7 +518,7 @@ START_TEST(a_shard_that_was_cut_is_named_and_run_again_measures_what_is_lost)
 }
 END_TEST
 
-/* The last one, by its name, takes a second: time enough to be killed in. */
+/* The last work, by its name, takes a second, which leaves time for a kill. */
 static const char *long_works(void)
 {
     static char text[512];
@@ -525,7 +526,7 @@ static const char *long_works(void)
     return text;
 }
 
-/* Kills the process when `n` works are in its file: another one may follow before it dies. */
+/* Kill the process when `n` works are in its file. It may add one more before it dies. */
 static void kill_after(unsigned n, int signal_number)
 {
     char line[1024];
@@ -665,7 +666,7 @@ START_TEST(shards_of_different_versions_or_with_works_twice_are_refused)
 }
 END_TEST
 
-/* A mended file of the same size is the same work. */
+/* A repaired file of equal size counts as the same work. */
 START_TEST(a_work_that_cannot_be_measured_stops_nobody_and_is_tried_again)
 {
     static const char damaged[] = "a 1 4096 0\nf 2\n";

@@ -1,5 +1,5 @@
-/* generator_test.c - generated runs are what their specs say: the same everywhere and steady.
- * With the model of a bundled trace they are like that trace. */
+/* generator_test.c - generated runs match their specs: equal on all machines, and steady. With the
+ * model of a bundled trace, a generated run resembles the trace. */
 /* labels: unit long */
 #include <check.h>
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* host_test.c - works of pinned memory: their lines, what replay and fit say of them, and the
+/* host_test.c - works of pinned memory: their trace lines, their results in replay and fit, and the
  * bound for PyTorch's worst case. */
 /* labels: unit figures */
 #include <check.h>

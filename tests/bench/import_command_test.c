@@ -1,4 +1,4 @@
-/* import_command_test.c - `pleat verify` and `pleat convert` as their users see them. */
+/* import_command_test.c - `pleat verify` and `pleat convert` from outside. */
 #include <check.h>
 #include <dirent.h>
 #include <signal.h>
@@ -95,10 +95,10 @@ static void write_snapshot(const snap_plan *plan)
 
 #define MIB INT64_C(1048576)
 
-/* What PyTorch does without any setting: small requests come from 2 MiB, those below 10 MiB from 20
- * MiB, larger ones from their own size in multiples of 2 MiB. The block of 9 MiB fits into the
- * second segment. Then the cache is emptied: else the last request would find the 30 MiB. Tests may
- * change the array: each runs in a process of its own. */
+/* PyTorch without any setting. Small requests come from segments of 2 MiB, requests below 10 MiB
+ * from 20 MiB. Larger ones get their own size in multiples of 2 MiB. The block of 9 MiB fits into
+ * the second segment. Then the cache is emptied. Otherwise the last request would reuse the 30 MiB.
+ * Tests may change the array, since each test runs in a separate process. */
 static snap_event native_events[] = {
     { "segment_alloc", 0x100000000, 2 * MIB, 0 },
     { "alloc", 0x100000000, 1000, 0 },
@@ -366,7 +366,7 @@ START_TEST(a_failure_leaves_nothing_behind)
 }
 END_TEST
 
-/* Compressing that run takes a minute; its temporary file is there after a moment. */
+/* Compressing this run takes a minute, but its temporary file exists after a moment. */
 START_TEST(an_interrupted_conversion_leaves_nothing_behind)
 {
     char line[256];
@@ -443,7 +443,7 @@ START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
         const char *ending;
         const char *content;
         size_t n;
-        const char *replay; /* what replay says; NULL = it runs */
+        const char *replay; /* the output of replay; NULL = success */
         const char *verify;
     } cases[] = {
         { ".trace", "a 1 512 0\nf 1\n", 14, NULL, ": a trace. verify is for PyTorch's snapshots" },

@@ -232,7 +232,7 @@ START_TEST(nesting_is_bounded)
 }
 END_TEST
 
-/* Each list holds the one before ten times: 10^60 leaves, in some 2,000 bytes. */
+/* Each list holds the previous list ten times: 10^60 leaves in some 2,000 bytes. */
 START_TEST(a_bomb_of_references_takes_no_more_than_its_bytes)
 {
     char body[4096] = "](K\x01"

@@ -1,5 +1,5 @@
 /* import_recordings_test.c - recordings of other programs, in ../shared/recordings beside the
- * repository. They are not part of the project; without them the test is skipped. */
+ * repository. They are not part of the project. Without them the test is skipped. */
 /* labels: unit long */
 #include <check.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ START_TEST(all_segments_of_the_classic_cache_are_repeated)
 }
 END_TEST
 
-/* The order of the earlier blocks is unknown, so it is unknown what was cached. */
+/* The order of the earlier blocks is unknown, and so are the cached blocks. */
 START_TEST(the_last_segments_of_a_recording_that_began_late_are_repeated)
 {
     expect_verified("finetune.pickle.gz", 1, "torch-native: 31 of 152 segment");
@@ -61,7 +61,7 @@ typedef struct figures {
     uint64_t peak_live_bytes;
 } figures;
 
-/* The allocations and frees of each file, and the peak of live bytes that they give. */
+/* The allocations and frees of each file, and the resulting peak of live bytes. */
 static const figures all[] = {
     { "llm_expandable.pickle.gz", 4352, 8456489984 },
     { "decoder2p7b_step_ctx128.pickle.gz", 324 + 6771 + 5894, 54802668032 },

@@ -1,5 +1,5 @@
-/* import_snapshot_test.c - PyTorch's snapshots as runs: which blocks were live before, which
- * device, what failed; and files that are cut, bent or built to do harm. */
+/* import_snapshot_test.c - PyTorch's snapshots as runs: earlier live blocks, the device, failures.
+ * Also files that are cut, damaged or malicious. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -141,9 +141,9 @@ static void expect_events(const bench_event *wanted, size_t n)
         (uint64_t)(n) << 32, BENCH_USE_END, 0                                                      \
     }
 
-/* What was there before comes first: 0x8400, which is freed and waits for other streams, then by
- * address 0x7000 and 0x8000. The block at 0x10000000 is freed before the one at 0x10000400 is
- * allocated, and waits until then. The last two events are the request that failed. */
+/* The earlier blocks come first. 0x8400 is freed and waits for other streams; then 0x7000 and
+ * 0x8000 follow by address. The block at 0x10000000 is freed before 0x10000400 is allocated, and
+ * waits until then. The last two events are the failed request. */
 static const bench_event usual_run[] = {
     { 1000, 0, 0 }, USE(0, 0, 1), { 0, 0, 0 },          { 700, 0, 2 }, { 400, 1, 0 },
     { 1000, 2, 2 }, { 0, 0, 0 },  { 5000000, 0, 3 },    USE(1, 2, 4),  { 0, 2, 0 },
@@ -232,7 +232,7 @@ START_TEST(without_a_history_the_live_blocks_are_the_run)
 }
 END_TEST
 
-/* Three blocks of 1 MiB go one after another, each while the next is already there. */
+/* Three blocks of 1 MiB are freed one after another, each when the next one already exists. */
 static const snap_event far_ahead[] = {
     { "alloc", 0x100000, 1 << 20, 0 },          { "free_requested", 0x100000, 1 << 20, 0 },
     { "alloc", 0x200000, 1 << 20, 0 },          { "free_requested", 0x200000, 1 << 20, 0 },
@@ -292,7 +292,7 @@ START_TEST(a_free_that_a_ring_has_cut_in_two_is_over)
 }
 END_TEST
 
-/* The second one ends first, so it cannot be behind the first on one stream. */
+/* The second use ends first, so the uses cannot be in order on one stream. */
 START_TEST(uses_that_end_in_another_order_are_on_streams_of_their_own)
 {
     static const snap_event crossed[] = {

@@ -46,7 +46,7 @@ def record(counts):
 
 
 def compare(counts, before, command):
-    """What to say, and whether it is a failure."""
+    """The lines to print, and whether one is a failure."""
     lines = []
     is_failed = False
     for name in ALLOCATORS:

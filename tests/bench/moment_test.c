@@ -1,5 +1,5 @@
-/* moment_test.c - the memory of an allocator after one event: the map, what is stranded, and
- * by whom. */
+/* moment_test.c - an allocator's memory after one event: the map, stranded memory, and the blocks
+ * that strand it. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static uint64_t sum_of_charges(void)
     return sum;
 }
 
-/* PyTorch serves both pairs from one segment of 20 MiB each: 4 MiB stay, 8 MiB go. */
+/* PyTorch serves each pair from a segment of 20 MiB: 4 MiB stay, 8 MiB go. */
 static const char scattered[] = "a 1 8388608 0\na 2 4194304 0\na 3 8388608 0\na 4 4194304 0\n"
                                 "f 1\nf 3\na 5 20971520 0\nf 2\nf 4\nf 5\n";
 
@@ -78,7 +78,7 @@ START_TEST(free_memory_is_charged_to_the_blocks_beside_it)
     ck_assert_uint_eq(moment.resident_bytes, 40 * MIB);
     ck_assert_uint_eq(moment.free_bytes, 32 * MIB);
     ck_assert_uint_eq(moment.stranded_bytes, 32 * MIB);
-    ck_assert_uint_eq(moment.n_holders, 1); /* both blocks have one size */
+    ck_assert_uint_eq(moment.n_holders, 1); /* both blocks have the same size */
     ck_assert_uint_eq(moment.holders[0].bytes, 4 * MIB);
     ck_assert_uint_eq(moment.holders[0].n_blocks, 2);
     ck_assert_uint_eq(moment.holders[0].live_bytes, 8 * MIB);
@@ -232,7 +232,7 @@ START_TEST(whole_pages_are_not_stranded)
     };
     ck_assert_uint_eq(charge(pieces, 9, 10), 5 + 5 + 3 + 6);
     ck_assert_uint_eq(charges[0], 5);
-    ck_assert_uint_eq(charges[2], 5); /* what follows it is in the next page */
+    ck_assert_uint_eq(charges[2], 5); /* the next piece lies in the next page */
     ck_assert_uint_eq(charges[4], 3 + 6);
     ck_assert_uint_eq(charges[8], 0); /* the page beside it is whole */
 }
@@ -294,7 +294,8 @@ START_TEST(too_many_pieces_lose_the_smallest_first)
 }
 END_TEST
 
-/* 4,096 pieces of 1 KiB, of each four three live and one free; segments of eight, or one. */
+/* 4,096 pieces of 1 KiB: of each four, three are live and one is free. Segments have eight pieces,
+ * or one. */
 START_TEST(joined_pieces_keep_the_sums_of_each_kind)
 {
     enum { N = 4096, MOST = 100 };

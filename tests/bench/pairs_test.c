@@ -1,4 +1,4 @@
-/* pairs_test.c - what `pleat bench pairs` asks its rows for, and what it makes of it. */
+/* pairs_test.c - the requests of `pleat bench pairs` to its rows, and its results. */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -123,7 +123,7 @@ static bench_scenario parsed(const char *text)
     return scenario;
 }
 
-/* With at most 64 blocks: debug builds walk over all of them after each call. */
+/* At most 64 blocks, since debug builds walk over all blocks after each call. */
 static bench_cell_end measure(const char *text, const bench_through_kind *const *kinds,
                               unsigned n_kinds, bench_cell_result *out)
 {
@@ -437,7 +437,7 @@ START_TEST(rows_that_cannot_be_had_are_left_out_with_one_line)
 }
 END_TEST
 
-/* Each row has its own count, in the order of the rows. */
+/* Each row has a separate count, in the order of the rows. */
 START_TEST(instructions_are_counted_row_by_row)
 {
     bool is_expected = access("/usr/bin/valgrind", X_OK) == 0;
@@ -460,7 +460,7 @@ START_TEST(instructions_are_counted_row_by_row)
 }
 END_TEST
 
-/* PyTorch is where its wheel is; without one this says why. */
+/* PyTorch is measured if its wheel is installed. Otherwise the output gives the reason. */
 START_TEST(pytorch_itself_is_measured_where_it_is_found)
 {
     run("bench pairs --through torch,torch-created,pleat --rounds 1 --runs 1 --pairs 50 "

@@ -1,7 +1,7 @@
 /* pattern_test.c - the published patterns: each makes some cache fail on some device, but not
  * pleat.
  *
- * A pattern on which no cache failed would not be the one that was published. */
+ * If no cache failed on a pattern, it would not be the published one. */
 /* labels: unit model figures */
 #include <check.h>
 #include <stdlib.h>
@@ -258,7 +258,7 @@ START_TEST(pins_in_a_pool_fail_as_published_only_without_remapping)
 }
 END_TEST
 
-/* In its second iteration the cache cuts up what the first one left. */
+/* In its second iteration the cache cuts up the first one's blocks. */
 START_TEST(a_vector_that_grows_once_fails_nowhere)
 {
     static const char *const caches[] = { "pleat", "torch-native", "mxnet-naive", "unpooled" };
@@ -307,7 +307,7 @@ START_TEST(exact_sizes_take_as_much_more_than_round_ones_as_published)
 }
 END_TEST
 
-/* The script's own sizes are matched with the Naive pool as it was before it rounded large ones. */
+/* The script's own sizes need the Naive pool from before it rounded large sizes. */
 START_TEST(the_script_of_2018_takes_what_was_published_under_the_rule_of_2018)
 {
     set_up_with("mxnet_gpu_pool_page_size:32,mxnet_gpu_mem_large_alloc_round_size:1");
@@ -341,7 +341,7 @@ START_TEST(patterns_with_other_values_complete_too)
 }
 END_TEST
 
-/* Values that contradict each other are refused with the pattern's name and theirs. */
+/* Contradictory values are refused with the names of the pattern and of the values. */
 START_TEST(impossible_values_are_refused)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* recorded_test.c - how much of a run its recording tells, and under which settings it ran. */
+/* recorded_test.c - how much of a run a recording tells, and the run's settings. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void freed(uint64_t address, int64_t size)
     event("free_completed", address, size);
 }
 
-/* A step: a block of `size` above what is kept comes and goes. */
+/* A step: above the kept blocks, a block of `size` comes and goes. */
 static void step(int64_t size)
 {
     event("alloc", (uint64_t)(16 * MIB), size);
@@ -165,10 +165,10 @@ START_TEST(a_history_that_does_not_lead_to_the_blocks_is_apart)
     n_blocks = 0;
     block(true, 16 * MIB);
     block(false, 16 * MIB);
-    block(true, 32 * MIB); /* another one came after that */
+    block(true, 32 * MIB); /* a second one came later */
     event("alloc", (uint64_t)(16 * MIB), 8 * MIB);
     ck_assert(read_it("")->is_apart);
-    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB); /* the other one may have come later */
+    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB); /* the second one may have come later */
 }
 END_TEST
 
@@ -237,7 +237,7 @@ START_TEST(more_live_than_between_the_steps_is_an_early_end)
 }
 END_TEST
 
-/* What grew before the second half began is what the run keeps. */
+/* Memory that grew before the second half began is kept by the run. */
 START_TEST(a_run_that_only_grows_ends_early)
 {
     event("segment_alloc", 0, 64 * MIB);
@@ -265,7 +265,7 @@ START_TEST(the_settings_of_the_run_are_recognised)
     static const struct {
         const char *conf;
         const char *allocator;
-        const char *set; /* the options that somebody has set; NULL = as they stand */
+        const char *set; /* the options that somebody has set; NULL = as recorded */
     } known[] = {
         { "", "torch-native", NULL },
         { "max_split_size_mb:128", "torch-native", NULL },

@@ -109,7 +109,7 @@ START_TEST(loops_are_alike_and_what_lives_is_freed_between_them)
 }
 END_TEST
 
-/* Layers of 40 MiB that another stream reads are given up one after another; the host is far ahead
+/* Another stream reads layers of 40 MiB, which are freed one after another. The host is far ahead
  * of that stream. */
 static void load_far_ahead(void)
 {
@@ -164,7 +164,7 @@ START_TEST(fit_finds_the_bytes_that_pytorch_needs)
 }
 END_TEST
 
-/* One gap of 2 MiB and one of 4 MiB, apart, take a block of 6 MiB. */
+/* Two separate gaps, of 2 MiB and of 4 MiB, serve a block of 6 MiB. */
 static const char granules_text[] = "a 1 2097152 0\n"
                                     "a 2 8388608 0\n"
                                     "a 3 4194304 0\n"

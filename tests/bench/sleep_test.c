@@ -1,4 +1,4 @@
-/* sleep_test.c - `pleat bench sleep`: what it measures is what happened, and what it prints.
+/* sleep_test.c - `pleat bench sleep`: its measurements match the calls, and its output.
  */
 /* labels: unit */
 #include <check.h>

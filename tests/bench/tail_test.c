@@ -1,4 +1,4 @@
-/* tail_test.c - scripts of single calls, and the figures of their longest ones. */
+/* tail_test.c - scripts of single calls, and the figures of the longest calls. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -141,7 +141,7 @@ START_TEST(a_running_process_is_found_by_its_number)
 }
 END_TEST
 
-/* Its number is nobody's; what others wrote does not reach the terminal. */
+/* No process has this number. Control characters in labels do not reach the terminal. */
 START_TEST(a_killed_process_and_hostile_labels_do_no_harm)
 {
     static const char page[] =

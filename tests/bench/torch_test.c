@@ -1,7 +1,7 @@
-/* torch_test.c - PyTorch's caches on all bundled traces: the figures are those of an
- * independent simulator, which was checked with recordings from real GPUs.
+/* torch_test.c - PyTorch's caches on all bundled traces. The figures equal those of an independent
+ * simulator, which was checked with recordings from real GPUs.
  *
- * The figures were published rounded; nothing else may differ. */
+ * The published figures are rounded; nothing else may differ. */
 /* labels: model figures */
 #include <check.h>
 #include <math.h>

@@ -21,7 +21,7 @@ static bench_failure failure;
 static bench_timeline timeline;
 static char path[64];
 
-/* What a file tells of one process. */
+/* A file's content about one process. */
 typedef struct seen {
     uint64_t n_events;
     uint64_t n_counters;
@@ -119,7 +119,7 @@ static void read_slice(const json_t *event, seen *out)
     out->created_bytes += is_created && is_good ? (uint64_t)number(args, "bytes") : 0;
 }
 
-/* The track that an event is on: a counter's is its own. */
+/* The track of an event; each counter has its own track. */
 static const char *track_of(const json_t *event, char *key, size_t n)
 {
     bool is_counter = strcmp(text(event, "ph"), "C") == 0;

@@ -1,5 +1,5 @@
-/* verdict_test.c - the verdict on small made-up rows: all of them by the rules, some by their
- * words. */
+/* verdict_test.c - the verdict on small made-up rows. All rows are checked by the rules, some by
+ * exact words. */
 /* labels: unit long */
 #include <check.h>
 #include <stdlib.h>
@@ -395,7 +395,7 @@ START_TEST(a_ring_that_ran_over_hides_what_was_needed_before)
 }
 END_TEST
 
-/* The model was there before the recording began, and no more than what is needed later. */
+/* The model existed before the recording began, and needs no more than the later part. */
 START_TEST(a_late_beginning_that_can_hide_no_need_gets_advice_with_its_limits)
 {
     add_three();

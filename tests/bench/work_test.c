@@ -1,4 +1,4 @@
-/* work_test.c - what a spec names, whatever its text, and what the cursors of works give. */
+/* work_test.c - the work of any spec's text, and the events from the cursors of works. */
 /* labels: unit model long */
 #include <check.h>
 #include <stdlib.h>

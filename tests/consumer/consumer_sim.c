@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* As a program that includes the vendor's header would see them. */
+/* As in a program that includes the vendor's header. */
 int cuInit(unsigned flags);
 int cuDeviceGetCount(int *count);
 

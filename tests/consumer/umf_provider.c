@@ -74,7 +74,7 @@ static void check_pool(pleat instance, umf_memory_provider_handle_t provider)
     EXPECT(umfPoolDestroy(pool) == UMF_RESULT_SUCCESS);
 }
 
-/* A name that this process opens itself: the same bytes at another address. */
+/* This process opens its own name, and finds the same bytes at a different address. */
 static void check_sharing(umf_memory_provider_handle_t provider)
 {
     umf_memory_pool_handle_t pool;

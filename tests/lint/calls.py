@@ -1,8 +1,9 @@
-"""Call rings: C files of one folder whose functions name each other's, in one step or in many.
+"""Call rings: C files of one folder with functions that name each other's, directly or over other
+files.
 
-A source needs another one of its folder if one of its functions or tables names a function that the
-other source exports. An inline function of a header is part of each source that names it. A call
-through a pointer does not count: a file of a higher floor has set it."""
+Source A needs source B of the same folder if a function or table of A names a function exported by
+B. An inline function of a header is part of each source that names the function. A call through a
+pointer does not count: a file of a higher floor has set the pointer."""
 import re
 
 from cycles import rings
@@ -19,8 +20,8 @@ def _is_static(code, first):
 
 
 def _inside(code):
-    """(name, whether it is static, its head and body) of each function. The tables
-    outside of functions come last, as one without a name."""
+    """(name, whether it is static, head and body) of each function. Tables outside of functions
+    come last, as one function without a name."""
     lines = code.split("\n")
     outside = list(lines)
     for first, n_lines, name, body in functions(code):
@@ -39,7 +40,7 @@ def _is_local(text, name):
 
 
 def _spread(text, known, inline):
-    """The known names in a function, and those in the inline functions that it names in turn."""
+    """The known names in a function, including those in the inline functions that it names."""
     names = {name for name in known.intersection(WORD.findall(text)) if not _is_local(text, name)}
     ahead = [name for name in names if name in inline]
     while ahead:
@@ -50,8 +51,8 @@ def _spread(text, known, inline):
 
 
 def call_needs(codes):
-    """path -> {path in the same folder: the functions of that file that it names}. `codes`:
-    path -> text without comments and strings."""
+    """path -> {path in the same folder: the named functions of that file}. `codes`: path -> text
+    without comments and strings."""
     inside = {path: list(_inside(code)) for path, code in codes.items()}
     inline = {name: set(WORD.findall(text)) for path, found in inside.items()
               for name, _, text in found if name and path.suffix == ".h"}
@@ -71,7 +72,7 @@ def call_needs(codes):
 
 
 def call_rings(codes):
-    """The rings, each a list of its arrows: "a.c -> b.c: names"."""
+    """The rings, each a list of arrows: "a.c -> b.c: names"."""
     needs = call_needs(codes)
     for ring in rings(needs):
         yield [f"{a.name} -> {b.name}: {', '.join(sorted(needs[a][b]))}"

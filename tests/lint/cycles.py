@@ -1,4 +1,5 @@
-"""Rings: files that include each other, modules that import each other, in one step or in many."""
+"""Rings: files that include each other, or modules that import each other, directly or over
+others."""
 import ast
 import pathlib
 
@@ -20,7 +21,7 @@ def reached_from(name, needs):
 
 
 def rings(needs):
-    """The sets of names that all need each other, each sorted. `needs`: name -> names."""
+    """The sets of names that all need each other, each set sorted. `needs`: name -> names."""
     reached = {name: reached_from(name, needs) for name in needs}
     found = set()
     for name, others in reached.items():
@@ -30,7 +31,7 @@ def rings(needs):
 
 
 def _run_when_loaded(node):
-    """The import statements except those in functions, which run later."""
+    """The import statements, except in functions, where they run later."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.Import, ast.ImportFrom)):
             yield child
@@ -39,7 +40,8 @@ def _run_when_loaded(node):
 
 
 def _module(base, name):
-    """The project's module with that dotted name; "": the package in `base`; None: not ours."""
+    """The project's module with this dotted name; "": the package in `base`; None: not in the
+    project."""
     path = base.joinpath(*name.split(".")) if name else base
     for candidate in (path.parent / f"{path.name}.py", path / "__init__.py"):
         if (ROOT / candidate).is_file():
@@ -48,13 +50,13 @@ def _module(base, name):
 
 
 def _beside(path):
-    """The folder where a program finds its modules; [] in a package, whose imports name it."""
+    """The folder of a program's modules. [] in a package, since its imports name the package."""
     return [] if (ROOT / path.parent / "__init__.py").is_file() else [path.parent]
 
 
 def imports(path, text):
-    """The project's modules that a module needs before it can be loaded. The package around such a
-    module does not count: it need not be loaded completely."""
+    """The project's modules that must be loaded before this module. The package around such a
+    module does not count, since it need not be loaded completely."""
     for statement in _run_when_loaded(ast.parse(text)):
         level = getattr(statement, "level", 0)
         bases = [path.parents[level - 1]] if level else [PACKAGES, *_beside(path)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Documents: each public function has a docstring with its fields in the fixed order and a row in
-docs/api.md, files that comments name exist, and prose is wrapped."""
+"""Checks documents. Each public function has a docstring with its fields in the fixed order, and a
+row in docs/api.md. Files named in comments exist. Prose is wrapped."""
 import re
 import sys
 
@@ -17,7 +17,7 @@ FIELDS = ["Units", "Shape", "Params", "Returns", "Failure", "Owner", "Threads", 
 
 def prototypes(text, marker):
     """(line, docstring or None, prototype) of each public function. A docstring covers the
-    prototypes that follow it without a blank line between."""
+    prototypes behind it up to a blank line."""
     doc = None
     for match in re.finditer(
             rf"(?P<doc>/\*\*.*?\*/)|(?P<other>/\*.*?\*/)|^(?P<proto>{marker}\b[^;{{]*;)|"

@@ -71,7 +71,7 @@ def knows_cuda(path):
 
 
 def resolve(name):
-    """The project's file that an include names, relative to the root; None if it is not ours."""
+    """The project's file behind an include, relative to the root; None for all other files."""
     for base in INCLUDE_FOLDERS:
         candidate = ROOT / base / name
         if candidate.is_file():

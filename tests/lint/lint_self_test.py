@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The lint checks find what they should: each sample breaks one rule, or none."""
+"""Tests of the lint checks: each sample breaks one rule or none."""
 import pathlib
 import sys
 import unittest

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Caps: lines of a file and of a function, columns, public functions; and what is forbidden."""
+"""Caps on lines of a file and of a function, columns and public functions; and forbidden
+constructs."""
 import re
 import sys
 

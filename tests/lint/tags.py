@@ -1,5 +1,5 @@
-"""One tag, one file: each type with a name of the project's is defined in one file of the product
-only. A file that includes two files can so never pass one's type to the other's functions."""
+"""One tag, one file: each type with a name of the project is defined in one file of the product
+only. So a file with two includes can never pass one file's type to the other file's functions."""
 import re
 
 PREFIXES = ("pl_", "pleat_")

@@ -1,4 +1,4 @@
-/* all_test.c - what is the same in all classic caches, by loop index. */
+/* all_test.c - the common behaviour of all classic caches, by loop index. */
 /* labels: unit */
 #include <check.h>
 

@@ -30,7 +30,7 @@ static uint64_t physical(void)
     return vmm_sim_counted(&cache.sim).physical_bytes;
 }
 
-/* Resident bytes by the statistics only: an old driver does not tell what its pool holds. */
+/* Resident bytes by the statistics alone: an old driver does not report its pool's size. */
 static uint64_t resident_as_told(void)
 {
     pleat_stats stats;

@@ -21,7 +21,7 @@ static const pl_allocator_ops *const all_ops[] = {
 
 enum { N_OPS = sizeof all_ops / sizeof all_ops[0] };
 
-/* Page sizes of torch-expandable, the only cache with pages: small ones make it map often. */
+/* Page sizes of torch-expandable, the only cache with pages. Small pages make it map often. */
 static pl_allocator_options pages(size_t small, size_t large)
 {
     pl_allocator_options options = cache_defaults();
@@ -130,8 +130,8 @@ static void wait_for_rounds(unsigned n)
     }
 }
 
-/* The limit is set at any point of a request, which is served before it or refused. (cuda-async
- * learns a little late what the driver's pool holds, so its peaks tell nothing here.) */
+/* The limit is set at any point of a request. The request is served before, or refused. (cuda-async
+ * learns the size of the driver's pool a little late, so its peaks are not checked.) */
 START_TEST(a_limit_holds_against_a_request_under_way)
 {
     pthread_t thread;

@@ -281,7 +281,7 @@ END_TEST
 
 /* ---- retry ----------------------------------------------------------------------------------- */
 
-/* Makes a request while 40 MiB are cached; the driver refuses it once with that code. */
+/* Make a request while 40 MiB are cached. The driver refuses the request once with this code. */
 static pleat_status refused_once(const pl_allocator_ops *ops, int code, uint64_t *n_released)
 {
     pleat_devptr ptr = 0;

@@ -10,7 +10,7 @@
 
 static const pl_allocator_ops *const ops = &pl_tf_bfc_ops;
 
-/* One region of 1 GiB, as TensorFlow's own tests have it. */
+/* One region of 1 GiB, as in TensorFlow's tests. */
 static void open_pool(void)
 {
     pl_allocator_options options = cache_defaults();

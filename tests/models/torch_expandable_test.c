@@ -1,4 +1,4 @@
-/* torch_expandable_test.c - where torch-expandable puts a request and what it maps. */
+/* torch_expandable_test.c - the places of requests under torch-expandable, and its mappings. */
 /* labels: unit */
 #include <check.h>
 

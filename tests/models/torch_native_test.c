@@ -1,4 +1,4 @@
-/* torch_native_test.c - which block a request gets, and what the statistics say of it. */
+/* torch_native_test.c - the block of each request, and the statistics. */
 /* labels: unit */
 #include <check.h>
 #include <string.h>

@@ -131,7 +131,7 @@ START_TEST(a_fraction_of_the_device_enables_collection)
     ck_assert_uint_eq(cache_resident(), 104 * MIB);
     cache_get(40 * MIB, 0);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.num_device_free, 2); /* both old segments, though one would be enough */
+    ck_assert_uint_eq(s.num_device_free, 2); /* both old segments, though one suffices */
     ck_assert_uint_eq(s.num_alloc_retries, 0);
     ck_assert_uint_eq(s.num_sync_all_streams, 0);
     ck_assert_uint_eq(cache_resident(), 100 * MIB);

@@ -40,7 +40,7 @@ static pleat_devptr set_up_two_holes(void)
     return hole;
 }
 
-/* During a capture there is no retry, which would give everything back. */
+/* During a capture there is no retry, since a retry gives everything back. */
 START_TEST(what_was_mapped_before_a_later_part_failed_stays_as_free_memory)
 {
     pleat_devptr hole = set_up_two_holes();

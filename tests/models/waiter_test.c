@@ -105,7 +105,7 @@ START_TEST(what_is_cached_after_the_cache_went_is_given_back_as_well)
 }
 END_TEST
 
-/* Others free in every round; in the second case they make a driver call every second round. */
+/* Others free in every round. In the second case they make a driver call every second round. */
 START_TEST(only_a_few_rounds_are_for_what_others_free)
 {
     pl_lock lock;

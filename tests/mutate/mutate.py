@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Puts known mistakes into a copy of the tree, one after another, and says which no test notices.
+"""Puts known mistakes into a copy of the tree, one by one, and reports each one that no test
+notices.
 
   mutate.py [NAME...]     these mutations, or all of mutations.txt
   mutate.py --check       only whether every old text is found exactly once (ctest `mutations`)
   mutate.py --list        the names
 
-The copy lies in build/mutate/tree, what is built of it in build/mutate/build; both are kept, so
-that a second run builds little. For each mutation the suites that it names are built and run first,
-then all other suites in C (labels unit, model and fault, except stress, figures and gpu), up to the
-first that fails. The unmutated tree must pass first. Exit status 1: a mutation survived or did not
-build."""
+The copy lies in build/mutate/tree, its build in build/mutate/build. Both are kept, so that a second
+run builds little. For each mutation its named suites are built and run first. Then all other suites
+in C follow (labels unit, model and fault, except stress, figures and gpu), up to the first failure.
+The unmutated tree must pass first. Exit status 1: a mutation survived or did not build."""
 import argparse
 import json
 import os
@@ -33,7 +33,7 @@ IN_CXX = {"cxx_test": "api/cxx_test.cpp", "torch_shim_test": "torch/shim_test.cp
 
 
 class Mutation:
-    """One entry of the list: `old` becomes `new` in `file`; `suites` are likely to fail."""
+    """An entry of the list: `old` becomes `new` in `file`; `suites` are likely to fail."""
 
     def __init__(self, name, line):
         self.name, self.line = name, line
@@ -63,7 +63,7 @@ def read_field(mutation, line, number):
 
 
 def read_list(text):
-    """The entries of a list in the form that mutations.txt describes; ValueError names its line."""
+    """The entries of a list in the form of mutations.txt. ValueError names the bad line."""
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("== "):
@@ -108,7 +108,7 @@ def check(mutations):
 # ---- the copy --------------------------------------------------------------------------------
 
 def copy_tree():
-    """Copy what git would commit, with its file times, so that nothing is built twice."""
+    """Copy the files that git would commit, with their times, so that nothing is built twice."""
     names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split("\0")
     wanted = {name for name in names if name and (ROOT / name).is_file()}
@@ -176,7 +176,7 @@ class Runner:
         return sorted({self.programs[suite] for suite in suites})
 
     def prepare(self, suites):
-        """Build the suites; run those unmutated that have not passed yet."""
+        """Build the suites, and run the unmutated ones that have not passed yet."""
         fresh = [s for s in suites if s not in self.passing]
         if not fresh:
             return

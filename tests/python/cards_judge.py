@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The judge of the growth policy: a draw repeats itself, each work is replayed on its cards only,
-and the table says what the rows say.
+"""The judge of the growth policy. A draw repeats itself, each work is replayed on its cards only,
+and the table agrees with the rows.
 
 Usage: cards_judge.py BUILD_DIR"""
 import csv

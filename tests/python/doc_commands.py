@@ -1,9 +1,9 @@
 """Every command line of `pleat` and `pleat-runtime` in README, docs, the other READMEs and the
 manual pages (which are --help) runs: options and words are as the command takes them today.
 
-A command is run as it is written, in a folder with the files that the pages speak of, and cut
-short: SHORTER adds options, or puts a smaller work in the place of a large one. What cannot run
-here is in ELSEWHERE with the test that runs it.
+A command runs exactly as written, in a folder with the pages' files, but shortened. SHORTER adds
+options, or replaces a large work by a small one. Commands that cannot run here are in ELSEWHERE,
+with the test that runs them.
 
 Usage: doc_commands.py PLEAT PLEAT_RUNTIME"""
 import os
@@ -105,7 +105,7 @@ def make_files(pleat, folder):
 
 
 def run_one(pleat, runtime, folder, command):
-    """None, or what is wrong."""
+    """None, or the error."""
     words = shortened(command)
     words[0] = runtime if words[0] == "pleat-runtime" else pleat
     for out in folder.glob("out.trace*"):

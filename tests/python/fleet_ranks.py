@@ -1,6 +1,6 @@
-"""Four ranks measure a fleet; one is killed, and all are run again: the merged files are those of one
-process, byte by byte. What fleet.json says is computed again from the rows and verdicts, and what
-the page says from fleet.json.
+"""Four ranks measure a fleet. One is killed, and all are run again. The merged files equal those of
+one process, byte by byte. The test computes fleet.json again from the rows and verdicts, and the
+page's figures from fleet.json.
 
 Usage: fleet_ranks.py PLEAT
 
@@ -47,7 +47,7 @@ def make_jobs(pleat, folder):
 
 
 class Processes:
-    """Four processes that know their rank from the environment."""
+    """Four processes that get their rank from the environment."""
 
     def __init__(self, command):
         self.ranks = [subprocess.Popen(
@@ -62,7 +62,7 @@ class Processes:
         return any(rank.poll() is not None for rank in self.ranks)
 
     def end(self):
-        """The statuses; and what was said on stderr."""
+        """The statuses, and the output on stderr."""
         said = [rank.communicate()[1] for rank in self.ranks]
         return [rank.returncode for rank in self.ranks], "".join(said)
 
@@ -78,7 +78,7 @@ class Mpirun:
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def kill(self, rank):
-        """Of the processes of that rank the one that is mpirun's own child: not a cell of it."""
+        """The rank's process that is mpirun's own child, not a cell of it."""
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 variables = (process / "environ").read_bytes().split(b"\0")
@@ -105,7 +105,7 @@ def n_done(out):
 
 
 def kill_one(launcher, command, out):
-    """False: the victim was done before. It has a quarter of the works, and so do the others."""
+    """False: the victim was done before. Each rank has a quarter of the works."""
     shutil.rmtree(out, ignore_errors=True)
     ranks = launcher(command)
     while n_done(out) < N_WORKS // 4 and not ranks.is_over():
@@ -238,7 +238,7 @@ def check_page(out, fleet):
 
 
 def damaged(lines):
-    """What may stand in a shard that somebody, or a disk, has changed: name and lines."""
+    """Variants of a shard after changes by a person or a disk: name and lines."""
     def changed(change):
         copy = json.loads(json.dumps(lines))
         change(copy)
@@ -259,7 +259,7 @@ def damaged(lines):
 
 
 def check_damage(pleat, jobs, folder):
-    """A merge of it says so or makes do: it does not crash."""
+    """A merge of the changed shard reports the fault or copes; it never crashes."""
     run(pleat, "ab", str(jobs / "job0.pickle"), *OPTIONS, "0/1", "--out", str(folder))
     name = "shard-00000-of-00001.jsonl"
     lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]

@@ -1,6 +1,6 @@
 # labels: python
-"""The programs of bench/gpu that call the driver themselves: their kernels do what they say, a
-question that ends its process is an answer, and a full device ends a climb."""
+"""The programs of bench/gpu that call the driver themselves. Their kernels compute the right words,
+a question that ends its process counts as an answer, and a full device ends a climb."""
 import ctypes
 import os
 import pathlib
@@ -29,7 +29,7 @@ MASK = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
 # ---- the kernels, thread by thread, by an interpreter of the PTX that they use -------------------
 
 class Thread:
-    """Runs one kernel to its end. Memory is a dictionary address -> word, which threads share."""
+    """Runs one kernel to its end. Memory is a dictionary address -> word, shared by the threads."""
 
     def __init__(self, name, arguments, memory, special):
         body = re.search(rf"\.entry {name}\((.*?)\)\s*\{{(.*?)\n\}}", ptx.SOURCE, re.DOTALL)
@@ -130,8 +130,8 @@ def ticking(step):
 
 
 class Pages(dict):
-    """What `fill` writes to every second page, where the watching kernel expects it, with each word
-    too large by `off`."""
+    """The words of `fill` in every second page, as the watching kernel expects them, but each
+    larger by `off`."""
 
     def __init__(self, base, stride, log2_pages, off=0):
         super().__init__()

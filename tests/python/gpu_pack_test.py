@@ -1,5 +1,6 @@
 # labels: python
-"""bench/gpu/pack.sh: what it packs for a machine with a GPU, and that it spares other folders."""
+"""bench/gpu/pack.sh: the files that it packs for a machine with a GPU. It leaves other folders
+alone."""
 import os
 import pathlib
 import subprocess

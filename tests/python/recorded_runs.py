@@ -1,11 +1,11 @@
-"""What `pleat ab` says of a part of a run never misleads about the whole of it.
+"""`pleat ab` on a part of a run never misleads about the whole run.
 
 Usage: recorded_runs.py PLEAT
 
-Whole runs are written as PyTorch's snapshots and cut as recordings are cut: a ring that ran over, a
-late start, an early end, out of memory, a stop, a gap, no history. No need is below the whole run's
-without "at least"; nothing completes that the whole run fails, unless the line says how far; no
-setting is advised without a word on what a longer recording may say."""
+Whole runs are written as PyTorch's snapshots, and then cut like recordings: a ring that ran over, a
+late start, an early end, out of memory, a stop, a gap, no history. A need below the whole run's has
+the words "at least". If the whole run fails on a setting, a part completes only with a line about
+how far. Advice on a setting comes with a warning that a longer recording may differ."""
 import copy
 import json
 import pathlib
@@ -39,7 +39,7 @@ def early_peak():
 
 
 def far_ahead():
-    """Layers of 400 MiB are given up while another stream still uses them."""
+    """Layers of 400 MiB are freed while another stream still uses them."""
     lines = [f"a 0 {600 * MIB} 0"]
     for step in range(3):
         for i in range(1, 41):

@@ -1,8 +1,8 @@
-"""Verdict and advice of `pleat ab` agree with `pleat fit` for every allocator, and what the first
-screen says with the rows.
+"""Verdict and advice of `pleat ab` agree with `pleat fit` for every allocator, and the first screen
+agrees with the rows.
 
 Usage: report_verdict.py PLEAT [WORK...]   (without works: small ones, and the recordings beside the
-checkout if they are there)"""
+checkout if they exist)"""
 import json
 import pathlib
 import re
@@ -27,7 +27,7 @@ def rows_of(path):
 
 
 def completes(pleat, work, allocator, size):
-    """What `pleat replay` says; its exit status is 1 where an allocation failed."""
+    """The output of `pleat replay`. Its exit status is 1 if an allocation failed."""
     result = subprocess.run([pleat, "replay", work, "--driver", "sim", "--json", "--allocator",
                              allocator, "--memory", f"{size}B"], capture_output=True, text=True,
                             check=False)
@@ -36,8 +36,8 @@ def completes(pleat, work, allocator, size):
 
 
 def check_setting(pleat, work, verdict, setting, fit):
-    """On each device: it completes where the search found that it would. The search is exact to
-    0.05 % or 2 MiB. Success is not monotonic in memory: where the two differ, a replay decides."""
+    """The run completes on a device exactly if the search found so. The search is exact to 0.05 %
+    or 2 MiB. Success is not monotonic in memory. If the two differ, a replay decides."""
     need = verdict["need_bytes"]
     least = fit["least_memory_bytes"]
     slack = max(2 << 20, need // 2000)

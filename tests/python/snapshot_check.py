@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that PyTorch's readers take a snapshot and that its state and its history agree.
+"""Checks that PyTorch's readers accept a snapshot, and that its state and its history agree.
 
 Usage: snapshot_check.py [--from-start] FILE...
 
@@ -181,7 +181,7 @@ def check_segments(segments):
 
 class Ranges:
     """Memory by stream. As in the viewer, mapped neighbours of one stream are one range, and a
-    segment that was allocated as a whole is freed as a whole."""
+    segment allocated as a whole is freed as a whole."""
 
     def __init__(self):
         self.starts = []

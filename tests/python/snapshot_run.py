@@ -3,8 +3,8 @@
 
 Usage: snapshot_run.py PLEAT LIBPLEAT_SO LIBPLEAT_SIM_SO
 
-Runs the command PLEAT over bundled and generated works, with little memory. It also makes calls of
-its own through ctypes: allocations on several streams, uses on other streams, trims, failures."""
+Runs the command PLEAT over bundled and generated works, with little memory. It also makes its own
+calls through ctypes: allocations on several streams, uses on other streams, trims, failures."""
 import collections
 import ctypes
 import json
@@ -163,7 +163,8 @@ class Load:
 
 
 def without_marks(snapshot):
-    """The snapshot without entries for snapshots, which each one adds to the next."""
+    """The snapshot without entries about snapshots, since each snapshot adds such an entry to later
+    ones."""
     for trace in snapshot["device_traces"]:
         trace[:] = [entry for entry in trace if entry["action"] != "snapshot"]
     return snapshot

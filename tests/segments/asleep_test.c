@@ -1,5 +1,6 @@
-/* asleep_test.c - the figures of granules while a room sleeps: of what has memory only, whatever of
- * the room lived, waited or was free when it fell asleep, and whatever is freed meanwhile. */
+/* asleep_test.c - the figures of granules while a room sleeps. They count only granules with
+ * memory, for any mix of live, pending and free blocks at the sleep, and for frees during the
+ * sleep. */
 /* labels: unit */
 #include <check.h>
 
@@ -169,7 +170,7 @@ START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
                          PLEAT_OK);
     }
     cu_graph graph = captures_end_with_graph(OTHER);
-    captures_name_stream(OTHER); /* so its capture is known to be over */
+    captures_name_stream(OTHER); /* this shows that its capture is over */
     put(waits[0]);
     put(waits[1]);
     rest();

@@ -82,8 +82,8 @@ START_TEST(a_block_comes_back_clean)
 }
 END_TEST
 
-/* Blocks of a fresh slab are taken and given back in turns: each taken block is a different one,
- * and a block that was used before is preferred to an untouched one. */
+/* Take blocks of a fresh slab and give some back in turns. Taken blocks never repeat, and a used
+ * block comes before an untouched one. */
 START_TEST(blocks_are_carved_only_when_none_is_spare)
 {
     static pl_block *got[N];
@@ -148,7 +148,8 @@ static bool can_collapse(void)
     return can;
 }
 
-/* Each slab once, when nothing of it is left to be carved; what is in it stays. */
+/* Each slab is merged once, when all its blocks have been carved. The blocks keep their
+ * contents. */
 START_TEST(slabs_that_are_carved_whole_go_into_huge_pages)
 {
     static pl_block *got[2 * N_SLAB + 1];

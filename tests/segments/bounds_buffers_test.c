@@ -1,5 +1,5 @@
-/* bounds_buffers_test.c - how much one hold of the device lock touches where a tag has very many
- * buffers, or pages: it sleeps, wakes, is named for others and serves requests. Counted as in
+/* bounds_buffers_test.c - how much one hold of the device lock touches if a tag has very many
+ * buffers or pages. The tag sleeps, wakes, is shared and serves requests. Counted as in
  * tests/segments/bounds_test.c. */
 /* labels: unit */
 #include <check.h>
@@ -48,7 +48,7 @@ static void make_buffers(void)
     pl_lock_reset_touched();
 }
 
-/* Without its contents, which would be copied. */
+/* Without the contents, which would be copied. */
 static pleat_status rest(void)
 {
     pl_sleep_how how = { .is_kept = false };
@@ -103,7 +103,7 @@ START_TEST(very_many_buffers_fail_to_sleep_and_to_wake)
 }
 END_TEST
 
-/* Runs of live pages and of free ones alternate in one buffer. */
+/* Runs of live and of free pages alternate in one buffer. */
 START_TEST(a_buffer_of_very_many_runs_sleeps_and_wakes)
 {
     pleat_devptr base = make(N_PAGES * GRANULE, GRANULE);
@@ -175,7 +175,7 @@ START_TEST(very_many_buffers_are_named_and_beside_them_requests_served)
 }
 END_TEST
 
-/* Each chunk gets a number, in a table that grows. */
+/* Each chunk gets a number in a growing table. */
 START_TEST(very_many_buffers_are_exported)
 {
     pl_share_list list = {

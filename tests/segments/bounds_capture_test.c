@@ -39,7 +39,7 @@ static void put(pleat_devptr ptr, unsigned stream)
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[stream]), PLEAT_OK);
 }
 
-/* Captures graphs that have a block each, or all the same block of the pool. */
+/* Capture graphs, each with a private block, or all with the same block of the pool. */
 static void capture_graphs(pl_private *pool)
 {
     put(get(NULL, 512, OTHER), OTHER);
@@ -92,7 +92,7 @@ START_TEST(a_graph_that_goes_is_found_among_very_many)
     capture_graphs(NULL);
     size_t bytes = kept_bytes();
     captures_destroy(graphs[0]);
-    for (int i = 0; i < 2 * N_GRAPHS / 512 + 2; i++) { /* each request that misses looks at some */
+    for (int i = 0; i < 2 * N_GRAPHS / 512 + 2; i++) { /* each miss looks at some graphs */
         (void)get(NULL, 2 * MIB, OTHER);
     }
     ck_assert_uint_eq(kept_bytes(), bytes - 4 * KIB);
@@ -176,7 +176,8 @@ START_TEST(very_many_graphs_of_several_blocks_go)
 }
 END_TEST
 
-/* A static input: each graph uses it twice, and another stream uses it before the last graph. */
+/* A static input: each graph uses the block twice, and another stream uses the block before the
+ * last graph. */
 static pleat_devptr capture_input(void)
 {
     pleat_devptr input = get(NULL, 4 * KIB, OTHER);

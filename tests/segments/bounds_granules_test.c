@@ -1,5 +1,5 @@
-/* bounds_granules_test.c - how much one hold of the device lock touches where a request
- * has very many granules, or its place very many pieces: counted as in bounds_test.c. */
+/* bounds_granules_test.c - how much one hold of the device lock touches for a request of very many
+ * granules, or a place of very many pieces. Counted as in bounds_test.c. */
 /* labels: unit */
 #include <check.h>
 #include <sched.h>
@@ -106,7 +106,7 @@ START_TEST(very_many_chunks_go_idle_and_are_used_again)
 }
 END_TEST
 
-/* Holes and free granules alternate; together they are one place. */
+/* Holes and free granules alternate, and form one place. */
 START_TEST(a_place_of_very_many_pieces)
 {
     get_granules();
@@ -170,7 +170,8 @@ START_TEST(very_many_pieces_that_pend_elsewhere_are_passed_over)
 }
 END_TEST
 
-/* The holes in two streams' areas have one granule each, between live ones: none is long enough. */
+/* In two streams' areas every hole is one granule between live blocks, so no hole is long
+ * enough. */
 START_TEST(very_many_gaps_are_searched_in_vain)
 {
     get_granules();
@@ -189,8 +190,8 @@ END_TEST
 
 static size_t n_breaths;      /* breaths since the others came */
 static bool has_others;       /* the others take a granule and free it two breaths later */
-static size_t others_for;     /* the others leave after so many breaths */
-static pleat_devptr borrowed; /* the block that the others hold; 0 = none */
+static size_t others_for;     /* after this many breaths the others leave */
+static pleat_devptr borrowed; /* the block held by the others; 0 = none */
 
 /* Called whenever the lock is dropped for others. */
 static void let_others(void)
@@ -229,7 +230,7 @@ START_TEST(what_others_have_for_a_moment_is_not_missing)
 }
 END_TEST
 
-/* The others never leave: at last the request is served in one hold. */
+/* The others never leave. In the end the request is served in one hold. */
 START_TEST(others_that_go_on_foil_no_request_for_ever)
 {
     get_granules();

@@ -30,14 +30,14 @@ static void open_on(const char *sim_conf, uint64_t address_bytes)
     }
 }
 
-/* A device that is full when each pool has a granule. */
+/* Open on a device that is full when each pool has a granule. */
 static void open_pools(void)
 {
     open_on("capacity:10200M,depth:1048576", 0);
 }
 
-/* A device that is full when each pool has SEGMENT bytes. The addresses are few, so that segments
- * have no more than that. */
+/* Open on a device that is full when each pool has SEGMENT bytes. Few addresses keep the segments
+ * at this size. */
 static void open_large_pools(void)
 {
     open_on("capacity:640200M,depth:1048576", 1024 * GIB);
@@ -110,7 +110,7 @@ static void see_nothing(void *context, const pl_piece *piece)
     ck_assert_ptr_nonnull(piece);
 }
 
-/* What programs do beside their pools, with memory left or without. */
+/* Other actions of a program beside its pools, with memory left or without. */
 static void do_all_else(void)
 {
     uint64_t released;
@@ -167,7 +167,7 @@ START_TEST(very_many_pools_were_released)
 }
 END_TEST
 
-/* Half of their blocks still live, and the others wait for work. */
+/* Half of the pools' blocks still live, and the others wait for work. */
 START_TEST(very_many_pools_were_released_with_blocks)
 {
     fill_pools();
@@ -189,7 +189,7 @@ START_TEST(very_many_pools_were_released_with_blocks)
 }
 END_TEST
 
-/* Their segments have no free memory and no holes, so a search finds nothing to look at in them. */
+/* The pools' segments have no free memory and no holes, so a search skips them. */
 START_TEST(very_many_full_pools_were_released)
 {
     fill_pools_with(SEGMENT);
@@ -221,7 +221,7 @@ START_TEST(very_many_pools_drain)
         captures_destroy(graphs[i]);
     }
     do_all_else();
-    pleat.a->ops->private_release(pleat.a, pools[0]); /* it owns what it was served */
+    pleat.a->ops->private_release(pleat.a, pools[0]); /* the pool owns the memory that served it */
     put(get(NULL, 9 * GIB, OTHER), OTHER);
     assert_bounded();
 }

@@ -1,5 +1,5 @@
-/* bounds_test.c - how much one hold of the device lock touches, whatever a program has
- * freed: counted in debug builds (vmm/base/lock.h); other builds only run the scenes. */
+/* bounds_test.c - how much one hold of the device lock touches after any frees of a program.
+ * Counted in debug builds (vmm/base/lock.h); other builds only run the scenes. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -243,7 +243,7 @@ START_TEST(pieces_that_change_between_visits_do_not_overlap)
 }
 END_TEST
 
-/* A free loosens the granules that its block touches, not all of the free run that it joins. */
+/* A free loosens only the granules of its block, not the whole free run that the block joins. */
 START_TEST(frees_that_join_a_long_free_run)
 {
     enum { N_LARGE = 4000 };

@@ -1,5 +1,6 @@
-/* buffer_again_test.c - the addresses of buffers that were closed serve the next ones: as many are
- * reserved as there were buffers at once, those with pages in use included, whatever else waits. */
+/* buffer_again_test.c - the addresses of closed buffers serve the next buffers. At most as many
+ * ranges are reserved as there were buffers at once, those with pages in use included, whatever
+ * else is waiting. */
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
@@ -40,7 +41,8 @@ static void change(pleat_devptr base, pl_buffer_what what, uint64_t bytes, unsig
                      PLEAT_OK);
 }
 
-/* As a program has it: made, used on its stream or on another one, and destroyed under that. */
+/* A buffer's usual life: made, used on its stream or on another one, and destroyed during the
+ * use. */
 static void come_and_go(unsigned user)
 {
     pleat_devptr base = make();
@@ -305,7 +307,7 @@ static void *land_later(void *flying)
     return NULL;
 }
 
-/* Its segments may be named by the flight: they go once it has landed. */
+/* A flight may refer to the segments, so they are freed after the flight has landed. */
 START_TEST(they_go_after_the_flight_of_another)
 {
     pthread_t thread;

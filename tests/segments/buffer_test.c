@@ -1,6 +1,6 @@
-/* buffer_test.c - random changes of buffers beside blocks of several streams: contents and
- * figures against a naive reference, and the events that are told. Some buffers are in a room,
- * which falls asleep and wakes at random: what they hold is kept, and nothing comes meanwhile. */
+/* buffer_test.c - random changes of buffers beside blocks of several streams. Contents, figures and
+ * reported events are compared with a naive reference. Some buffers are in a room, which sleeps and
+ * wakes at random. Their contents are kept, and no pages are added during a sleep. */
 /* labels: model */
 #include <check.h>
 #include <string.h>
@@ -16,13 +16,14 @@ enum { N_BUFFERS = 4, N_PAGES = 12, N_BLOCKS = 12 };
 static const size_t GRANULE = 2 * MIB;
 static const char memory[] = "capacity:96M,backing:memory,depth:24";
 
-/* A page's stream is that of the buffer; streams are ordered by the test where they change. */
+/* A page's stream is the buffer's. When the buffer's stream changes, the test orders the
+ * streams. */
 typedef struct model {
     pleat_devptr base; /* 0 = none */
     bool is_in_room;
     unsigned stream;
     size_t n_pages;
-    uint64_t seeds[N_PAGES]; /* what was filled; 0 = not committed */
+    uint64_t seeds[N_PAGES]; /* by page: the seed of its contents; 0 = not committed */
 } model;
 
 typedef struct owned {
@@ -86,7 +87,7 @@ static void note_commit(model *m, size_t from, size_t to)
     m->n_pages = to > m->n_pages ? to : m->n_pages;
 }
 
-/* Before pages go, what lies in them is compared; the comparison may run afterwards. */
+/* Before pages go, their contents are compared, perhaps after the call. */
 static void check_pages(const model *m, size_t from, size_t to)
 {
     if (m->is_in_room && is_asleep) {
@@ -155,7 +156,7 @@ static void turn_open(model *m)
     m->is_in_room = m->is_in_room && !may_not;
 }
 
-/* Was a change refused for a reason that there may be? */
+/* Was the change refused for a valid reason? */
 static bool is_refused(const model *m, pleat_status st)
 {
     if (st == PLEAT_OK) {
@@ -210,7 +211,7 @@ static void turn_close(model *m)
     memset(m, 0, sizeof *m);
 }
 
-/* It may find no memory to wake: then it sleeps on. */
+/* If there is no memory for the wake, the room stays asleep. */
 static void turn_room(void)
 {
     const pl_sleep_how how = { .is_kept = true };

@@ -1,4 +1,4 @@
-/* capture_beside_test.c - other streams' memory while one is captured. */
+/* capture_beside_test.c - other streams' memory while a stream is captured. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ START_TEST(other_streams_go_on_and_the_capture_does_not_notice)
 }
 END_TEST
 
-/* While its stream is the only one and has another block, a free records no tick. */
+/* A free records no tick, since the stream is the only one and has another block. */
 static pleat_devptr free_without_tick(size_t bytes)
 {
     uint64_t before = pleat_calls("cuEventRecord");
@@ -120,7 +120,7 @@ START_TEST(what_only_a_captured_use_keeps_is_pending)
 }
 END_TEST
 
-/* The recycled handle names another stream, and only that stream is captured. */
+/* A new stream has the same handle, and only this new stream is captured. */
 START_TEST(a_use_by_a_destroyed_stream_is_none_of_a_capture)
 {
     cu_stream old = pleat.handles[2];

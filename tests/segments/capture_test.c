@@ -1,4 +1,4 @@
-/* capture_test.c - memory while its stream is captured, and what graphs keep. */
+/* capture_test.c - memory of a captured stream, and memory kept by graphs. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void open_untold(void)
     pleat_open("capacity:128M,depth:1048576,dead_handles:error,without:[cuUserObjectCreate]", NULL);
 }
 
-/* Destroys the graph; where the driver does not tell so, its owner does. */
+/* Destroy the graph. If the driver does not report this, the owner releases the capture. */
 static void forget(cu_graph graph, unsigned stream)
 {
     captures_destroy(graph);
@@ -132,7 +132,7 @@ START_TEST(blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone)
     ck_assert_int_eq(captures_release(1), PLEAT_ECAPTURE);
     cu_graph graph = captures_end_with_graph(1);
     ck_assert_uint_ne(pleat_get(20 * MIB, 1), ptr);
-    ck_assert_int_eq(captures_release(2), PLEAT_OK); /* this stream has made no such capture */
+    ck_assert_int_eq(captures_release(2), PLEAT_OK); /* stream 2 has made no capture */
     ck_assert_uint_eq(pleat_counted().pinned_granules, 10);
     forget(graph, 1);
     ck_assert_uint_eq(pleat_get(20 * MIB, 1), ptr);
@@ -210,7 +210,8 @@ static void follow(unsigned later, unsigned earlier)
     ck_assert_int_eq(pl_cu_event_destroy(drv, event), CU_SUCCESS);
 }
 
-/* A forked stream is part of its origin's capture: both end together, one release is for both. */
+/* A forked stream is part of its origin's capture. Both end together, and one release covers
+ * both. */
 START_TEST(a_forked_streams_memory_goes_with_the_graph_of_its_origin)
 {
     captures_begin(1);
@@ -398,7 +399,7 @@ START_TEST(a_kept_block_that_others_use_waits_for_them_too)
     forget(graph, 1);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
-    captures_name_stream(2); /* records the wished tick, which others can be ordered after */
+    captures_name_stream(2); /* records the missing tick, which allows an order */
     uint64_t before = pleat_counted().stream_waits;
     if (is_untold) { /* launches on any stream must be over */
         ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);

@@ -125,7 +125,7 @@ static void *make_captures(void *arg)
     return NULL;
 }
 
-/* Leaves memory that only a tick of the context covers: its stream is alone and has a block. */
+/* Leave memory that only a tick of the context covers: its stream is alone and has a block. */
 static void leave_memory(void)
 {
     pleat_get(512, 2);

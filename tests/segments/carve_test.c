@@ -1,5 +1,5 @@
-/* carve_test.c - what is cut out of free memory and put back: each granule is counted once, also in
- * segments whose granules become loose some at a time, and in rooms that fall asleep meanwhile. */
+/* carve_test.c - memory cut out of free memory and put back. Each granule is counted once, also in
+ * segments with granules that become loose later, and in rooms that fall asleep meanwhile. */
 /* labels: unit */
 #include <check.h>
 
@@ -82,7 +82,7 @@ START_TEST(what_is_taken_is_in_no_counter)
 }
 END_TEST
 
-/* Its sleep pins all that is loose, and waits for whoever has taken the rest. */
+/* A sleep pins all loose granules, and later also the carved granules that come back. */
 START_TEST(a_room_that_fell_asleep_pins_what_comes_back)
 {
     pl_block *b = carve(pl_carve_take);
@@ -98,7 +98,7 @@ START_TEST(a_room_that_fell_asleep_pins_what_comes_back)
 }
 END_TEST
 
-/* A pool's memory that it has not used yet is everybody's. */
+/* Unused memory of a pool is still for every request. */
 START_TEST(a_pool_leaves_loose_what_it_has_not_used)
 {
     room.is_asleep = false;

@@ -48,7 +48,7 @@ static void assert_cost(cost before, uint64_t n_create, uint64_t n_map)
     ck_assert_uint_eq(now.n_map - before.n_map, n_map);
 }
 
-/* A request that makes so many chunks, each of which is mapped. */
+/* Make a request that creates and maps n_chunks chunks. */
 static pleat_devptr get_in(size_t n_granules, uint64_t n_chunks)
 {
     cost before = calls();
@@ -100,7 +100,8 @@ START_TEST(a_limit_makes_the_device_as_small)
 }
 END_TEST
 
-/* Where nothing is held: a 1024th of it by default; frugal a 4096th, ample a 512th. */
+/* With nothing held, a chunk is at most 1/1024 of the device by default; frugal 1/4096, ample
+ * 1/512. */
 START_TEST(the_smaller_the_device_the_smaller_the_chunks)
 {
     static const struct {
@@ -155,7 +156,7 @@ START_TEST(a_large_chunk_made_for_a_request_that_is_refused_serves_the_next)
 }
 END_TEST
 
-/* None of them is loose: nothing is mapped that could be taken. */
+/* No granule is loose, so nothing can be taken. */
 START_TEST(an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew)
 {
     get(N_FIRST);
@@ -173,7 +174,8 @@ END_TEST
 
 /* ---- takes ----------------------------------------------------------------------------------- */
 
-/* Singles, one of them on stream 2, so that frees get ticks; and three large chunks on stream 1. */
+/* Chunks of one granule, one of them on stream 2, so that frees get ticks. Then three large chunks
+ * on stream 1. */
 static pleat_devptr low;
 static pleat_devptr middle;
 static pleat_devptr high;
@@ -196,7 +198,7 @@ static void open_laid_out(void)
     lay_out();
 }
 
-/* One granule of the chunk is live afterwards, and the others free. */
+/* Afterwards one granule of the chunk is live, and the others are free. */
 static pleat_devptr leave_one(pleat_devptr ptr)
 {
     put(ptr);
@@ -234,7 +236,7 @@ static void assert_tied(uint64_t n_granules)
 START_TEST(a_chunk_with_a_live_block_stays_and_serves_what_fits_in_it)
 {
     (void)leave_one(low);
-    pleat_devptr held = get(N_LARGE - 1); /* else the next one goes there */
+    pleat_devptr held = get(N_LARGE - 1); /* keeps the next block out of this place */
     (void)leave_one(high);
     put(held);
     assert_tied(2 * (N_LARGE - 1));
@@ -302,7 +304,8 @@ START_TEST(a_place_is_rounded_up_where_all_chunks_are_larger_than_what_is_missin
 }
 END_TEST
 
-/* The place is a hole of 12 granules and free ones behind it: a chunk of 32 finds no room. */
+/* The place is a hole of 12 granules and the free granules behind it, so a chunk of 32 does not
+ * fit. */
 START_TEST(memory_in_a_chunk_that_fits_nowhere_is_given_back_and_made_anew)
 {
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
@@ -325,7 +328,7 @@ START_TEST(memory_in_a_chunk_that_fits_nowhere_is_given_back_and_made_anew)
 }
 END_TEST
 
-/* The work on them ends only when it is waited for. */
+/* The work on the block ends only when the host waits for it. */
 static void put_used(pleat_devptr ptr)
 {
     pleat_work(1, ptr, GRANULE);
@@ -467,7 +470,8 @@ START_TEST(a_release_that_fails_leaves_a_large_chunk_idle)
 }
 END_TEST
 
-/* A request in a capture may not take: large chunks are released for it, and others created. */
+/* A request in a capture may not take memory. Large chunks are released for it, and others
+ * created. */
 START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
 {
     pl_private *pool = pools_open_one();
@@ -487,7 +491,8 @@ START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
 }
 END_TEST
 
-/* What a pool has touched is pinned; beside a live block it is tied once the pool is gone. */
+/* Memory that a pool has touched is pinned. After the pool's end it is tied, if a live block is
+ * beside it. */
 START_TEST(what_a_private_pool_has_freed_is_tied_only_after_the_pool)
 {
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);

@@ -1,6 +1,7 @@
 /* compact_beside_test.c - compactions beside threads that allocate and free.
  *
- * They submit no work, as a compaction demands; they change under it what is vacant. */
+ * The threads submit no work, as a compaction demands, but change the vacant memory under the
+ * compaction. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -57,7 +58,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Compacts while they work: between two compactions each has done something. */
+/* Compact while the threads work. Between two compactions each thread has done something. */
 static uint64_t compact_beside(void)
 {
     uint64_t n_split = 0;

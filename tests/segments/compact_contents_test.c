@@ -1,9 +1,10 @@
 /* compact_contents_test.c - live blocks keep their bytes while compactions move them.
  *
  * One thread allocates, uses, lends and frees on four streams of a small device with real memory,
- * and compacts it again and again. Every block has a pattern of its own, which is compared on the
- * GPU's clock: now and then, before it is freed, and for all blocks after each compaction. So what
- * is copied too little, to the wrong place, or beside work that is not over, shows as a hazard. */
+ * and compacts it again and again. Every block has a unique pattern. The pattern is compared on the
+ * GPU's clock: now and then, before the block's free, and for all blocks after each compaction. A
+ * copy that is too short, goes to the wrong place, or runs beside unfinished work shows as a
+ * hazard. */
 /* labels: stress */
 #include <check.h>
 #include <string.h>
@@ -110,12 +111,12 @@ static void lend(const owned *o)
     ck_assert_int_eq(pleat.a->ops->record_stream(pleat.a, o->ptr, pleat.streams[other]), PLEAT_OK);
 }
 
-/* A compaction in the middle of the program's work: it waits for what was submitted before. */
+/* Compact in the middle of the program's work. The compaction waits for earlier work. */
 static void compact(void)
 {
     pleat_compaction out;
     ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
-    ((pl_space *)pleat.a)->has_compacted = false; /* so that large chunks come again */
+    ((pl_space *)pleat.a)->has_compacted = false; /* allows large chunks again */
     sum.n_split += out.n_split;
     sum.moved_bytes += out.moved_bytes;
     sum.won_bytes += out.won_bytes;

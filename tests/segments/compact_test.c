@@ -1,4 +1,5 @@
-/* compact_test.c - compaction: what is split, what stays, what a failure leaves. */
+/* compact_test.c - compaction: which chunks are split, which stay, and the state after a
+ * failure. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32, MOST_CALLS = 500 };
 
 #define SIM "capacity:2G,depth:1048576,backing:memory"
 
-/* A chunk of 32 granules, each with a block of its own; all others have one granule. */
+/* A chunk of 32 granules with one block per granule. All other chunks have one granule. */
 static pleat_devptr blocks[N_LARGE];
 static pleat_devptr first;
 
@@ -28,7 +29,7 @@ static void verify(pleat_devptr ptr)
     ck_assert_int_eq(pleat.sim.verify(pleat.handles[1], ptr, GRANULE, ptr), CU_SUCCESS);
 }
 
-/* A block of chunks of one granule each: they were made for other requests. */
+/* Get a block on chunks of one granule each, which were made for other requests. */
 static pleat_devptr get_of_granules(size_t n)
 {
     pleat_devptr ptrs[N_FIRST];
@@ -305,7 +306,7 @@ END_TEST
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* What may not change when a compaction fails before it has split anything. */
+/* Figures that stay the same when a compaction fails before it has split anything. */
 static void assert_same(const pleat_stats *before)
 {
     pleat_stats now = pleat_counted_mixed();
@@ -316,8 +317,8 @@ static void assert_same(const pleat_stats *before)
     ck_assert_uint_eq(now.address_bytes, before->address_bytes);
 }
 
-/* The k-th driver call fails once: the state is as before or all is done, and the next compaction
- * does what is left. */
+/* The k-th driver call fails once. Then the state is as before, or all is done, and the next
+ * compaction does the rest. */
 static bool fail_at(uint64_t k)
 {
     bool has_hit;
@@ -385,8 +386,8 @@ START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 }
 END_TEST
 
-/* The new chunks' first _i maps succeed, and what they mapped cannot be unmapped. The chunks are
- * given back, so the driver frees their memory with the mapping; the old chunk is as before. */
+/* The new chunks' first _i maps succeed, and these maps cannot be undone. The chunks are given
+ * back, so the driver frees their memory together with the mapping. The old chunk is as before. */
 START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
 {
     pleat_compaction out;
@@ -415,7 +416,7 @@ START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
 }
 END_TEST
 
-/* Copies may still run: nothing that they read or write is unmapped, and nobody gets it. */
+/* Copies may still run. Their memory is neither unmapped nor given to any request. */
 START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
 {
     pleat_devptr ptr;

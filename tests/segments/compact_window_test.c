@@ -1,7 +1,8 @@
-/* compact_window_test.c - what other threads do while a compaction calls the driver.
+/* compact_window_test.c - other threads act while a compaction calls the driver.
  *
- * A compaction holds no lock across a call. After each of its calls in turn another thread acts to
- * the end, while the compaction waits inside the call: a lock that was held would never come. */
+ * A compaction holds no lock across a call. After each driver call in turn, another thread acts to
+ * the end, while the compaction waits inside the call. If the compaction held a lock, the other
+ * thread would never finish. */
 /* labels: unit fault */
 #include <check.h>
 #include <pthread.h>
@@ -81,7 +82,7 @@ static bool free_all(void)
     return ok;
 }
 
-/* Also of what the compaction is about to take: that must not be given out. */
+/* Includes memory that the compaction is about to take, and must not give out. */
 static bool take_all_free(void)
 {
     bool ok = true;
@@ -155,7 +156,7 @@ static void act_after(pl_entry entry, int failure, uint64_t bytes, void *context
     until.tv_sec += 60;
     ck_assert_msg(pthread_timedjoin_np(thread, &is_done, &until) == 0,
                   "a lock is held across call %llu of a compaction", (unsigned long long)act_at);
-    /* the call that fails may be the other thread's */
+    /* the failing call may be the other thread's */
     ck_assert_msg(is_done != NULL || pleat.sim.n_faults() > 0, "refused at call %llu",
                   (unsigned long long)act_at);
 }
@@ -180,7 +181,7 @@ static pleat_status compact_at(uint64_t k, action *const *what)
     return st;
 }
 
-/* What stays has its bytes; all memory can be given back. */
+/* Live blocks keep their bytes, and all memory can be given back. */
 static void close_verified(void)
 {
     pleat_assert_sound();
@@ -216,8 +217,8 @@ START_TEST(others_go_on_in_each_call)
 }
 END_TEST
 
-/* The k-th call fails, and others act after it or the one behind: then what is undone, torn, and
- * mended by another compaction, is so beside them. */
+/* The k-th call fails, and others act after this call or the next one. The undo and the repair by
+ * another compaction must work beside their actions. */
 START_TEST(others_go_on_where_calls_fail)
 {
     uint64_t k = 0;
@@ -235,7 +236,7 @@ START_TEST(others_go_on_where_calls_fail)
         close_verified();
         ck_assert_uint_lt(k, 2 * MOST_CALLS);
         k++;
-    } while (has_hit || n > k / 2); /* others may have left less to do than there was before */
+    } while (has_hit || n > k / 2); /* the others' actions may leave fewer calls than before */
     ck_assert_uint_gt(k, 16);
 }
 END_TEST
@@ -271,7 +272,7 @@ static bool free_of_stream_2(void)
     return is_freed;
 }
 
-/* A stream that comes takes the place of one that went. */
+/* A new stream takes the place of a gone one. */
 static bool retire_stream_2(void)
 {
     pleat.a->ops->retire_stream(pleat.a, pleat.streams[2]);
@@ -302,8 +303,8 @@ static void act_at_entry(pl_entry entry, int failure, uint64_t bytes, void *cont
     }
 }
 
-/* What is in flight keeps no lane: the second of the new chunks is refused, and the owner of what
- * was put in flight is gone by then. */
+/* Memory in flight keeps no lane. The second new chunk is refused, when the owner of the memory in
+ * flight is already gone. */
 START_TEST(what_moves_may_lose_its_lane)
 {
     unsigned n_created = 0;
@@ -339,7 +340,7 @@ static bool share(void)
     return pleat.a->ops->share(pleat.a, blocks[0], 0, &list) == PLEAT_OK && list.n_chunks == 1;
 }
 
-/* What others have open is not moved; who asks while it moves gets what it has come to. */
+/* Memory that another process has open is not moved. A query during a move gets the final chunk. */
 START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
 {
     static action *const shares = share;

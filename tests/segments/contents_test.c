@@ -1,10 +1,10 @@
 /* contents_test.c - live blocks keep their bytes while memory moves under other blocks.
  *
  * Several threads allocate, use, lend, free and trim on several streams of a small device with real
- * memory. Every block is filled with a pattern of its own when it is allocated. It is compared on
- * the GPU's clock now and then, on its stream or on one that it is lent to, and before it is freed.
- * A chunk that is taken too early, mapped in the wrong place or not waited for shows as a hazard of
- * the simulator: other contents, a race, or unmapped bytes. */
+ * memory. Every block is filled with a unique pattern when it is allocated. The pattern is compared
+ * on the GPU's clock now and then and before the free, on the block's stream or on a borrowing
+ * stream. A chunk taken too early, mapped in the wrong place or not waited for shows as a hazard:
+ * wrong contents, a race, or unmapped bytes. */
 /* labels: stress */
 #include <check.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 
 enum { N_THREADS = 4, N_OWN = 128, CHECK_EVERY = 1 << 15 };
 
-/* So many operations that some are refused, some trim, and some lend. */
+/* Enough operations that some are refused, some trim, and some lend. */
 enum { LEAST_OPS = 20000 };
 
 /* One kind of device and load. */
@@ -24,7 +24,7 @@ typedef struct scene {
     const char *sim_conf;
     uint64_t capacity_bytes;
     uint64_t n_ops;
-    size_t large_bytes; /* the largest block; one in eight may be that large */
+    size_t large_bytes; /* the largest block; at most one in eight is that large */
     size_t stride;      /* a piece of the pattern begins at every such step... */
     size_t piece;       /* ...and has at most so many bytes */
 } scene;

@@ -1,7 +1,7 @@
 /* crowd_test.c - the promise of segments/pleat/grow.c with several threads at once.
  *
- * Every thread plays a sequence of its own on one allocator. A refused thread waits until no other
- * call is under way and calls again; that verdict is judged by the naive model, as in
+ * Every thread plays a separate sequence on one allocator. A refused thread waits until no other
+ * call is under way and then calls again. The naive model judges this second verdict, as in
  * tests/segments/model_test.c. PLEAT_MODEL_SEED plays one seed alone. */
 /* labels: model stress */
 #include <check.h>
@@ -88,7 +88,7 @@ START_TEST(what_is_refused_in_a_crowd_could_not_be_served_alone)
 }
 END_TEST
 
-/* Granules that are tied count as held; a chunk that a place touches counts as a whole. */
+/* Tied granules count as held. A chunk that a place touches counts as a whole. */
 START_TEST(what_is_refused_with_large_chunks_could_not_be_served_alone)
 {
     unsigned n_threads = 1u << _i;

@@ -1,4 +1,4 @@
-/* give_back_test.c - caches that shrink: what cannot go does not hold back what can. */
+/* give_back_test.c - caches that shrink: memory that cannot go does not block memory that can. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const size_t sizes[] = { 64 * MIB, 128 * MIB };
 
 static uint64_t resident[2]; /* resident bytes of each block */
 
-/* Two blocks, one of stream 1 and one of stream 2. */
+/* Two blocks: one of stream 1, one of stream 2. */
 static void open_with_two(int i, pleat_devptr ptrs[2])
 {
     cache_open(pl_allocator_find(names[i / N_ORDERS]), "capacity:1G,depth:1048576", NULL);

@@ -267,7 +267,7 @@ START_TEST(a_size_off_its_path_breaks_rule_two)
 {
     plant_some();
     ck_assert_ptr_ne(nodes[2].slot, &list.bins[72]); /* below the root */
-    nodes[2].bytes = 1030 * PL_INDEX_UNIT;           /* still in that bin, but on another path */
+    nodes[2].bytes = 1030 * PL_INDEX_UNIT;           /* still in its bin, but on a different path */
     ck_assert_int_eq(pl_index_check(&list), 2);
     nodes[2].bytes = 1100 * PL_INDEX_UNIT;
 }

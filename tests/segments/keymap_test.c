@@ -152,7 +152,7 @@ START_TEST(the_walk_meets_every_value_once)
 }
 END_TEST
 
-/* Keys as blocks of one segment have them, and keys of segments far apart. */
+/* Keys like blocks of one segment, and keys of segments far apart. */
 START_TEST(random_operations_agree_with_a_table)
 {
     enum { N = 4096, N_STEPS = 200000 };
@@ -182,7 +182,7 @@ END_TEST
 
 enum { N_FULL = 1024 * 5 / 8, MOST_MOVED = 16 };
 
-/* Fills 1,024 slots as far as they may be filled, and inserts one more key. */
+/* Fill 1,024 slots to their limit, and insert one more key. */
 static void begin_growth(char *objects)
 {
     for (size_t i = 0; i <= N_FULL; i++) {

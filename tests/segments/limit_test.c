@@ -1,4 +1,4 @@
-/* limit_test.c - limits, trims, growth policies, and the ways in which memory runs out. */
+/* limit_test.c - limits, trims, growth policies, and the kinds of memory shortage. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -276,7 +276,7 @@ static void open_policy(pl_growth growth)
     pleat_open(SIM, &options);
 }
 
-/* A step with the same sizes every time; its large block fits into none of the free gaps. */
+/* A step with constant sizes. Its large block fits into none of the free gaps. */
 static void play_step(void)
 {
     pleat_devptr own[48];
@@ -333,14 +333,14 @@ START_TEST(policies_trade_memory_for_operations)
     ck_assert_uint_eq(ample.resident, 42 * (uint64_t)GRANULE);
     ck_assert_uint_eq(ample.taken, 0);
     ck_assert_uint_eq(ample.late_ops, 0);
-    ck_assert_uint_eq(balanced.resident, ample.resident); /* its takes have bought it */
+    ck_assert_uint_eq(balanced.resident, ample.resident); /* paid for by its takes */
     ck_assert_uint_gt(balanced.taken, 0);
     ck_assert_uint_lt(balanced.taken, frugal.taken);
     ck_assert_uint_eq(balanced.late_ops, 0);
 }
 END_TEST
 
-/* n granules live, every second one of them is freed. */
+/* Make n live granules and free every second one. */
 static void scatter(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -396,7 +396,7 @@ START_TEST(a_stream_waits_for_much_memory_and_not_for_a_little)
 }
 END_TEST
 
-/* What each of them pends is too little by itself: two granules of the 20 that are missing. */
+/* Each stream's pending memory is too little by itself: two of the 20 missing granules. */
 START_TEST(a_stream_waits_for_none_of_many_that_have_a_little)
 {
     open_policy(PL_GROWTH_BALANCED);
@@ -431,7 +431,7 @@ END_TEST
 
 /* ---- running out --------------------------------------------------------------------------- */
 
-/* To the driver it is another process. */
+/* The driver sees another process. */
 typedef struct neighbour {
     pl_device *dev;
     pleat_devptr ptr;
@@ -463,7 +463,7 @@ START_TEST(memory_that_another_process_holds_is_missing_until_it_leaves)
     neighbour n = neighbour_takes(100 * MIB);
     ck_assert_int_eq(pleat_refused(10 * MIB, 0), PLEAT_ENOMEM_DEVICE);
     ck_assert_int_eq(pleat_refused(10 * MIB, 0), PLEAT_ENOMEM_DEVICE);
-    pleat_get(8 * MIB, 0); /* the request gets what is left */
+    pleat_get(8 * MIB, 0); /* the request gets the rest */
     assert_resident(28 * MIB);
     neighbour_leaves(&n);
     pleat_get(100 * MIB, 0);

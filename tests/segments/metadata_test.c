@@ -1,7 +1,8 @@
-/* metadata_test.c - the host memory that live blocks and streams cost, and for what.
+/* metadata_test.c - the host memory of live blocks and of streams.
  *
- * Sizes are mixed, from 512 bytes to 1 MiB, and a program that has its blocks goes on for a while,
- * so that free blocks lie between them. With PLEAT_FIGURES set the figures are printed. */
+ * Sizes are mixed, from 512 bytes to 1 MiB. The program goes on for a while after its blocks are
+ * allocated, so that free blocks lie between them. With PLEAT_FIGURES set the figures are
+ * printed. */
 /* labels: unit */
 #include <check.h>
 #include <stdio.h>
@@ -16,8 +17,8 @@
 
 enum { N_STREAMS = 1000, N_EACH = 100 };
 
-/* Bytes: of each live block, and of a thousand streams with 100 each. The structs of the blocks
- * themselves are 128 bytes each, a lane is 7 KB. */
+/* Most bytes for each live block, and for a thousand streams with 100 blocks each. A block's struct
+ * has 128 bytes; a lane has 7 KB. */
 enum { MOST_FILLED = 148, MOST_LATER = 160, MOST_OF_STREAMS = 24000000 };
 
 typedef struct live {

@@ -45,7 +45,7 @@ START_TEST(what_is_refused_could_not_be_served)
 }
 END_TEST
 
-/* Granules that are tied count as held; a chunk that a place touches counts as a whole. */
+/* Tied granules count as held. A chunk that a place touches counts as a whole. */
 START_TEST(what_is_refused_with_large_chunks_could_not_be_served)
 {
     const sequence *s = &sequences[_i];

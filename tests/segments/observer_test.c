@@ -1,5 +1,4 @@
-/* observer_test.c - the events that an allocator tells, replayed from empty, give what its
- * visits show.
+/* observer_test.c - an allocator's events, replayed from empty, give the state of its visits.
  *
  * Every allocator, by loop index. */
 /* labels: model */
@@ -110,7 +109,8 @@ static void take(owned *o, random_source *r)
     o->ptr = st == PLEAT_OK ? o->ptr : 0;
 }
 
-/* Works on the block's stream, sometimes on another, and frees it on either. Faults may strike. */
+/* Work on the block's stream, sometimes record another stream, and free on either. Faults may
+ * strike. */
 static void give_up(owned *o, random_source *r)
 {
     unsigned other = (unsigned)random_below(r, CACHE_N_STREAMS);
@@ -124,7 +124,7 @@ static void give_up(owned *o, random_source *r)
     }
 }
 
-/* Open a private pool, end a capture's use of it, or release it. */
+/* Open a private pool, end a capture's use of a pool, or release a pool. */
 static void change_pool(random_source *r)
 {
     const pl_allocator_ops *ops = cache.a->ops;

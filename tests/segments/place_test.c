@@ -85,7 +85,8 @@ START_TEST(a_free_block_behind_a_hole_is_reached_by_the_fewest_granules)
     rig_draw("AAAA|....|....|....|00BB");
     ck_assert_int_eq(found_at(6, NO_LIMIT), 12); /* one new granule, and the free block */
     ck_assert_uint_eq(new_granules(6), 1);
-    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* both places need two: the lower one */
+    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* both places need two granules, so the lower
+                                                 * one */
 }
 END_TEST
 
@@ -103,7 +104,7 @@ START_TEST(of_two_gaps_the_one_that_needs_less_wins)
 {
     rig_draw("....|....|....|AA00|....|BBBB");
     ck_assert_int_eq(found_at(6, NO_LIMIT), 14);
-    ck_assert_int_eq(found_at(4, NO_LIMIT), 0); /* both holes need one: the lower one */
+    ck_assert_int_eq(found_at(4, NO_LIMIT), 0); /* the lower of two holes that need one granule */
     ck_assert_int_eq(found_at(7, NO_LIMIT), 0);
 }
 END_TEST
@@ -277,8 +278,8 @@ static void scribble(char *letters, size_t n)
     letters[n] = '\0';
 }
 
-/* Starts that are preferred to higher ones that need as many granules: those of gaps, and of free
- * blocks behind holes. */
+/* At equal need, some starts are preferred to higher ones: starts of gaps, and of free blocks
+ * behind holes. */
 static bool is_preferred(const char *letters, uint32_t lane, size_t start)
 {
     return start == 0 || !is_usable(letters[start - 1], lane) ||

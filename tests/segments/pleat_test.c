@@ -107,7 +107,7 @@ static tally tally_now(void)
                     .reserve = pleat_calls("cuMemAddressReserve") };
 }
 
-/* What happened since: granules created, granules mapped, calls that set access. */
+/* Expected changes since `before`: granules created, granules mapped, calls that set access. */
 static void assert_grown(const tally *before, uint64_t created, uint64_t mapped, uint64_t access)
 {
     tally now = tally_now();

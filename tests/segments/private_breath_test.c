@@ -16,7 +16,7 @@ enum { POOLED = 1, BESIDE = 2, OWN = 3, LATE = 4, SMALL = 512, N_BLOCKS = 800 };
 
 #define GRANULE (2 * MIB)
 
-static void (*meanwhile)(void); /* the next call that drops the lock for others does this once */
+static void (*meanwhile)(void); /* runs once, in the next call that drops the lock for others */
 static pl_private *pool;
 static pleat_devptr blocks[N_BLOCKS];
 
@@ -56,7 +56,7 @@ static void put_every_second(size_t n, unsigned stream)
     }
 }
 
-/* Beside work that goes on, this is no error. */
+/* An error is allowed, since other work goes on. */
 static void trim_at_once(uint64_t keep_bytes)
 {
     uint64_t released;
@@ -121,9 +121,9 @@ static void breathe_in_flight(void)
     }
 }
 
-/* A pool gets two areas that an earlier one left. The second one has a free block of six granules:
- * the first is in use, the next three are loose, and the others, which pended when the pool came,
- * are not. The first area becomes loose before it. */
+/* Give a pool two areas that an earlier pool left. The second area has a free block of six
+ * granules. The first granule is in use, the next three are loose. The others are not loose, since
+ * they were pending when the pool came. The first area becomes loose before the second. */
 static pleat_devptr have_a_pool_with_loose_granules(void)
 {
     pl_private *earlier = pools_open_one();
@@ -144,8 +144,8 @@ static pleat_devptr have_a_pool_with_loose_granules(void)
     return low;
 }
 
-/* Many single granules, whose stream has work to do; what the pool has; two granules at higher
- * addresses; and the rest of the device is in use. */
+/* In the order of addresses: many single granules of a stream with unfinished work, the pool's
+ * memory, and two more granules. The rest of the device is in use. */
 static void fill_device(void)
 {
     get_granules(NULL, N_BLOCKS, OWN);
@@ -199,14 +199,14 @@ static void breathe(void)
     }
 }
 
-/* It is given the first released area, and uses its smallest block. */
+/* The pool gets the first released area and uses the area's smallest block. */
 static void begin_pool(void)
 {
     (void)get(pool, SMALL, BESIDE);
 }
 
-/* Two released areas: the first one has 20 free granules before a hole, and beside what pends on
- * another stream; in the second one very many holes of one granule. */
+/* Two released areas. The first has 20 free granules before a hole, and memory pending on another
+ * stream. The second has very many holes of one granule. */
 static void leave_two_areas(void)
 {
     pl_private *low = pools_open_one();
@@ -228,8 +228,8 @@ static void leave_two_areas(void)
     ck_assert_uint_eq(pleat_counted().free_bytes, 21 * GRANULE);
 }
 
-/* The others come at one of the first eight breaths. At one of these the place in the first area
- * was found, and the search goes on in the second one. */
+/* The others come at one of the first eight breaths. At one of these breaths the place in the first
+ * area has been found, and the search goes on in the second area. */
 START_TEST(a_place_is_not_used_when_a_pool_has_got_its_area)
 {
     leave_two_areas();
@@ -251,7 +251,7 @@ static void open_device(void)
     pl_allocator_options options;
     pl_allocator_options_init(&options);
     options.observer = told_open();
-    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE); /* so that every second one can be taken */
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE); /* so that single granules can be taken */
     pleat_open("capacity:2000M,depth:1048576", &options);
     ck_assert_int_eq(sem_init(&has_begun, 0, 0), 0);
     ck_assert_int_eq(sem_init(&may_go_on, 0, 0), 0);

@@ -152,8 +152,8 @@ END_TEST
 
 enum { CAPTURE = 3, LAUNCH = 4, N_GRAPHS = 6, N_GRAPH_BLOCKS = 24 };
 
-/* Graphs that share a pool: captured on one stream and launched on another, in any order. Other
- * requests use neither stream. */
+/* Graphs of one pool, captured on one stream and launched on another, in any order. Other requests
+ * use neither stream. */
 static struct graphs {
     pl_private *pool; /* NULL = none */
     bool is_capturing;

@@ -21,7 +21,7 @@ static void open_impatient(void)
     pools_open_with(SIM, PL_CROSS_SETTLED, 0);
 }
 
-/* Makes a call that names the stream, and does nothing else. */
+/* Make a call that only names the stream. */
 static void name(unsigned stream)
 {
     pleat_put(pleat_get(512, stream), stream);
@@ -219,7 +219,7 @@ START_TEST(another_stream_of_the_capture_does_not_get_it)
     ck_assert_uint_ne(one, two);
     pleat_record(two, 1);
     pleat_put(two, 2);
-    ck_assert_uint_ne(pools_get(pool, GRANULE, 2), two); /* the capture's other stream used it */
+    ck_assert_uint_ne(pools_get(pool, GRANULE, 2), two); /* stream 1 used the block */
     ck_assert_uint_eq(pools_get(pool, GRANULE, 1), one);
     ck_assert_int_eq(pl_cu_event_record(drv, join, pleat.handles[2]), CU_SUCCESS);
     ck_assert_int_eq(pl_cu_stream_wait_event(drv, pleat.handles[1], join, 0), CU_SUCCESS);
@@ -252,7 +252,7 @@ START_TEST(a_capture_does_not_use_what_pends_from_before)
 }
 END_TEST
 
-/* Memory that came and went in one capture serves the next at once, even on another stream. */
+/* Memory that came and went in one capture serves the next at once, even on a different stream. */
 START_TEST(two_graphs_share_a_pool)
 {
     pl_private *pool = pools_open_one();
@@ -331,7 +331,7 @@ START_TEST(a_capture_grows_into_settled_memory_of_the_default_pool)
 }
 END_TEST
 
-/* Frees blocks of stream 1 that another stream has used in its capture. */
+/* Free blocks of stream 1 that another stream has used in its capture. */
 static void free_captured(const pleat_devptr *ptr, unsigned n, unsigned user)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -361,7 +361,7 @@ START_TEST(what_a_capture_used_comes_back_when_it_ends)
 }
 END_TEST
 
-/* The capture that goes on uses so many blocks that each request looks at some of them only. */
+/* The running capture uses so many blocks that each request looks at only some of them. */
 START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
 {
     pl_private *pool = pools_open_one();
@@ -393,7 +393,7 @@ START_TEST(a_capture_is_told_when_what_it_needs_pends)
 }
 END_TEST
 
-/* The graph still runs when its pool is released: nobody gets the memory before it is over. */
+/* The graph still runs when its pool is released. Nobody gets the memory before the graph's end. */
 START_TEST(released_memory_waits_for_the_last_launch)
 {
     pl_private *pool = pools_open_one();
@@ -407,7 +407,7 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
-/* The graph uses a block of the pool, and frees it; it has allocated nothing there. */
+/* The graph frees a block of the pool after using it, but allocates nothing there. */
 START_TEST(released_memory_waits_for_a_graph_that_only_freed_some)
 {
     pl_private *pool = pools_open_one();
@@ -425,7 +425,7 @@ START_TEST(released_memory_waits_for_a_graph_that_only_freed_some)
 }
 END_TEST
 
-/* No graph has the memory, so it pends like any other, however many pieces it is in. */
+/* No graph has the memory. So it is pending like any other memory, in any number of pieces. */
 START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
 {
     pl_private *pool = pools_open_one();
@@ -464,7 +464,7 @@ START_TEST(a_release_of_a_pool_whose_graphs_are_watched_records_nothing)
 }
 END_TEST
 
-/* The release needs an event that would break the capture: it is recorded later. */
+/* The release needs an event, which would break the capture. So the event is recorded later. */
 START_TEST(a_release_beside_a_capture_waits_for_its_end)
 {
     pl_private *pool = pools_open_one();
@@ -592,7 +592,7 @@ START_TEST(thousands_of_pools_are_open_at_once)
 }
 END_TEST
 
-/* A pool that needs little does not pin all that a large one left. */
+/* A small pool does not pin all memory of an earlier large one. */
 START_TEST(a_later_pool_pins_only_what_it_touches)
 {
     pl_private *pool = pools_open_one();
@@ -619,7 +619,7 @@ static uint64_t pinned_or_live(void)
     return s.pinned_granules + s.live_granules;
 }
 
-/* The first pool's memory pends when the second one gets its area. */
+/* The first pool's memory is pending when the second pool gets its area. */
 START_TEST(a_later_pool_does_not_pin_what_pends)
 {
     name(2);
@@ -665,7 +665,7 @@ START_TEST(a_request_of_a_pool_that_is_refused_pins_nothing)
 }
 END_TEST
 
-/* A tick covers the pool's block, and none the one that was freed after it. */
+/* A tick covers the pool's block. No tick covers the block freed later. */
 START_TEST(what_pends_waits_for_no_later_tick_in_the_next_pool)
 {
     pleat_stats s;
@@ -689,8 +689,8 @@ START_TEST(what_pends_waits_for_no_later_tick_in_the_next_pool)
 }
 END_TEST
 
-/* Each pool has the area of one before, where memory pends: that must not wait anew each time. The
- * GPU ends the work of a cycle some cycles later. */
+/* Each pool has the area of an earlier one, with pending memory. The memory must not wait anew each
+ * time. The GPU ends the work of a cycle some cycles later. */
 START_TEST(memory_that_goes_from_pool_to_pool_settles)
 {
     enum { LIVE = 4, CYCLES = 300, FEW = 12 };

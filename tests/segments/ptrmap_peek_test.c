@@ -1,5 +1,5 @@
-/* ptrmap_peek_test.c - one call of the map needs no lock: it finds the right object or
- * none, while others insert, remove and grow. */
+/* ptrmap_peek_test.c - the map's lock-free look-up (peek) finds the right object or none, while
+ * other threads insert, remove and grow. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -80,7 +80,7 @@ START_TEST(an_empty_map_has_nothing_to_peek_at)
 }
 END_TEST
 
-/* A peek looks into the newest table, and not far: it finds most of what is there. */
+/* A peek searches only a short way in the newest table, so it finds most objects, not all. */
 START_TEST(in_a_growing_map_a_peek_finds_the_object_or_nothing)
 {
     size_t n_missed = 0;
@@ -148,7 +148,7 @@ END_TEST
 /* ---- beside others --------------------------------------------------------------------------- */
 
 static struct watch {
-    pthread_rwlock_t held_off; /* peeks read-lock it, who discards tables write-locks it */
+    pthread_rwlock_t held_off; /* read-locked by peeks, write-locked by a discard of tables */
     _Atomic bool is_over;
     _Atomic unsigned n_wrong;
     _Atomic uint64_t n_found;

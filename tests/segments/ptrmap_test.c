@@ -163,7 +163,7 @@ START_TEST(the_walk_meets_every_value_once)
 }
 END_TEST
 
-/* Keys as blocks of one segment have them, and keys of segments far apart. */
+/* Keys like blocks of one segment, and keys of segments far apart. */
 START_TEST(random_operations_agree_with_a_table)
 {
     enum { N = 4096, N_STEPS = 200000 };
@@ -193,7 +193,7 @@ END_TEST
 
 enum { N_FULL = 1024 / 4, MOST_MOVED = 16 };
 
-/* Fills 1,024 slots as far as they may be filled, and inserts one more key. */
+/* Fill 1,024 slots to their limit, and insert one more key. */
 static void begin_growth(object *objects)
 {
     for (size_t i = 0; i <= N_FULL; i++) {
@@ -366,7 +366,7 @@ END_TEST
 
 enum { N_ALIKE = 3 * PL_PTRMAP_FAR };
 
-/* Keys with one home, and in turn one tag or any, in a table that does not grow. */
+/* Keys with one home, and with one tag or any tags, in a table that does not grow. */
 static void find_alike(pleat_devptr *keys, bool has_one_tag)
 {
     ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 4 * N_ALIKE), PLEAT_OK);

@@ -1,4 +1,5 @@
-/* reserve_test.c - what is left to others, and when it is given up. */
+/* reserve_test.c - the memory that pleat leaves to other processes, and when pleat takes this
+ * reserve. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -102,7 +103,7 @@ START_TEST(it_is_given_up_before_a_request_fails)
         pleat_put(ptrs[i], 0);
     }
     pleat_trim(0, true);
-    scatter(N_FILLED, 0); /* what was trimmed is reserved again */
+    scatter(N_FILLED, 0); /* trimmed memory is reserved again */
     pleat_get(30 * (size_t)GRANULE, 0);
     ck_assert_uint_eq(resident(), N_GRANULES - N_RESERVED);
 }
@@ -165,7 +166,7 @@ START_TEST(a_driver_that_does_not_tell_is_believed_to_have_all)
 }
 END_TEST
 
-/* What a balanced program holds that lives on 900 granules and moves them about. */
+/* The bytes held by a balanced program that lives on 900 granules and moves them about. */
 static size_t held_on(const char *sim_conf)
 {
     pleat_open(sim_conf, NULL);

@@ -1,7 +1,7 @@
 /* restore_model_test.c - restores of private pools at random, beside a plain model.
  *
- * The model is a list of live blocks for each pool, and a copy of it for each checkpoint. The
- * simulator says whether memory reaches a stream while another one still works on it. */
+ * The model is a list of live blocks for each pool, copied for each checkpoint. The simulator
+ * reports memory that reaches a stream while another stream still works on it. */
 /* labels: model */
 #include <check.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct block {
     pleat_devptr ptr; /* 0 = not live */
     size_t bytes;
     unsigned stream;
-    bool is_raw; /* brought back: other streams may be at work there */
+    bool is_raw; /* just restored: other streams may still work on the block */
 } block;
 
 typedef struct pool {
@@ -53,7 +53,7 @@ static unsigned any_stream(random_source *r)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* A program that goes on with what was brought back waits for who was there. */
+/* A program that goes on with a restored block first waits for the other streams. */
 static void work_on(block *b)
 {
     for (unsigned s = 0; s < N_STREAMS && b->is_raw; s++) {
@@ -159,7 +159,7 @@ static void take(checkpoint *c, unsigned p)
     }
 }
 
-/* What was told is what the model says, block by block. */
+/* The reported blocks are the model's, block by block. */
 static void assert_told(const pl_restored *told, const checkpoint *c)
 {
     block *before = model.pools[c->pool].blocks;
@@ -390,8 +390,9 @@ END_TEST
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
-/* Graph trees: a graph is captured, its outputs live; it is replayed, and the next one is captured
- * on top of the state that the first one left. No kernel of either meets another's memory. */
+/* Graph trees. A graph is captured and its outputs live. The graph is replayed, and the next graph
+ * is captured on top of the resulting state. No kernel of one graph touches the other graph's
+ * memory. */
 START_TEST(graphs_are_captured_one_on_the_other)
 {
     enum { CAPTURE = 3, N = 5, ROUNDS = 4 };

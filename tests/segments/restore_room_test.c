@@ -1,5 +1,5 @@
-/* restore_room_test.c - restores beside a map of live blocks that has to grow for them:
- * how much one hold of the device lock touches, counted in debug builds (vmm/base/lock.h). */
+/* restore_room_test.c - restores that make the map of live blocks grow: how much one hold of the
+ * device lock touches. Counted in debug builds (vmm/base/lock.h). */
 /* labels: unit */
 #include <check.h>
 
@@ -10,7 +10,7 @@
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 
-/* With so many blocks of the second pool the map has 2^14 slots, of which it fills half. */
+/* With this many blocks in the second pool, the map has 2^14 slots, half of them filled. */
 enum { N_DEFAULT = 3000, N_FIRST = 6000, N_SECOND = 8000 };
 
 static pl_private *pools[2];
@@ -76,7 +76,7 @@ static void close_pools(void)
     pleat_close();
 }
 
-/* What is entered into the map moves what lies in its old table, as requests do. */
+/* Each insertion into the map moves entries of the old table, as in requests. */
 START_TEST(a_map_that_grew_for_a_restore_may_grow_for_the_next)
 {
     ck_assert_int_eq(restore(0), PLEAT_OK);
@@ -86,7 +86,7 @@ START_TEST(a_map_that_grew_for_a_restore_may_grow_for_the_next)
 }
 END_TEST
 
-/* A restore that is refused enters nothing: the next one moves the old table, some at a time. */
+/* A refused restore inserts nothing. The next restore moves the old table piece by piece. */
 START_TEST(a_map_that_grew_in_vain_may_grow_again)
 {
     pl_host_fail_at(3); /* the map has grown by then */

@@ -1,4 +1,4 @@
-/* run_test.c - which free blocks a stream may use together, and their indexes. */
+/* run_test.c - which free blocks a stream may use together, and the indexes of these runs. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ START_TEST(neighbours_of_one_tick_are_merged_and_of_two_are_not)
     rig.lanes[0]->next_tick++;
     free_at(seg, 4, 1);
     rig_assert(seg, "1111:|11DD");
-    ck_assert_uint_eq(leads(seg, 0), 6); /* both blocks are one run */
+    ck_assert_uint_eq(leads(seg, 0), 6); /* the two blocks are one run */
     ck_assert_uint_eq(leads(seg, 4), 0);
 }
 END_TEST
@@ -136,7 +136,7 @@ START_TEST(a_run_is_settled_and_own_memory_side_by_side)
     /* Lane 1 has a run from the first settled block to the foreign one, and one at the end. */
     ck_assert_uint_eq(leads(seg, 3), 7);
     ck_assert_uint_eq(leads(seg, 12), 3);
-    /* Lane 2 has a run of its own block and the settled ones around it. */
+    /* Lane 2's run consists of its own block and the settled blocks around it. */
     ck_assert_uint_eq(leads(seg, 8), 6);
     /* Settled blocks also count by themselves. */
     ck_assert_uint_eq(leads(seg, 1), 2);
@@ -297,8 +297,8 @@ END_TEST
 
 /* ---- against a recount --------------------------------------------------------------------- */
 
-/* The least run of at least `units` that a lane may use in a drawing of one area; 0 = none. A
- * settled block also counts by itself. */
+/* The least run of at least `units` for a lane, in a drawing of one area; 0 = none. A settled block
+ * also counts by itself. */
 static size_t least_run(const char *letters, uint32_t lane, size_t units)
 {
     size_t least = 0;

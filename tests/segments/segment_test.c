@@ -359,7 +359,7 @@ END_TEST
 
 /* ---- loose granules ------------------------------------------------------------------------ */
 
-/* The bitmap as digits, one for each granule. */
+/* The bitmap as digits, one digit per granule. */
 static const char *loose_of(const pl_segment *seg)
 {
     static char text[512];

@@ -49,7 +49,7 @@ static void open_impatient(void)
     open_with(PL_CROSS_ORDER, 0);
 }
 
-/* Fills the device with blocks of one granule, all in use: the last on stream 2, others on 1. */
+/* Fill the device with live blocks of one granule: the last on stream 2, others on stream 1. */
 static void fill(void)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
@@ -59,7 +59,7 @@ static void fill(void)
     }
 }
 
-/* Frees n of them, every second one from `first` on. */
+/* Free n of these blocks: every second one from `first` on. */
 static void free_scattered(size_t first, size_t n)
 {
     for (size_t i = first; i < first + 2 * n; i += 2) {
@@ -67,7 +67,7 @@ static void free_scattered(size_t first, size_t n)
     }
 }
 
-/* Makes a call that names the stream and changes nothing; `own`: a live block of the stream. */
+/* Make a call that only names the stream; `own`: a live block of the stream. */
 static void name(unsigned stream, pleat_devptr own)
 {
     pleat_record(own, stream);
@@ -313,12 +313,12 @@ START_TEST(a_use_whose_event_fails_gets_another)
     ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* a tick on stream 4 */
     pleat.sim.fail_from("cuEventQuery", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
-    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* one of stream 4, one of the owner */
+    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* one query of stream 4, one of the owner */
     pleat.sim.fail_never();
     pleat.sim.finish();
     name(1, ptrs[1]);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* the failed tick tells nothing */
-    pleat_get_and_use(GRANULE, 4); /* this names stream 4: a tick, which has passed */
+    pleat_get_and_use(GRANULE, 4); /* names stream 4, which records a tick that has passed */
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -363,7 +363,7 @@ END_TEST
 
 /* ---- recorded uses ------------------------------------------------------------------------- */
 
-/* A small live block of each stream, with which a call names it. */
+/* A small live block of each stream, for calls that name the stream. */
 static pleat_devptr bells[PLEAT_N_STREAMS];
 
 static void open_with_bells(void)

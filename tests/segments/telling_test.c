@@ -1,4 +1,4 @@
-/* telling_test.c - the events that pleat tells agree with its state. */
+/* telling_test.c - the events that pleat reports agree with its state. */
 /* labels: unit fault model */
 #include <check.h>
 #include <stdlib.h>
@@ -111,8 +111,8 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* A request takes chunks while the k-th of its mapping calls fails; if `also_later` all later ones
- * fail, too, and so does its undoing. */
+/* A request takes chunks while the k-th of its mapping calls fails. With `also_later` all later
+ * calls fail, and so does the undo. */
 static void take_with_fault(int k, bool also_later)
 {
     for (int i = 0; i < 32; i++) {

@@ -1,4 +1,4 @@
-/* tick_test.c - when a stream gets a tick, and what settles by it. */
+/* tick_test.c - when a stream gets a tick, and which memory settles by the tick. */
 /* labels: unit */
 #include <check.h>
 
@@ -32,7 +32,7 @@ static void open_impatient(void)
     pleat_open_with(SIM, PL_CROSS_ORDER, 0);
 }
 
-/* Fills the device with blocks of one granule, all in use: the last on stream 2, others on 1. */
+/* Fill the device with live blocks of one granule: the last on stream 2, others on stream 1. */
 static void fill(void)
 {
     for (size_t i = 0; i < N_GRANULES; i++) {
@@ -42,7 +42,7 @@ static void fill(void)
     }
 }
 
-/* Frees n of them, every second one from `first` on. */
+/* Free n of these blocks: every second one from `first` on. */
 static void free_scattered(size_t first, size_t n)
 {
     for (size_t i = first; i < first + 2 * n; i += 2) {
@@ -50,7 +50,7 @@ static void free_scattered(size_t first, size_t n)
     }
 }
 
-/* Makes a call that names the stream and changes nothing; `own`: a live block of the stream. */
+/* Make a call that only names the stream; `own`: a live block of the stream. */
 static void name(unsigned stream, pleat_devptr own)
 {
     pleat_record(own, stream);
@@ -140,7 +140,7 @@ START_TEST(or_every_16_frees_when_the_device_is_nearly_full)
 }
 END_TEST
 
-/* Of 2,048 granules one is little: of those that are freed every eighth has a tick. */
+/* One granule is a small part of 2,048, so only every eighth freed granule gets a tick. */
 START_TEST(or_for_what_is_much_of_a_device_that_is_nearly_full)
 {
     enum { N = 60, GRANULES_PER_TICK = 8 };
@@ -247,7 +247,7 @@ START_TEST(unfinished_work_keeps_memory_pending)
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
     pleat.sim.finish();
     pleat_put(other, 2);
-    pleat_get_and_use(30 * MIB, 2); /* it finds no fit, so it polls the ticks */
+    pleat_get_and_use(30 * MIB, 2); /* the request finds no fit, so it polls the ticks */
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
@@ -256,7 +256,7 @@ END_TEST
 
 /* ---- streams that no call names any more --------------------------------------------------- */
 
-/* Nobody tells that a stream is gone: its memory is freed on another stream that used it. */
+/* No call tells that a stream is gone. Its memory is freed on another stream that used it. */
 START_TEST(what_pends_on_streams_that_died_comes_back)
 {
     enum { N = 400, BYTES = 8 * MIB, MOST = 120 };

@@ -1,5 +1,5 @@
-/* use_test.c - one stream passes memory on to others again and again: few ticks are
- * recorded for it, and yet little of it waits. */
+/* use_test.c - a stream passes memory on to others again and again. Few ticks are recorded for the
+ * stream, and yet little memory waits. */
 /* labels: unit model */
 #include <check.h>
 
@@ -14,7 +14,7 @@ static void open_large(void)
     pleat_open("capacity:4G", NULL);
 }
 
-/* Streams keep their handles; work ends only when it is waited for. */
+/* Streams keep their handles. Work ends only when the host waits for it. */
 static void open_told(void)
 {
     pl_device_options options = { .stream_identity = PL_STREAM_IS_HANDLE };
@@ -94,7 +94,7 @@ END_TEST
 
 enum { STEPS = YOUNG_FREES + 50 };
 
-/* A block of `owner` that n other streams use, one after the other. */
+/* A block of `owner`, used by n other streams one after another. */
 static pleat_devptr use_on_many(size_t bytes, unsigned owner, unsigned n)
 {
     pleat_devptr ptr = pleat_get_and_use(bytes, owner);
@@ -139,8 +139,8 @@ START_TEST(so_it_is_by_a_stream_that_used_it)
 }
 END_TEST
 
-/* Nothing is over, and a block waits for a user at a time: so a request asks for one tick at most,
- * which that stream's next call would have asked for. */
+/* No work is over, and a block waits for one user at a time. So a request asks for at most one
+ * tick, and the stream's next call would ask for the same tick. */
 START_TEST(a_busy_device_is_asked_little)
 {
     enum { N = 100, USERS = 3 };
@@ -172,7 +172,8 @@ static pleat_devptr fill(void)
     return last;
 }
 
-/* The block waits for a stream that goes on working; only a tick right behind the use frees it. */
+/* The block waits for a stream that goes on working. Only a tick right behind the use frees the
+ * block. */
 START_TEST(where_memory_is_tight_each_use_gets_a_tick)
 {
     pleat_walk_every(1000);
@@ -194,7 +195,7 @@ START_TEST(where_memory_is_tight_each_use_gets_a_tick)
 }
 END_TEST
 
-/* Allocated on one stream, used and freed on the other. */
+/* Allocate on one stream, use and free on the other. */
 static void consume(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -205,7 +206,7 @@ static void consume(int n)
     }
 }
 
-/* A third stream dies unseen: such frees look at other lanes, as any do. */
+/* A third stream dies unseen. Frees by a user look at other lanes, like all frees. */
 START_TEST(frees_by_users_look_around)
 {
     enum { THIRD = 3 };
@@ -224,7 +225,7 @@ START_TEST(frees_by_users_look_around)
 }
 END_TEST
 
-/* No call names the other stream any more: it may be gone. */
+/* No call names the other stream any more, so the stream may be gone. */
 START_TEST(what_is_left_without_a_tick_comes_back)
 {
     enum { N = 20 };

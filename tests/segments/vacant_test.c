@@ -30,7 +30,7 @@ static size_t random_between(size_t least, size_t end)
 
 enum { MIXED_GRANULES = 300, MIXED_UNITS = 4 * MIXED_GRANULES, MIXED_STEPS = 20000 };
 
-/* What a recount gives, and which chunk each granule is in. */
+/* The results of a recount, and the chunk of each granule. */
 static size_t chunk_from[MIXED_GRANULES];
 static size_t chunk_to[MIXED_GRANULES];
 static bool is_vacant[MIXED_GRANULES];
@@ -85,7 +85,7 @@ static void assert_tables(const pl_segment *seg)
     ck_assert_int_eq(pl_segment_check(seg), 0);
 }
 
-/* Loose granules beside [from, to) whose chunks it touches at its ends. */
+/* Loose granules outside [from, to) in the chunks at its two ends. */
 static size_t count_beside(size_t from, size_t to)
 {
     size_t n = is_loose[from] ? from - chunk_from[from] : 0;

@@ -1,8 +1,8 @@
-/* yield_test.c - what looks for memory, or for a good moment, gives the processor to the
- * other threads meanwhile: it may be theirs to do what is missing.
+/* yield_test.c - a thread that looks for memory, or for a good moment, gives the processor to other
+ * threads meanwhile: the missing step may be theirs.
  *
- * Here the others have it in sched_yield only, so what is served needs a pl_lock_yield. That it is
- * enough where there are many of them: tests/api/capture_churn_test.c. */
+ * Here the other threads run only inside sched_yield. So a served request proves a pl_lock_yield.
+ * The proof with many threads is tests/api/capture_churn_test.c. */
 /* labels: unit */
 /* alone: it replaces sched_yield */
 #include <check.h>
@@ -25,7 +25,7 @@ enum { GRANULE = 2 << 20, SMALL = 512 };
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-static void (*others)(void); /* what they do when they have the processor; NULL = nothing */
+static void (*others)(void); /* run by the others when they have the processor; NULL = nothing */
 static size_t n_yields;
 static _Thread_local bool is_test; /* the test's own thread */
 
@@ -35,7 +35,7 @@ int sched_yield(void)
     if (is_test) {
         void (*have_it)(void) = others;
         n_yields++;
-        others = NULL; /* what they call may yield, too */
+        others = NULL; /* the function may yield, too */
         if (have_it != NULL) {
             have_it();
         }
@@ -87,7 +87,7 @@ static void finish_and_trim(void)
     (void)!pleat.a->ops->trim(pleat.a, 0, false, &released);
 }
 
-/* What it looked at before was not over, and it may not wait. */
+/* The pending memory was not over at the request's first look, and the request may not wait. */
 START_TEST(what_others_give_back_meanwhile_serves_a_request_in_a_capture)
 {
     leave_pending(100 * MIB);
@@ -119,7 +119,7 @@ static void get_blocks(pl_private *pool)
     }
 }
 
-/* Every second one, so that none merge. */
+/* Every second block, so that no two merge. */
 static void put_blocks(size_t first)
 {
     for (size_t i = first; i < N_BLOCKS; i += 2) {
@@ -163,9 +163,9 @@ END_TEST
 
 enum { BEGINS, IS_OUTSIDE, COMES, IS_DONE };
 
-/* A thread that has made a capture, and may be beginning another one while it is outside. */
+/* A thread that has made a capture. While it is outside, it may be beginning another one. */
 static _Atomic int stage;
-static size_t n_held; /* yields while whoever is inside is kept there */
+static size_t n_held; /* yields while a thread is kept inside */
 
 static pl_space *space_of(void)
 {
@@ -208,7 +208,7 @@ static bool is_inside(void)
     return is;
 }
 
-/* While it is wanted there it stays. */
+/* Wait until the thread is wanted, then let it come in. */
 static void let_it_come(void)
 {
     if (!space_of()->context.is_holding) {
@@ -222,7 +222,8 @@ static void let_it_come(void)
     }
 }
 
-/* Nothing but a tick of the context covers it: its stream was the only one, and had a block. */
+/* Leave memory that only a tick of the context covers: its stream was the only one, and had a
+ * block. */
 static void leave_uncovered(void)
 {
     pleat_get(SMALL, 2);

@@ -1,4 +1,4 @@
-/* capture_test.c - captures forbid what the driver's forbid; graphs repeat their work. */
+/* capture_test.c - captures forbid the same calls as the driver's; graphs repeat their work. */
 #include <pthread.h>
 
 #include "tests/support/sim_world.h"

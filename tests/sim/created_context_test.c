@@ -1,5 +1,5 @@
-/* created_context_test.c - contexts of cuCtxCreate beside the primary ones, the one that is set as
- * current, and what ends with a context. */
+/* created_context_test.c - contexts of cuCtxCreate beside the primary ones, the current context,
+ * and the objects that end with a context. */
 /* labels: unit */
 #include <pthread.h>
 
@@ -181,7 +181,7 @@ START_TEST(a_context_that_another_thread_destroyed_stays_on_the_stack)
     ck_assert_int_eq(cuStreamCreate(&stream, 0), CU_CONTEXT_IS_DESTROYED);
     ck_assert_int_eq(cuCtxDestroy_v2(made), CU_INVALID_CONTEXT);
     ck_ok(cuCtxPopCurrent_v2(&popped));
-    cu_context again = create(0); /* in the same place: what is stale stays so */
+    cu_context again = create(0); /* in the same place: stale handles stay stale */
     ck_ok(cuCtxDestroy_v2(again));
 }
 END_TEST

@@ -88,8 +88,8 @@ static void *record_elsewhere(void *argument)
     return NULL;
 }
 
-/* Returns whether a call of this thread came and went while the other thread slept in its call;
- * n_counted: how many of the other's calls were counted by then. */
+/* Returns whether a call of this thread ran while the other thread slept in its call. n_counted:
+ * the other's calls counted by then. */
 static bool overlaps(visit *it, uint64_t *n_counted)
 {
     pthread_t thread;

@@ -96,8 +96,8 @@ START_TEST(several_faults_are_in_force_together)
 }
 END_TEST
 
-/* A mapping and its access take two calls, of which one may fail. Returns whether all calls
- * succeeded; after a failure everything is undone. */
+/* A mapping and its access take two calls, and either may fail. Returns whether all calls
+ * succeeded. After a failure everything is undone. */
 static bool try_map(cu_devptr at)
 {
     cu_mem_prop prop = world_prop(0);

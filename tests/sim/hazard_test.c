@@ -1,4 +1,4 @@
-/* hazard_test.c - what is a hazard, and what only looks like one. */
+/* hazard_test.c - accesses that are hazards, and accesses that only look like hazards. */
 #include "tests/support/sim_world.h"
 #include "tests/support/suite.h"
 
@@ -28,7 +28,7 @@ static void end(void)
     world_end();
 }
 
-/* For tests that find hazards: asserts them and opens a clean world for the fixture. */
+/* For tests with hazards: assert them, and open a clean world for the fixture. */
 static void end_with(pleat_sim_hazard_kind kind, size_t n)
 {
     close_world();

@@ -1,4 +1,4 @@
-/* host_test.c - pinned host memory of the simulator: whose it is, and what is refused. */
+/* host_test.c - pinned host memory of the simulator: its owner, and refusals. */
 /* labels: unit */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* ipc_test.c - cuIpc*: memory of cuMemAlloc and events in two processes.
  *
- * The other process is this program again, started with the handle in its arguments: a forked one
- * would have no driver. */
-/* alone: it runs itself as the other process */
+ * The other process is this program again, started with the handle in its arguments. A forked
+ * process would have no driver. */
+/* alone: the test runs itself as the other process */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static cu_ipc_handle read_hex(const char *text)
     return handle;
 }
 
-/* Starts the other process; its exit status, 0 if all that it checks is so. */
+/* Run the other process to its end. Its exit status is 0 if all its checks pass. */
 static void run_other(const char *what, const char *conf, const cu_ipc_handle *handle)
 {
     char text[2 * sizeof(*handle) + 1];
@@ -68,7 +68,7 @@ static const char *other_what;
 static const char *other_conf;
 static cu_ipc_handle other_handle;
 
-/* Opens it twice, reads the parent's bytes, leaves its own, and closes it twice. */
+/* Open the memory twice, read the parent's bytes, write other bytes, and close it twice. */
 static void exchange_bytes(void)
 {
     cu_devptr ptr;
@@ -94,7 +94,7 @@ static void exchange_bytes(void)
     ck_ok(cuIpcCloseMemHandle(ptr));
 }
 
-/* What was opened is not to be handed on, and other flags are refused. */
+/* Opened memory cannot be passed on, and other flags are refused. */
 static void hand_on(void)
 {
     cu_devptr ptr;
@@ -108,7 +108,7 @@ static void hand_on(void)
     ck_ok(cuIpcCloseMemHandle(ptr));
 }
 
-/* What is not closed lets world_end_with say so. */
+/* Memory left open is reported by world_end_with. */
 static void use_after_close(void)
 {
     cu_devptr ptr;
@@ -136,7 +136,7 @@ static void wait_for_event(void)
     ck_ok(cuStreamWaitEvent(stream, event, 0));
     ck_ok(cuMemAlloc_v2(&ptr, 512));
     world_write(stream, ptr, 512);
-    ck_ok(cuEventRecord(event, stream)); /* others take it for over, so it is */
+    ck_ok(cuEventRecord(event, stream)); /* other processes see the event as over, so it is */
     ck_ok(cuStreamQuery(stream));
     ck_ok(cuMemFree_v2(ptr));
     ck_ok(cuEventDestroy_v2(event));
@@ -247,7 +247,7 @@ START_TEST(what_was_opened_cannot_be_handed_on)
 }
 END_TEST
 
-/* Also where other memory has taken its place among the descriptors. */
+/* Also if other memory has taken its place among the descriptors. */
 START_TEST(memory_that_was_freed_cannot_be_opened)
 {
     cu_ipc_handle handle;
@@ -342,7 +342,7 @@ START_TEST(work_before_a_shared_event_is_over)
     ck_ok(cuIpcGetEventHandle(&handle, event));
     ck_ok(cuEventQuery(event));
     ck_assert_int_eq(cuStreamQuery(stream), CU_NOT_READY);
-    ck_ok(cuEventRecord(event, stream)); /* again: the other process cannot ask this one */
+    ck_ok(cuEventRecord(event, stream)); /* again: the other process cannot query this one */
     ck_ok(cuStreamQuery(stream));
     run_other("event", "granularity:2M", &handle);
     ck_ok(cuEventDestroy_v2(event));

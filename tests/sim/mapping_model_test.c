@@ -8,7 +8,7 @@
 #include "tests/support/suite.h"
 
 enum {
-    N_PLACES = 24, /* granules of address space, in N_RANGES reservations next to each other */
+    N_PLACES = 24, /* granules of address space, in N_RANGES adjacent reservations */
     N_RANGES = 3,
     N_HANDLES = 8,
     CAPACITY = 12, /* granules */

@@ -1,5 +1,5 @@
-/* offer_test.c - what other programs than pleat call of the driver: entry points by name, copies
- * that wait, writes of values, and calls for what these devices lack. */
+/* offer_test.c - driver calls of programs other than pleat: entry points by name, copies that wait,
+ * writes of values, and calls for features that these devices lack. */
 /* labels: unit */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ START_TEST(a_plain_copy_is_over_when_it_returns)
 }
 END_TEST
 
-/* They are commands of the legacy default stream, which waits for blocking ones. */
+/* Plain copies are commands of the legacy default stream, which waits for blocking streams. */
 START_TEST(a_plain_copy_comes_after_blocking_streams)
 {
     unsigned char out[BYTES];
@@ -243,7 +243,7 @@ START_TEST(a_name_without_an_entry_point_is_not_found)
 }
 END_TEST
 
-/* The page for users names what is there. */
+/* The users' page names every entry point. */
 START_TEST(the_page_lists_every_entry_point)
 {
     enum { MOST = 1 << 16 };

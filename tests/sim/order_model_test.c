@@ -1,9 +1,9 @@
 /* order_model_test.c - random streams, events and work beside a naive model of time.
  *
- * The model keeps for every operation the set of all operations before it. It finishes an operation
- * by the definition: `depth` later ones are submitted and the whole set is finished. Two operations
- * race if neither set contains the other, one is unfinished when the other is submitted, and their
- * bytes overlap. */
+ * The model keeps for every operation the set of all operations before it. Operations finish by the
+ * definition: when `depth` later ones are submitted, the whole set is finished. Two operations race
+ * if neither set contains the other operation, one is unfinished when the second is submitted, and
+ * their bytes overlap. */
 /* labels: model */
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static op_set stream_sets[N_STREAMS];
 static size_t last_ops[N_STREAMS]; /* 1 + the stream's last operation; 0: none */
 static op_set event_sets[N_EVENTS];
 
-/* Destroyed streams: what they wait for counts until their last operation is over. */
+/* Destroyed streams: their waits count until their last operation is over. */
 static struct {
     op_set set;
     size_t last_op; /* 1 + the last operation */
@@ -328,7 +328,7 @@ static void destroy_objects(void)
     ck_ok(cuDevicePrimaryCtxRelease_v2(1));
 }
 
-/* Maps one granule of memory twice, for both devices. */
+/* Map one granule of memory twice, for both devices. */
 static cu_devptr map_shared(void)
 {
     cu_devptr at = world_reserve(2);

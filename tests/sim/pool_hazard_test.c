@@ -1,8 +1,8 @@
-/* pool_hazard_test.c - what pools refuse, and which uses of their memory are hazards. */
+/* pool_hazard_test.c - refusals of pools, and uses of their memory that are hazards. */
 #include "tests/support/sim_pools.h"
 #include "tests/support/suite.h"
 
-/* For tests that find hazards: asserts them and opens a clean world for the fixture. */
+/* For tests with hazards: assert them, and open a clean world for the fixture. */
 static void end_with(pleat_sim_hazard_kind kind, size_t n)
 {
     pools_close();

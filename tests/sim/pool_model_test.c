@@ -1,8 +1,8 @@
 /* pool_model_test.c - random use of a pool beside a reference that looks at every piece.
  *
- * The reference keeps each segment as an array of cells, and time as pleat_sim.h describes it: all
- * operations of all streams, with what each waits for. Before every allocation it tells which
- * address must result, or that the pool grows, or that there is no memory. */
+ * The reference keeps each segment as an array of cells. Time is as described in pleat_sim.h: all
+ * operations of all streams, with the waits of each. Before every allocation the reference predicts
+ * the resulting address, growth of the pool, or a lack of memory. */
 /* labels: model */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void join(clock_of *clock, const clock_of *other)
     }
 }
 
-/* Finishes the operations that wait only for earlier ones. */
+/* Finish the operations that wait only for earlier ones. */
 static void let_pass(void)
 {
     for (bool goes_on = true; goes_on;) {
@@ -86,7 +86,7 @@ static void submit(unsigned s, bool is_counted)
     let_pass();
 }
 
-/* Finishes everything up to that clock and everything that it waits for. */
+/* Finish everything up to that clock, and everything that it waits for. */
 static void finish(clock_of need)
 {
     for (bool is_more = true; is_more;) {
@@ -127,7 +127,7 @@ typedef struct block {
     unsigned stream;
 } block;
 
-static segment segments[MOST_SEGMENTS]; /* in the order in which the pool grew */
+static segment segments[MOST_SEGMENTS]; /* in the order of the pool's growth */
 static size_t n_segments;
 static block live[MOST_LIVE];
 static size_t n_live;
@@ -296,7 +296,7 @@ static void step_order(unsigned earlier, unsigned later)
     }
 }
 
-/* Frees the block on its stream, or on another one that is ordered after it. */
+/* Free the block on its stream, or on a stream ordered after it. */
 static void step_free(size_t i, unsigned s)
 {
     block it = live[i];
@@ -421,7 +421,7 @@ static void end(void)
     ck_assert_uint_eq(world_counts().pools, 0);
 }
 
-/* Without opportunistic reuse events do not count either: an event that passed is no order then. */
+/* Without opportunistic reuse a passed event is no order. */
 START_TEST(every_address_and_every_byte_held_is_as_the_reference_says)
 {
     seed = (uint64_t)(_i + 1) * UINT64_C(0x9e3779b97f4a7c15);

@@ -1,5 +1,5 @@
 /* share_test.c - shareable handles, and what the profiles take away. */
-/* alone: it runs itself as the other process */
+/* alone: the test runs itself as the other process */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +135,7 @@ START_TEST(without_descriptors_nothing_is_exported)
                      CU_OPERATING_SYSTEM);
     close(fds[--n]);
     ck_assert_int_eq(cuMemExportToShareableHandle(&fd, handle, CU_HANDLE_POSIX_FD, 0),
-                     CU_OPERATING_SYSTEM); /* there is one for the file, and none to hand out */
+                     CU_OPERATING_SYSTEM); /* the file has a handle, but none can be handed out */
     ck_assert_int_eq(fd, -1);
     while (n > 0) {
         close(fds[--n]);
@@ -167,11 +167,11 @@ static void wait_for(pid_t child)
     ck_assert_int_eq(status, 0);
 }
 
-/* What the other process was started with. */
+/* The settings of the other process. */
 static const char *child_conf;
 static int child_device;
 
-/* What it finds under the descriptor that it inherited. */
+/* Check the memory behind the inherited descriptor. */
 START_TEST(import_in_child)
 {
     cu_mem_handle handle;
@@ -217,7 +217,7 @@ static void exchange(const char *conf, int device)
     char text[16];
     snprintf(text, sizeof(text), "%d", device);
     pid_t child = fork();
-    if (child == 0) { /* a process of its own: this one's driver does not survive the fork */
+    if (child == 0) { /* a separate process, since a driver does not survive a fork */
         execl("/proc/self/exe", "sim_share", "child", conf, text, NULL);
         _exit(3);
     }

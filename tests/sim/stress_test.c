@@ -1,4 +1,4 @@
-/* stress_test.c - many threads, each with a stream and memory of its own, and one event. */
+/* stress_test.c - many threads, each with its own stream and memory, and one event. */
 /* labels: stress */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -356,7 +356,7 @@ START_TEST(work_without_a_context_goes_to_the_only_device)
 }
 END_TEST
 
-/* Calls that need not wait succeed; after pleat_sim_finish the refused ones do, too. */
+/* Calls that need not wait succeed. After pleat_sim_finish the refused calls succeed, too. */
 START_TEST(waits_refuse_synchronisations_that_would_have_to_wait)
 {
     cu_event event;

@@ -58,7 +58,7 @@ static cu_graph captured_graph(void)
     return graph;
 }
 
-/* A captured write, whose graph holds the one reference of a new object. */
+/* A graph of a captured write. The graph holds the only reference of a new object. */
 static cu_graph holding_graph(void)
 {
     cu_graph graph;

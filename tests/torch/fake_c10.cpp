@@ -1,5 +1,5 @@
-/* fake_c10.cpp - as much of PyTorch's exceptions as libpleat_torch.so makes use of: the names
- * and the shape of c10/util/Exception.h, in a library that calls itself libc10.so. It counts. */
+/* fake_c10.cpp - the part of PyTorch's exceptions that libpleat_torch.so uses: the names and the
+ * shape of c10/util/Exception.h, in a library called libc10.so. It counts. */
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -9,7 +9,7 @@
 
 extern "C" {
 FAKE_API int fake_c10_n_errors;            /* that live */
-FAKE_API std::uint32_t fake_c10_last_line; /* where the last one says it is from */
+FAKE_API std::uint32_t fake_c10_last_line; /* the source line given by the last exception */
 }
 
 namespace c10

@@ -3,10 +3,10 @@
     build/pleat-runtime --memory 24G --devices 2 --contents --quiet \\
         python3 tests/torch/memory_saver.py CHECKOUT [NAME...]
 
-CHECKOUT is theirs, with test/examples/. Each example runs in a process of its own, in the mode
-"torch", and a line says whether it passed or where it stopped. Their testing_utils are used; but
-what NVML would tell comes from mem_get_info, and since kernels compute nothing here, tensors get
-what torch.full, torch.randn and fill_ write from the host, and are compared there."""
+CHECKOUT is theirs, with test/examples/. Each example runs in a separate process, in the mode
+"torch". A line says whether the example passed, or where it stopped. The examples' testing_utils
+are used, with two changes. NVML's figures come from mem_get_info. Kernels compute nothing here, so
+torch.full, torch.randn and fill_ write tensors from the host, and comparisons run there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-/* shim_test.cpp - the hooks of libpleat_torch.so, without PyTorch: exceptions, routes, and
- * what a std::pair is at the level of registers. Run with PLEAT_CONF=driver:sim,... as set below;
- * the argument is the fake libc10.so, whose loading stands for PyTorch's. */
+/* shim_test.cpp - the hooks of libpleat_torch.so without PyTorch: exceptions, routes, and the
+ * registers of a std::pair. Run with PLEAT_CONF=driver:sim,... as set below. The argument is the
+ * fake libc10.so; loading it stands for loading PyTorch's. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -11,7 +11,7 @@
 
 #include "adapters/pleat_torch.hpp"
 
-/* By these names exceptions are caught; what they are is known to the fake only. */
+/* The names under which exceptions are caught. Only the fake defines them. */
 namespace c10
 {
 class Error : public std::exception
@@ -45,7 +45,7 @@ bool has(const std::string &text, const char *part)
 
 /* ---- exceptions ---- */
 
-/* What a malloc that must fail throws, if it is an `Exception`. */
+/* The text thrown by a malloc that must fail, if it is an `Exception`. */
 template <typename Exception> std::string text_of_failure(std::size_t bytes, int device)
 {
     try {
@@ -103,7 +103,7 @@ void with_pytorch_a_shortage_is_its_exception_and_is_destroyed_once(const char *
 
 /* ---- pools ---- */
 
-/* A filter that counts its calls, and how many copies of it there are. */
+/* A filter that counts its calls and its copies. */
 struct filter {
     std::shared_ptr<int> n_calls = std::make_shared<int>(0);
     CUstream_st *accepted = nullptr;
@@ -139,7 +139,7 @@ std::uint64_t private_bytes()
     return sum;
 }
 
-/* As PyTorch calls them: through a pointer to a function that takes the pair by value. */
+/* As PyTorch calls them: through a pointer to a function with the pair by value. */
 using with_pair = void (*)(int, pool_id);
 
 void end_pool(pool_id id)

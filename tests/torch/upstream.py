@@ -6,9 +6,9 @@ Usage: upstream.py BUILD_DIR [--torch VERSION] [--tests FOLDER] [--match REGEX] 
 compiled for that torch. The tests are those of 2.6.0 whatever the torch: on another one some do not
 fit, and fail natively, too. --tests plays those of another folder, such as test/ of a checkout of
 PyTorch. With --write the result is recorded in results-VERSION.csv beside this file (of another
-folder: newer-VERSION.csv), in place of what was recorded of the tests that were run; else it is
-compared with that. Exit status 1: a test that passed under pleat when the result was recorded, and
-passes natively now, does not."""
+folder: newer-VERSION.csv), replacing the earlier results of these tests. Without --write the result
+is compared with the file. Exit status 1: a test that passed under pleat in the recorded result, and
+passes natively now, fails under pleat."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def results_of(version: str, tests: pathlib.Path | None) -> pathlib.Path:
 
 
 def modules_of(tests: pathlib.Path | None, chosen: list[str] | None) -> list[str]:
-    """What is to be played: a folder of one's own need not have all four."""
+    """The modules to play: a given folder need not have all four."""
     names = [name for name in DEVICES if not tests or (tests / f"{name}.py").exists()]
     missing = sorted(set(chosen or ()) - set(names))
     if missing or not names:
@@ -72,7 +72,7 @@ def fetch(*what: str) -> str:
 
 
 def lay_package(folder: pathlib.Path, build: pathlib.Path) -> None:
-    """Put the package there as pip lays it out, of links into the sources and the build folder: the
+    """Put the package there as pip lays it out, as links into the sources and the build folder. The
     class is compiled against the headers in it."""
     package = folder / "pleat"
     include = package / "_include"
@@ -116,7 +116,7 @@ def last_line(message: str) -> str:
 
 
 class Run:
-    """One module's tests under one way: verdicts and messages by test."""
+    """One module's tests in one way: verdicts and messages by test."""
 
     def __init__(self, way: str, module: str, python: str, folder: str, variables: dict[str, str]):
         self.way, self.module = way, module
@@ -221,7 +221,7 @@ def lost(rows: list[dict[str, str]], path: pathlib.Path) -> list[str]:
 
 
 def record(rows: list[dict[str, str]], path: pathlib.Path, is_all: bool) -> None:
-    """The rows take the places of what was recorded of their tests, or of everything."""
+    """The rows replace the recorded rows of their tests, or all rows."""
     kept = {} if is_all else {(row["module"], row["test"]): row for row in recorded(path)}
     kept.update({(row["module"], row["test"]): row for row in rows})
     modules = list(DEVICES)

@@ -3,8 +3,8 @@
 
 Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--quick] [--suite NAME]...
        versions.py BUILD_DIR --turn | --has-turn | --fetch-turn
-(./dev torch-versions). Versions are tested one after the other, all of those in versions.csv where
-none is named. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed
+(./dev torch-versions). Versions are tested one after another; without a VERSION, all versions in
+versions.csv. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed
 after its tests unless it was there before or --keep says so. --write records the results in
 versions.csv beside this file and in docs/pytorch-tests.md. --quick leaves out the tests of several
 processes, --suite all but those it names. Exit status 1: something failed.
@@ -77,7 +77,7 @@ def fetch(*what: str) -> str:
 
 
 def number_of_commit() -> tuple[int, str]:
-    """A number that another commit, or where there is none another day, has differently."""
+    """A number that differs by commit or, without a commit, by day."""
     asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     commit = done.stdout.strip()
@@ -88,7 +88,7 @@ def number_of_commit() -> tuple[int, str]:
 
 
 def turn_of(known: list[str]) -> tuple[str, str]:
-    """Whose turn it is, and why. `known` is newest first."""
+    """The version whose turn it is, and the reason. `known` is newest first."""
     if os.environ.get("PLEAT_TORCH_TURN"):
         return os.environ["PLEAT_TORCH_TURN"], "PLEAT_TORCH_TURN says so"
     turns = list(dict.fromkeys((known[0], known[-1])))
@@ -105,7 +105,7 @@ def share_of_turn() -> str:
 
 
 def fetch_bounded(version: str, seconds: float) -> str:
-    """Make the environment. Returns why it is not there, or ""."""
+    """Make the environment. Returns "", or why the environment is missing."""
     folder = pathlib.Path(fetch("venv", version))
     room = shutil.disk_usage(folder.parent if folder.parent.exists() else "/").free
     if (folder / "pleat.stamp").exists():
@@ -133,7 +133,7 @@ def fetch_bounded(version: str, seconds: float) -> str:
 
 
 def remove_unfinished(folder: pathlib.Path) -> None:
-    """Half an environment, unless it is another checkout's that goes on with it."""
+    """Remove half an environment, unless another checkout is still making it."""
     if not folder.exists():
         return
     lock = folder.parent / "torch.lock"
@@ -169,7 +169,8 @@ def environment(build: pathlib.Path, package: pathlib.Path) -> dict[str, str]:
 
 
 def counts(report: pathlib.Path) -> tuple[dict[str, int], list[str]]:
-    """Of a pytest run's XML: how many passed, failed and were skipped; what failed."""
+    """From a pytest run's XML: how many tests passed, failed and were skipped, and the failed
+    ones."""
     result = {"passed": 0, "failed": 0, "skipped": 0}
     failed = []
     for case in xml.etree.ElementTree.parse(report).iter("testcase"):

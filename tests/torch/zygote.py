@@ -1,15 +1,14 @@
-"""A python that has imported torch and a module of PyTorch's tests' needs, and forks itself for
-each test: usage zygote.py WAY MODULE, in the folder of the tests, on the simulated CUDA runtime.
+"""A python with torch and one module of PyTorch's tests imported, which forks itself for each test.
+Usage: zygote.py WAY MODULE, in the folder of the tests, on the simulated CUDA runtime.
 
-It writes a line of JSON, the ids of the module's tests and the name of torch's allocator, or
-[verdict, message] where a child failed to find them; then it answers each line `ID` with a line
+First it writes a line of JSON: the ids of the module's tests and the name of torch's allocator, or
+[verdict, message] if a child failed to find them. Then it answers each line `ID` with a line
 [verdict, message, seconds]. Verdicts are unittest's: pass, fail, error, skip, xfail, uxpass; and
-timeout, crash. Importing torch takes seconds, a fork does not; and no test meets what another one
-left behind. Under pleat torch has pleat's class (docs/pytorch.md), or no test runs.
+timeout, crash. Importing torch takes seconds, and a fork does not. No test sees leftovers of an
+earlier one. Under pleat torch has pleat's class (docs/pytorch.md), or no test runs.
 
-Kernels compute nothing here, so what tests say about the values of tensors is not asked: assertions
-on tensors are left out. What they say about memory, streams, graphs and statistics is asked.
-"""
+Kernels compute nothing here, so assertions on the values of tensors are left out. Assertions on
+memory, streams, graphs and statistics stay."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ import torch.cuda
 
 
 def import_helpers() -> Any:
-    """PyTorch's helpers of tests ask for the device when they are imported. The zygote must not
-    have used it, or its children could not: so they are told what they would find."""
+    """PyTorch's helpers of tests query the device when they are imported. The zygote must not use
+    the device, or its children could not use it. So the helpers get fixed answers."""
     import torch.utils._triton as triton
 
     answers = {
@@ -103,7 +102,7 @@ def flatten(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 
 def load() -> list[unittest.TestCase]:
-    """The tests of the module, as its own main program would run them."""
+    """The module's tests, as its own main program would run them."""
     if WAY == "pleat":
         pleat.torch.install(binding="class")
     if MODULE == "test_cuda_expandable_segments":
@@ -176,7 +175,7 @@ def become_child(answer: int, log: int, test_id: str | None) -> None:
 
 
 def read_until(pipe: int, end_s: float) -> bytes | None:
-    """All that comes before the pipe is closed; None: time is up."""
+    """All data up to the close of the pipe; None: time is up."""
     data = b""
     while time.monotonic() < end_s:
         if select.select([pipe], [], [], 1)[0]:
@@ -188,7 +187,7 @@ def read_until(pipe: int, end_s: float) -> bytes | None:
 
 
 def ask_child(test_id: str | None) -> object:
-    """What a fresh child says, or [verdict, the end of its output]."""
+    """The answer of a fresh child, or [verdict, the end of its output]."""
     with tempfile.TemporaryFile() as log:
         pipe, answer = os.pipe()
         child = os.fork()

@@ -1,4 +1,4 @@
-/* deadline_test.c - a call's deadline: the first wait sets it, all attempts share it. */
+/* deadline_test.c - a call's deadline: the first wait sets it, and all attempts share it. */
 /* alone: it replaces clock_gettime */
 #include <check.h>
 #include <pthread.h>

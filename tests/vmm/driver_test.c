@@ -1,5 +1,5 @@
 /* driver_test.c - the loader, the counting wrappers, the ring, the last error. */
-/* alone: it runs itself, as a copy in another folder */
+/* alone: the test runs a copy of itself in another folder */
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
@@ -77,7 +77,7 @@ START_TEST(a_simulator_that_is_not_there_is_named)
 }
 END_TEST
 
-/* This program again, as main runs it with that word, from a folder without the simulator. */
+/* Run this program again with `kind`, which main understands, in a folder without the simulator. */
 static void run_alone(const char *kind, char *out, size_t n)
 {
     char folder[] = PLEAT_BUILD_DIR "/alone-XXXXXX";
@@ -102,7 +102,7 @@ static void run_alone(const char *kind, char *out, size_t n)
     ck_assert_int_eq(status, 0);
 }
 
-/* Prints how opening a driver fails, or that it does not. */
+/* Print the error of opening a driver, or that there is none. */
 static int open_alone(const char *kind)
 {
     pl_driver *drv = NULL;
@@ -442,8 +442,8 @@ START_TEST(an_event_that_is_not_ready_is_no_failure)
 }
 END_TEST
 
-/* NOT_READY answers a query. Any other call that answers so has failed, as under WSL near the end
- * of memory, and is told by name like every failure. */
+/* NOT_READY is an answer of queries. Any other call with this answer has failed, as under WSL near
+ * the end of memory. The failure is reported by name like all others. */
 START_TEST(a_call_that_asks_for_no_progress_fails_with_not_ready)
 {
     const pl_driver_error *error = pl_driver_last_error();

@@ -216,7 +216,7 @@ START_TEST(a_stream_that_was_ordered_runs_after_the_fence)
     ck_assert_int_eq(pl_fence_record(streams[0], &fence), PLEAT_OK);
     ck_assert_int_eq(pl_fence_order(streams[1], fence), PLEAT_OK);
     ck_assert_int_eq(sim.work(handles[1], &access, 1),
-                     CU_SUCCESS); /* without that order this is a race */
+                     CU_SUCCESS); /* without this order the uses race */
     pl_device_leave(dev);
     ck_assert_uint_eq(pl_device_counted(dev).stream_waits, 1);
     pl_fence_return(fence);
@@ -298,7 +298,7 @@ START_TEST(a_fence_of_the_context_is_behind_every_stream)
 }
 END_TEST
 
-/* The legacy stream tells of this capture, so no call need have named its stream. */
+/* The legacy stream reports this capture, so no call needs to have named its stream. */
 START_TEST(a_fence_of_the_context_leaves_the_capture_of_a_blocking_stream_alone)
 {
     pl_fence *fence = NULL;

@@ -1,4 +1,4 @@
-/* gpu_test.c - what vmm relies on, on a real GPU; skipped (77) where there is none. */
+/* gpu_test.c - the assumptions of vmm, on a real GPU; skipped (77) without one. */
 /* labels: gpu */
 /* alone: a context of a real driver does not survive Check's forks */
 #include <check.h>

@@ -1,4 +1,4 @@
-/* host_test.c - host memory for metadata: what is counted, what a fault leaves, what leaks. */
+/* host_test.c - host memory for metadata: counts, the state after a fault, leaks. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdio.h>
@@ -281,7 +281,7 @@ END_TEST
 
 #ifndef PLEAT_HOST_SYSTEM
 
-/* Two at once, with memory of all sizes, of which some is still held at the end. */
+/* Two at once, with memory of all sizes. Some memory is still held at the end. */
 static void come_and_go(void)
 {
     enum { N = 12 };

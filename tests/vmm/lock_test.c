@@ -94,7 +94,7 @@ END_TEST
 static void *wait_though_cancelled(void *unused)
 {
     (void)wait_until_open(unused);
-    pthread_testcancel(); /* cancelled here, where it holds nothing */
+    pthread_testcancel(); /* cancelled here, with no lock held */
     return NULL;
 }
 
@@ -117,7 +117,7 @@ START_TEST(a_wait_is_no_cancellation_point)
     pthread_t threads[2];
     ck_assert_int_eq(pthread_create(&threads[0], NULL, wait_with_a_cancellation_pending, NULL), 0);
     ck_assert_int_eq(pthread_create(&threads[1], NULL, wait_though_cancelled, NULL), 0);
-    usleep(10000); /* it waits by now, or is cancelled before it waits */
+    usleep(10000); /* by now it waits, or it is cancelled before its wait */
     ck_assert_int_eq(pthread_cancel(threads[1]), 0);
     usleep(10000);
     open_for_all();
@@ -241,7 +241,7 @@ START_TEST(who_wants_the_lock_has_it_while_its_holder_breathes)
     while (atomic_load(&shared.lock.state) != WANTED) {
         sched_yield();
     }
-    while (shared.value == 0) { /* if it never comes, the test's time limit ends this */
+    while (shared.value == 0) { /* if the value never comes, the test's time limit ends this loop */
         pl_lock_breathe(&shared.lock);
     }
     pl_lock_release(&shared.lock);

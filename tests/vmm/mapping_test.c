@@ -1,4 +1,4 @@
-/* mapping_test.c - chunks and runs: what is mapped, what is counted, what a failure leaves. */
+/* mapping_test.c - chunks and runs: mappings, counts, and the state after a failure. */
 /* labels: unit fault */
 #include <check.h>
 
@@ -402,7 +402,7 @@ START_TEST(a_failed_undo_is_counted_and_poisons)
     ck_assert_uint_eq(pl_device_counted(dev).n_undo_failures, 1);
     ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 2);
     release_chunks(chunks, N_CHUNKS);
-    /* What is still mapped is reported: two chunks. */
+    /* The chunks still mapped are reported: two. */
     ck_assert_int_eq(pl_range_release(dev, range), PLEAT_EDRIVER);
     ck_assert_uint_eq(pl_device_close(dev), 3);
     ck_assert_int_eq(sim.reset("capacity:64M"), 0);
@@ -412,8 +412,8 @@ START_TEST(a_failed_undo_is_counted_and_poisons)
 }
 END_TEST
 
-/* Reserves, creates, maps, unmaps, releases; gives back what it got before a failure. *is_leaky:
- * giving back failed. */
+/* Reserve, create, map, unmap, release. After a failure all earlier steps are undone. *is_leaky: an
+ * undo failed. */
 static pleat_status play(pl_device *d, bool *is_leaky)
 {
     pl_range mine;

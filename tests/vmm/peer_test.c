@@ -1,4 +1,4 @@
-/* peer_test.c - mappings that other devices can use, too: who is listed, in how many calls. */
+/* peer_test.c - mappings for other devices, too: the listed devices, and the number of calls. */
 /* labels: unit fault */
 #include <check.h>
 #include <pthread.h>
@@ -82,7 +82,7 @@ START_TEST(a_run_is_opened_to_every_device_that_can_reach_with_one_call)
     ck_assert_uint_eq(sim.n_calls("cuMemSetAccess"), 1);
     ck_assert_uint_eq(sim.n_calls("cuDeviceCanAccessPeer"), N_DEVICES - 1);
     ck_assert_int_eq(pl_mapping_unmap(dev, range.base, 8 * MIB), PLEAT_OK);
-    /* A take maps the same chunks at a new place: one more set-access, no device is asked. */
+    /* A take maps the same chunks at a new place: one more set-access, and no query of a device. */
     ck_assert_int_eq(pl_mapping_map(dev, range.base + 16 * MIB, chunks, N_CHUNKS), PLEAT_OK);
     check_run(range.base + 16 * MIB, cases[_i].expected);
     ck_assert_uint_eq(sim.n_calls("cuMemSetAccess"), 2);
@@ -165,7 +165,7 @@ END_TEST
 
 /* ---- the driver's pools ---------------------------------------------------------------------- */
 
-/* Work of device `ordinal` on the block; if it is a hazard, the fixture finds it. */
+/* Let device `ordinal` work on the block. If this is a hazard, the fixture finds it. */
 static void touch_from(int ordinal, pleat_devptr ptr)
 {
     pl_device *other = NULL;
@@ -386,7 +386,7 @@ START_TEST(synchronising_waits_for_peers_too)
 }
 END_TEST
 
-/* A capture that was told, and a capture of a blocking stream, of which the driver tells. */
+/* A capture announced to pleat, and a capture of a blocking stream, which the driver reports. */
 START_TEST(a_peers_capture_is_left_alone)
 {
     pl_stream *stream = NULL;
@@ -412,7 +412,8 @@ START_TEST(a_peers_capture_is_left_alone)
 }
 END_TEST
 
-/* Nobody told of this capture: the device's own legacy stream knows of it, the peer's does not. */
+/* Nobody announced this capture. The device's own legacy stream knows of it; the peer's does
+ * not. */
 START_TEST(a_capture_that_forked_to_a_peer_is_left_alone)
 {
     pl_stream *stream = NULL;
@@ -439,7 +440,7 @@ static void *wait_for_recorders(void *is_over)
     return NULL;
 }
 
-/* A capture that is told first is seen by the recorder; a teller waits for recorders before it. */
+/* A recorder sees a capture announced before. An announcement waits for earlier recorders. */
 START_TEST(who_tells_of_a_capture_and_who_records_see_each_other)
 {
     pl_stream *stream = NULL;
@@ -465,7 +466,7 @@ START_TEST(who_tells_of_a_capture_and_who_records_see_each_other)
 }
 END_TEST
 
-/* A device that closes waits for its peers' work, whatever captures that breaks. */
+/* A closing device waits for its peers' work, even if this breaks captures. */
 START_TEST(draining_spares_no_capture)
 {
     pl_fence *fence = open_with_work();
@@ -479,7 +480,7 @@ START_TEST(draining_spares_no_capture)
 }
 END_TEST
 
-/* While a stream is captured, nobody can tell which device it belongs to. */
+/* While a stream is captured, its device is unknown. */
 START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
 {
     pl_stream *stream = NULL;
@@ -502,7 +503,7 @@ START_TEST(one_first_seen_in_a_capture_is_known_once_it_rests)
 }
 END_TEST
 
-/* The stream need not even rest: its work is waited for all the same. */
+/* Nevertheless the stream's work is waited for, even while the stream is captured. */
 START_TEST(the_work_of_one_that_is_only_seen_captured_is_waited_for)
 {
     pl_stream *stream = NULL;

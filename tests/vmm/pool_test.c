@@ -1,4 +1,4 @@
-/* pool_test.c - the driver's own pool: what it allocates, counts and keeps. */
+/* pool_test.c - the driver's own pool: its allocations, counts and kept memory. */
 /* labels: unit fault */
 #include "tests/support/suite.h"
 #include "vmm/async_pool.h"

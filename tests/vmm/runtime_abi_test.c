@@ -1,7 +1,7 @@
-/* runtime_abi_test.c - our own declarations of the runtime's ABI agree with the vendor's.
+/* runtime_abi_test.c - the project's declarations of the runtime's ABI agree with the vendor's.
  *
- * The compiler compares them where CMake finds the runtime's header, of CUDA 12 or later; else the
- * test is skipped (exit 77). */
+ * The compiler compares them if CMake finds the runtime's header, of CUDA 12 or later. Otherwise
+ * the test is skipped (exit 77). */
 /* alone: it is compiled with the vendor's header */
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-/* share_test.c - the numbers of shared chunks: one for each, never again another's, and few steps
- * for each call however many there are. Chunks are names here; nothing is created or mapped. */
+/* share_test.c - the numbers of shared chunks. Each chunk has one number, which is never reused,
+ * and each call takes few steps for any number of chunks. Chunks are only names here; nothing is
+ * created or mapped. */
 /* labels: unit model */
 #include <check.h>
 

@@ -338,7 +338,7 @@ static struct {
     _Atomic bool is_over;
 } naming;
 
-/* While a stream is held, it stays the stream of its handle. */
+/* A held stream stays the stream of its handle. */
 static void *name_in_turn(void *unused)
 {
     for (unsigned i = 0; i < N_NAMED; i++) {
@@ -366,7 +366,7 @@ START_TEST(a_stream_that_is_named_while_it_is_given_up_is_held_or_new)
     }
     ck_assert_int_eq(pthread_create(&thread, NULL, name_in_turn, NULL), 0);
     while (!atomic_load(&naming.is_over)) {
-        for (unsigned i = 0; i < 2; i++) { /* no other thread gives up: `get` finds living ones */
+        for (unsigned i = 0; i < 2; i++) { /* both are still known: no other thread drops one */
             pl_stream *stream = get(naming.handles[i]);
             pl_stream_put(stream);
             (void)!pl_stream_try_release(stream);
@@ -570,7 +570,8 @@ START_TEST(no_host_memory_while_a_stream_gets_its_name_loses_nothing)
 }
 END_TEST
 
-/* One thread finds a stream at rest while another records on it: the driver tells both its id. */
+/* One thread finds a stream at rest while another thread records on it. The driver tells both
+ * threads its id. */
 enum { N_MEETINGS = 4000 };
 
 static struct {

@@ -1,5 +1,5 @@
-"""What the programs under LD_PRELOAD=libpleat_runtime.so share: the allocator that the parent names
-in ON_SIM_ALLOCATOR, and the counts of the simulator."""
+"""Shared by the programs under LD_PRELOAD=libpleat_runtime.so: the allocator named by the parent in
+ON_SIM_ALLOCATOR, and the simulator's counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HEADER = Path(__file__).parents[3] / "vmm" / "sim" / "pleat_sim.h"
 
 
 def fields_of_counts() -> list[str]:
-    """The members of struct pleat_sim_counts, from its header: a list written again here would be
-    short after the next new one, and the library would write past its end."""
+    """The members of struct pleat_sim_counts, read from its header. A copied list would become too
+    short with the next new member, and the library would write past its end."""
     struct = re.search(r"struct pleat_sim_counts \{(.*?)\n\}", HEADER.read_text(), re.DOTALL)
     assert struct
     members = re.sub(r"/\*.*?\*/", "", struct.group(1), flags=re.DOTALL)

@@ -53,7 +53,8 @@ _forks: dict[tuple[str, ...], Forks] = {}
 
 
 def forks_of(given: dict[str, str], modules: tuple[str, ...]) -> Forks:
-    """One python for all programs, but for what torch reads as it is loaded: its backend."""
+    """One python serves all programs with the same backend, since torch reads the backend when it
+    is loaded."""
     conf = given.get("PYTORCH_CUDA_ALLOC_CONF", "")
     key = (conf if "backend:" in conf else "", *modules)
     if key not in _forks:
@@ -70,8 +71,8 @@ def run(
     modules: tuple[str, ...] = (),
     **extra: str,
 ) -> str:
-    """Run programs/PROGRAM.py and return its output. Fails the test unless it exits with 0. It is
-    a fork of a python that has imported torch, and `modules`."""
+    """Run programs/PROGRAM.py and return its output. A nonzero exit status fails the test. The
+    program is a fork of a python that has imported torch and `modules`."""
     argv = [str(HERE / "programs" / f"{program}.py"), *arguments]
     given = {**environment(allocator, sim), **extra}
     code = PROGRAM.format(folder=str(HERE), argv=argv)

@@ -1,5 +1,5 @@
-"""`pleat ab` never misleads about snapshots of PyTorch itself that tell a part of a run; it tells
-pending memory from live memory, and knows under what the run was."""
+"""`pleat ab` never misleads about PyTorch's own snapshots of a part of a run. It tells pending
+memory from live memory, and knows the run's allocator and settings."""
 # labels: python
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Every call of the CUDA runtime that PyTorch is linked with is simulated. The preloaded object
-exports no other names: they would replace those of all libraries of the program."""
+"""Every call of the CUDA runtime that PyTorch links is simulated. The preloaded object exports no
+other names, since they would replace the names of all libraries in the program."""
 # labels: python
 
 import re

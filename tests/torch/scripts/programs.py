@@ -1,6 +1,6 @@
-"""Training and serving as people write it, with variable lengths; nothing here knows of pleat or of
-a simulated device. Usage: programs.py NAME STEPS. Prints a line of JSON, the statistics of torch's
-allocator at the end, one for each rank.
+"""Training and serving as in ordinary programs, with variable lengths. Nothing here knows of pleat
+or of a simulated device. Usage: programs.py NAME STEPS. Prints a line of JSON, the statistics of
+torch's allocator at the end, one for each rank.
 
 Results are never looked at: on the simulated runtime they are zeros."""
 
@@ -88,7 +88,7 @@ def bert_amp(steps: int, rng: random.Random) -> None:
 
 
 class Images(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
-    """Batches of 16 of one size each."""
+    """Batches of 16, all of one size."""
 
     def __init__(self, steps: int) -> None:
         self.n = 16 * steps
@@ -122,7 +122,7 @@ def resnet(steps: int, rng: random.Random) -> None:
 
 
 def serve(steps: int, rng: random.Random) -> None:
-    """Not by generate(), which asks the device whether it is done: see docs/runtime.md."""
+    """Not by generate(), which queries the device for its end: see docs/runtime.md."""
     model = llama(12).eval()
     with torch.inference_mode():
         for _ in range(steps):

@@ -5,9 +5,10 @@ expandable segments, and under pleat.
 Usage: run.py BUILD_DIR [--program NAME]... [--steps N] [--csv FILE]   (./dev scripts). With memory
 to spare each says what it requested, allocated and reserved; then the device shrinks to `need`, the
 least of the three peaks of requested bytes, times 1.00, 1.01, ..., until the script completes. The
-Trainer, which goes on with smaller batches, runs on half of it: the table has the batch it finds.
-Two ranks: those of the rank that held most. Exit status 1: under pleat one does not request what it
-requests natively, reserves more than expandable segments, or fails at 1.01 where they need 1.03."""
+Trainer reduces its batch on failures, so it runs on half of that device. The table has the batch
+that it finds. With two ranks, the figures are of the rank that held most. The exit status is 1 in
+three cases under pleat: a script's requests differ from native ones, it reserves more than
+expandable segments, or it fails at 1.01 while expandable segments need 1.03."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ class Runs:
         return [*runtime, self.python, *launcher, *pleat, *script]
 
     def run(self, program: str, way: str, steps: int, memory: int) -> dict[str, Any]:
-        """The statistics of the rank that held most; with `error` where one failed."""
+        """The statistics of the rank that held most; with `error` if a rank failed."""
         dropped = ("PLEAT_", "PYTORCH_", "LD_PRELOAD", "CUDA_")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
         words = {"OMP_NUM_THREADS": "1", "PYTHONPATH": self.package, "HF_HUB_OFFLINE": "1"}

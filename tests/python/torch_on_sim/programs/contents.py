@@ -1,4 +1,4 @@
-"""With backing:memory, bytes survive: to the device, within it, and back."""
+"""With backing:memory, bytes survive copies to the device, within the device, and back."""
 
 import torch
 from child import counts, give_back

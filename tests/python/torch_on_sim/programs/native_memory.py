@@ -1,5 +1,5 @@
-"""For the classic cache: what PyTorch's own tests expect of it, to the byte, and that the device
-holds what the cache says it holds."""
+"""For the classic cache: the expectations of PyTorch's own tests, to the byte. The device's memory
+equals the cache's figures."""
 
 import torch
 from child import give_back, n_calls, physical_bytes

@@ -1,4 +1,4 @@
-"""Runs of which a snapshot tells everything or a part: parts.py KIND SNAPSHOT."""
+"""Runs with a snapshot of all or of a part: parts.py KIND SNAPSHOT."""
 import sys
 
 import torch

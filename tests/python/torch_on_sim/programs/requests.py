@@ -1,5 +1,5 @@
-"""One sequence of requests, either of PyTorch or of pleat's C interface (argument 1: torch or
-pleat). Prints where each block lies in its segment, and what the allocator asked the driver for.
+"""A sequence of requests, of PyTorch or of pleat's C interface (argument 1: torch or pleat). Prints
+the place of each block in its segment, and the allocator's requests to the driver.
 
 Arguments: who, streams, requests, seed. Blocks of any age are freed, some after a use on another
 stream. The device is smaller than the sum of the requests."""

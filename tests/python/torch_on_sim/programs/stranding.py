@@ -1,4 +1,4 @@
-"""Strands memory at one call site: a small tensor is kept beside each large one that goes.
+"""Strands memory at one call site: a small tensor stays beside each large one that goes.
 
 Usage: stranding.py SNAPSHOT"""
 import sys
@@ -9,7 +9,7 @@ ROUNDS = 40
 
 
 def keep_statistics() -> torch.Tensor:
-    """The culprit: 2 MiB that stay, in a segment of 20 MiB each."""
+    """The culprit: 2 MiB that stay, one in each segment of 20 MiB."""
     return torch.empty(2 << 20, dtype=torch.uint8, device="cuda")
 
 

@@ -1,4 +1,4 @@
-"""Streams and events: memory that another stream still uses is not handed out."""
+"""Streams and events: memory in use by another stream is not handed out."""
 
 import torch
 from child import ALLOCATOR, counts, give_back
