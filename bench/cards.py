@@ -14,8 +14,8 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
   --draw            replay nothing: write tables and charts again from the rows that are there
 
 A row of the file is one replay: a work, a device, a cost file, an allocator. A card counts only for
-the works whose peak of live bytes is at most 0.85 of it. Both allocators' memory is measured in one
-run, so machine and commit are the same. A whole judgement takes ten minutes on two cores."""
+works with a peak of live bytes of at most 0.85 of the card. Both allocators are measured in one
+run, so machine and commit are equal. A whole judgement takes ten minutes on two cores."""
 import argparse
 import collections
 import concurrent.futures
@@ -86,7 +86,7 @@ WEIGHTS = {"decoder": 11, "moe": 3, "conv": 3, "serving": 3}
 
 
 def drawn_runs(pleat, n, seed):
-    """Draw n specs of generated runs, none of which needs more than the largest card."""
+    """Draw n specs of generated runs that need at most the largest card."""
     rng = random.Random(seed)
     specs = []
     while len(specs) < n:

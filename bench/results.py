@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measure with the command and write down the results: bench/results/*.csv, what README's first
-screen shows of them, and docs/results.md.
+"""Measure with the command and write the results: bench/results/*.csv, the figures of README's
+first screen, and docs/results.md.
 
 Usage: results.py BUILD_DIR [--again | --pairs | --draw]   (./dev bench). A build that was measured
 before is not measured again unless asked to be; --pairs measures pairs.csv alone; --draw measures
@@ -126,7 +126,7 @@ def summary_of(rows, allocator):
 
 
 def rows_of(name):
-    """The rows of a file that was written before, as text."""
+    """The rows of an existing file, as text."""
     lines = (RESULTS / name).read_text(encoding="utf-8").splitlines()
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
@@ -231,7 +231,7 @@ def write_between(name, text, markers=MARKERS):
 
 
 def draw(chart, source, out):
-    """A chart of report/, where there is matplotlib."""
+    """A chart of report/, if matplotlib is installed."""
     drawn = subprocess.run(["python3", "-B", ROOT / "bench" / "report" / chart,
                             RESULTS / source, RESULTS / out], check=False)
     if drawn.returncode != 0:

@@ -22,7 +22,7 @@ static inline uint64_t bench_ticks(void)
 
 typedef struct bench_clock {
     double ns_per_tick;
-    double pair_ticks; /* between two reads with nothing between them */
+    double pair_ticks; /* between two reads with nothing in between */
     double read_ns;    /* the cost with CLOCK_MONOTONIC, which times driver calls */
 } bench_clock;
 

@@ -1,4 +1,4 @@
-/* conf.h - reads the items of a text such as PYTORCH_CUDA_ALLOC_CONF: key:value,key:[value,...]. */
+/* conf.h - reads the items of a text like PYTORCH_CUDA_ALLOC_CONF (key:value,key:[value,...]). */
 #ifndef PLEAT_BENCH_CONF_H
 #define PLEAT_BENCH_CONF_H
 
@@ -18,7 +18,7 @@ typedef struct bench_conf_item {
 bool bench_conf_next(const char **at, bench_conf_item *out);
 bool bench_conf_is(const bench_conf_item *item, const char *key);
 bool bench_conf_has_value(const bench_conf_item *item, const char *value);
-/* Copy the PyTorch settings that change driver calls and that the models here know, too. */
+/* Copy the PyTorch settings that change driver calls and that the models also know. */
 void bench_conf_modelled(const char *conf, char *out, size_t n);
 
 #endif

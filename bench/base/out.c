@@ -1,7 +1,7 @@
 /* out.c - reports lost output: standard output did not take the written text.
  *
  * Buffered text may fail to be written as late as at the exit. So the exit checks, like coreutils'
- * close_stdout. The handler of SIGPIPE calls only what a handler may. */
+ * close_stdout. The handler of SIGPIPE calls only functions allowed in a handler. */
 #include "bench/base/out.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `tell`, when not NULL, gets the fraction instead of the terminal: a worker of another process. */
+/* `tell`, if not NULL, gets the fraction instead of the terminal. Used in worker processes. */
 typedef struct bench_progress {
     void (*tell)(void *context, double fraction);
     void *context;
@@ -20,14 +20,14 @@ typedef struct bench_progress {
 } bench_progress;
 
 void bench_progress_init(bench_progress *progress);
-/* Begin anew with a label, of which 40 characters are shown. */
+/* Begin anew with a label of at most 40 shown characters. */
 void bench_progress_label(bench_progress *progress, uint64_t n_events, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Shows at most ten times a second. */
 void bench_progress_step(bench_progress *progress, double fraction);
 void bench_progress_clear(bench_progress *progress); /* before other output */
 
-/* What a step shows, `seconds` after the beginning. */
+/* The line shown `seconds` after the beginning. */
 void bench_progress_line(const bench_progress *progress, double fraction, double seconds, char *out,
                          size_t n);
 /* "42 s", "1:05 min", "2:00 h". */

@@ -25,10 +25,10 @@ bool bench_sink_open(bench_sink *sink, const char *path, bool is_gzip, bool repl
                      bench_failure *failure);
 
 bool bench_sink_write(bench_sink *sink, const char *text, size_t n, bench_failure *failure);
-/* What the last call of gz...(sink->file) failed of; returns false. */
+/* Write the error of the last gz...(sink->file) call; returns false. */
 bool bench_sink_complain(const bench_sink *sink, bench_failure *failure);
 
-/** End the file. If `is_whole`, the file gets its name; else it is unlinked. The sink may be
+/** End the file. The file gets its name if `is_whole`; else the file is unlinked. The sink may be
  *  closed already.
  *
  *  Returns  is_whole, unless that failed: then false, a message, and `path` is as before. */

@@ -1,4 +1,4 @@
-/* size.c - byte counts as people write them. Text in, integers out; no state. */
+/* size.c - byte counts as typed by people. Text in, integers out; no state. */
 #include "bench/base/size.h"
 
 #include <ctype.h>

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A number with an optional suffix K, M, G or T (powers of 1,024). KiB and so on mean the same; B
- * means bytes. KB and the like are refused, since some readers take them as powers of 1,000. False
- * unless the whole text is a size in [1, 2^60]. */
+/* A number with an optional suffix K, M, G or T (powers of 1,024). KiB and so on mean the same as
+ * K. B means bytes. KB and the like are refused, since some readers take them as powers of 1,000.
+ * False unless the whole text is a size in [1, 2^60]. */
 bool bench_size_parse(const char *text, uint64_t *out);
 
 typedef enum bench_memory_kind {
@@ -30,10 +30,10 @@ bool bench_memory_parse(const char *text, bench_memory *out);
 /* Write to `out` why bench_memory_parse refused the text, for messages. Returns `out`. */
 const char *bench_memory_refusal(const char *text, char *out, size_t n);
 
-/* The capacity of the simulator for "unlimited", since it needs some number. */
+/* The simulator's capacity for "unlimited", since a number is needed. */
 #define BENCH_UNLIMITED_BYTES (UINT64_C(1) << 40)
 
-/* Bytes for a work with that peak; a ratio is rounded up to a granule. */
+/* Bytes for a work with this peak. A ratio is rounded up to a granule. */
 uint64_t bench_memory_bytes(const bench_memory *memory, uint64_t peak_live_bytes,
                             uint64_t granule_bytes);
 

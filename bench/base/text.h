@@ -11,7 +11,7 @@ enum { BENCH_NAME_BYTES = 512 }; /* of a work's name; the specs of long runs hav
  * characters become '?'; a text that is too long is cut between characters. */
 void bench_text_clean(const char *text, size_t n_text, char *out, size_t n);
 
-/* For a clean text. Its number of characters; and the length in bytes of its longest prefix within
+/* For a clean text. First the number of characters; then the bytes of the longest prefix within
  * `most` bytes. */
 size_t bench_text_columns(const char *text);
 size_t bench_text_prefix(const char *text, size_t most);

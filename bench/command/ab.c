@@ -76,9 +76,9 @@ static void parse_memories(struct argp_state *state, const char *option, const c
 /* The command's options, fleet options first. */
 typedef struct ab_options {
     bench_ab_options of;
-    const char *shard;     /* as it was typed; NULL = none */
+    const char *shard;     /* as typed; NULL = none */
     const char *merge;     /* folder; NULL = none */
-    const char *measuring; /* an option that a merge does not take; NULL = none */
+    const char *measuring; /* an option that is invalid for a merge; NULL = none */
     bench_rank rank;
 } ab_options;
 
@@ -91,7 +91,7 @@ static void read_shard(struct argp_state *state, char *arg, ab_options *options)
     }
 }
 
-/* What goes together. */
+/* Check combinations of options. */
 static void check(struct argp_state *state, const ab_options *options)
 {
     if (options->merge && (options->shard || options->measuring)) {

@@ -163,7 +163,7 @@ static bool write_csv(demo_command *c, bench_demo_job *const *jobs, unsigned n)
 }
 
 /* The demo shows that the classic cache fails at 1.02x, so an allocation failure is no failure of
- * the demo. A hazard is one. */
+ * the demo. A hazard is a failure. */
 static bool is_good(const bench_demo_job *job)
 {
     if (job->is_failed) {

@@ -1,7 +1,7 @@
 /* driver.c - `pleat bench driver`: driver calls and time of growing, by growth policy.
  *
  * Each work runs through pleat with each growth policy, and through PyTorch's expandable segments.
- * A run makes some passes in one allocator: the first pass grows; later passes show the remaining
+ * A run makes some passes in one allocator. The first pass grows; later passes show the remaining
  * cost. */
 #include <stdlib.h>
 
@@ -34,8 +34,8 @@ typedef struct driver_figures {
     uint64_t grown_bytes; /* taken from the driver in the first pass */
     uint64_t n_iterations;
     double first_ms;
-    double later_ms;   /* of one pass */
-    double longest_ms; /* one request */
+    double later_ms;   /* of a pass */
+    double longest_ms; /* the longest request */
 } driver_figures;
 
 typedef struct driver_command {

@@ -63,7 +63,7 @@ static void print_words(FILE *out, const char *word)
     }
 }
 
-/* Runs command i on the arguments after its words; argv[0] becomes "pleat NAME". */
+/* Run command i on the arguments after the command's words. argv[0] becomes "pleat NAME". */
 static int run_command(int i, int argc, char **argv)
 {
     int n_words = commands[i].what ? 2 : 1;
@@ -96,7 +96,7 @@ static void refuse_word(const char *first, const char *word, const char *what)
             what, pl_nearest_say(&nearest, "", hint));
 }
 
-/* The first word belongs to several commands; `second`, NULL = missing, to none of them. */
+/* `word` begins several commands, but `second` (NULL = missing) belongs to none of them. */
 static int list_seconds(const char *word, const char *second)
 {
     if (second && is_help(second)) {

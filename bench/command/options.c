@@ -25,7 +25,7 @@ void bench_options_init(bench_options *options)
 
 enum { MOST_PARSERS = 8 };
 
-/* A command's parser and its children's, and theirs. */
+/* The parsers of a command, of its children, and of their children. */
 typedef struct parsers {
     const struct argp *all[MOST_PARSERS];
     unsigned n;

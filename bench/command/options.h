@@ -27,7 +27,7 @@ typedef struct bench_options {
     bool json;
     char **works;
     unsigned n_works;
-    bool has_no_work; /* set by another option: none may be given */
+    bool has_no_work; /* set by another option: then no work may be given */
 } bench_options;
 
 void bench_options_init(bench_options *options);
@@ -38,8 +38,8 @@ extern const struct argp bench_common_argp;
 /* A child parser for commands without WORK: driver, conf, sim, json. */
 extern const struct argp bench_driver_argp;
 
-/* Runs argp_parse. If that cannot work, prints a message and returns false: the command ends with
- * BENCH_EXIT_USAGE. Bad usage ends the process itself. */
+/* Runs argp_parse. If parsing cannot work, prints a message and returns false. The command then
+ * ends with BENCH_EXIT_USAGE. Bad usage ends the process itself. */
 bool bench_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 /* For parsers: a decimal number in [least, most], or argp_error naming `option`. */

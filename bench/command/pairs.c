@@ -31,7 +31,7 @@ enum {
 };
 
 typedef struct pairs_command {
-    const bench_through_kind *kinds[BENCH_THROUGH_MOST]; /* chosen rows; later the available ones */
+    const bench_through_kind *kinds[BENCH_THROUGH_MOST]; /* chosen rows, later the available ones */
     unsigned n_kinds;
     bool is_chosen;
     bool is_all;
@@ -109,7 +109,7 @@ static void parse_through(struct argp_state *state, pairs_command *c, const char
     }
 }
 
-/* One table cannot have rows of both kinds of memory. */
+/* A table has rows of only one kind of memory. */
 static void check_kinds(struct argp_state *state, const pairs_command *c)
 {
     for (unsigned i = 0; i < c->n_kinds; i++) {
@@ -188,7 +188,7 @@ static const struct argp pairs_argp = {
            "simulator's. Exit status: 0; 1 if a request failed; 2 for bad input or usage.",
 };
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- availability ---------------------------------------------------------------------------- */
 
 static bool is_asked_for(const pairs_command *c, const bench_through_kind *kind)
 {
@@ -206,7 +206,7 @@ static void choose_kinds(pairs_command *c)
 }
 
 /* Drop unavailable rows; false when none is left. Rows through the same library fail for the same
- * reason, which is printed once. */
+ * reason. The reason is printed once. */
 static bool load_kinds(pairs_command *c)
 {
     unsigned n = 0;
@@ -250,7 +250,7 @@ static bool check_conf(pairs_command *c)
     return true;
 }
 
-/* Before anything runs: that all scenarios can be. */
+/* Check before the first run that every scenario can run. */
 static bool check_scenarios(pairs_command *c)
 {
     for (unsigned i = 0; i < c->n_scenarios; i++) {
@@ -288,8 +288,8 @@ static bench_cell_options options_of(pairs_command *c, const bench_scenario *sce
     };
 }
 
-/* Count all rows in one run under callgrind; negative where a row is not counted. torch-pluggable
- * is not counted: callgrind takes minutes to load its libraries. */
+/* Count all rows in one run under callgrind. Uncounted rows get a negative number, such as
+ * torch-pluggable: callgrind takes minutes to load its libraries. */
 static void count_instructions(pairs_command *c, const bench_scenario *scenario,
                                const bench_cell_result *result, double *out)
 {
@@ -324,7 +324,7 @@ static void count_instructions(pairs_command *c, const bench_scenario *scenario,
                                counts, n, &c->failure)) {
         bench_progress_clear(&c->progress);
         fprintf(stderr, "pleat: no instructions counted: %s\n", c->failure.text);
-        c->no_callgrind = true; /* it would fail again */
+        c->no_callgrind = true; /* callgrind would fail again */
         return;
     }
     bench_progress_clear(&c->progress);

@@ -1,5 +1,5 @@
 /* probe.c - `pleat probe`: checks whether virtual memory management works on this machine, and
- * measures its cost. */
+ * measures the cost. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

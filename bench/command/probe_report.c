@@ -1,5 +1,5 @@
-/* probe_report.c - prints what `pleat probe` found: as a table, as JSON, as the simulator's cost
- * file. */
+/* probe_report.c - prints the results of `pleat probe`: as a table, as JSON, as the simulator's
+ * cost file. */
 #include "bench/command/probe_report.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* probe_report.h - prints what `pleat probe` found: as a table, as JSON, as the simulator's cost
- * file. */
+/* probe_report.h - prints the results of `pleat probe`: as a table, as JSON, as the simulator's
+ * cost file. */
 #ifndef PLEAT_BENCH_PROBE_REPORT_H
 #define PLEAT_BENCH_PROBE_REPORT_H
 

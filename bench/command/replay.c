@@ -29,7 +29,7 @@ typedef struct replay_input {
     const char **timeline;
 } replay_input;
 
-/* A snapshot file holds one replay, so refuse more than one run. */
+/* A snapshot file holds one replay. Refuse further runs. */
 static void check_snapshot(struct argp_state *state, const replay_input *input)
 {
     const bench_dump *dump = input->dump;
@@ -193,7 +193,7 @@ typedef struct batch {
     bench_progress progress;
     bench_dump dump;      /* replay only; path NULL = none */
     const char *timeline; /* replay only; NULL = none */
-    bench_tracer tracer;  /* of it */
+    bench_tracer tracer;  /* of the timeline */
     bench_work *works;    /* as many as options.n_works */
     bench_failure failure;
 } batch;

@@ -1,4 +1,4 @@
-/* sleep.c - `pleat bench sleep`: how fast a tag sleeps and wakes, beside what a copy takes. */
+/* sleep.c - `pleat bench sleep`: the speed of a tag's sleep and wake, beside a plain copy's. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum { KEY_BYTES = 0x500, KEY_SMALL, KEY_SLEEP_ROUNDS, KEY_FOLDER, KEY_SLEEP_CSV
 enum { N_LARGE = 8, LEAST_SMALL = 512 };
 
 static const uint64_t least_bytes = UINT64_C(32) << 20;
-static const uint64_t most_bytes = UINT64_C(1) << 37; /* what the yardstick locks of the host */
+static const uint64_t most_bytes = UINT64_C(1) << 37; /* most host memory for plain copies */
 
 typedef struct sleep_command {
     bench_options options;

@@ -16,7 +16,7 @@
 enum { KEY_ONCE = 0x200, PATH_BYTES = 1024, OLD_S = 10 };
 
 typedef struct top {
-    const char *subject; /* as it was typed */
+    const char *subject; /* as typed */
     bool is_once;
     bool is_terminal;
     bool is_pid; /* the file comes from metrics:auto */
@@ -94,7 +94,7 @@ static bool find_file(top *t)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Clean a label for the terminal: labels come from other programs and may hold control
+/* Clean a label for the terminal. Labels come from other programs and may hold control
  * characters. */
 static const char *shown(const bench_sample *of, const char *key, char out[64])
 {
@@ -104,14 +104,14 @@ static const char *shown(const bench_sample *of, const char *key, char out[64])
     return out;
 }
 
-/* A count of the page; 0 where it is none. */
+/* A count of the page; 0 if the page lacks the count. */
 static double count_of(const top *t, const bench_sample *of, const char *name)
 {
     double value = bench_page_value(&t->page, of, name, NULL);
     return value >= 0.0 && value < 1e15 ? value : 0.0;
 }
 
-/* A size of the page in `out`: "-" where there is none. */
+/* A size of the page in `out`; "-" if the page lacks the size. */
 static const char *size_of(const top *t, const bench_sample *of, const char *name, const char *tag,
                            char out[32])
 {
@@ -159,8 +159,7 @@ static void print_device(const top *t, const bench_sample *of)
            rate_of(t, of, rate), count_of(t, of, "pleat_failures_total"));
 }
 
-/* Print a tag below the columns of its device: live, resident, and its sleeping bytes under
- * idle. */
+/* Print a tag below the columns of the device: live, resident, and sleeping bytes under idle. */
 static void print_tag(const top *t, const bench_sample *of)
 {
     char tag[64];
@@ -233,7 +232,7 @@ static bool is_gone(const top *t)
     return !t->page.is_running || is_killed(t);
 }
 
-/* Waits for a later page. False: there is none any more. */
+/* Waits for a later page. False: there will be no later page. */
 static bool await_page(top *t)
 {
     const struct timespec second = { .tv_sec = 1 };

@@ -1,4 +1,4 @@
-/* works.c - `pleat works`: lists what can be replayed, and describes a work. */
+/* works.c - `pleat works`: lists the works, and describes a work. */
 #include <stdlib.h>
 #include <string.h>
 

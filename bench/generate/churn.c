@@ -1,7 +1,7 @@
 /* churn.c - iterations of a given number of allocations of mixed sizes: the plainest long run.
  *
- * Some of each iteration's blocks live on for a few iterations. The others are freed in the reverse
- * order of their allocation, like activations in a backward pass. */
+ * Some of each iteration's blocks live on for a few iterations. The others are freed in reverse
+ * order, like activations in a backward pass. */
 #include <stdlib.h>
 
 #include "bench/base/random.h"
@@ -53,7 +53,7 @@ typedef struct churn {
     bench_random random;
     size_t n_allocations;
     unsigned n_stay;
-    uint32_t *slots; /* of this iteration */
+    uint32_t *slots; /* of the current iteration */
     uint32_t *kept;  /* of the last n_stay iterations, n_allocations places each */
     size_t *n_kept;  /* by iteration modulo n_stay */
 } churn;

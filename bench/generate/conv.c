@@ -58,8 +58,8 @@ typedef struct layer {
     eager_value weight;
     eager_value scale;
     eager_value shift;
-    uint64_t channels; /* it makes */
-    unsigned side;     /* of its window */
+    uint64_t channels; /* of the result */
+    unsigned side;     /* of the convolution's window */
     unsigned stride;
 } layer;
 
@@ -78,7 +78,7 @@ typedef struct network {
     block blocks[MOST_BLOCKS];
     eager_value head, head_bias;
     uint64_t batch;
-    uint64_t workspace_seed; /* of this step */
+    uint64_t workspace_seed; /* of the current step */
     bool is_made;
 } network;
 
@@ -167,8 +167,8 @@ static uint64_t bytes_of(const network *n, const image *i)
     return n->batch * i->channels * i->height * i->width * ELEMENT;
 }
 
-/* No workspace for one in six shapes; else 2^-9 to 2^3 times the result, spread evenly over the
- * powers, and at most 1 GiB. */
+/* One in six shapes has no workspace. Others have 2^-9 to 2^3 times the result, spread evenly over
+ * the powers, and at most 1 GiB. */
 static uint64_t draw_workspace(const network *n, const image *out, unsigned direction)
 {
     if (n->values.of[P_WORKSPACES] < 1) {

@@ -44,7 +44,7 @@ typedef struct decoder_expert {
 
 typedef struct decoder_layer {
     eager_value norm1, norm1_bias, norm2, norm2_bias;
-    eager_value q, q_bias; /* GPT: q, k and v in one */
+    eager_value q, q_bias; /* GPT: q, k and v in one matrix */
     eager_value k, v;
     eager_value out, out_bias;
     eager_value gate, up, up_bias, down, down_bias;
@@ -100,12 +100,12 @@ uint32_t decoder_layer_parameters(decoder *d, uint32_t i, eager_value **out);
 /* Set the sizes of a step on `n_rows` sequences padded to `length`. */
 void decoder_begin(decoder *d, uint64_t n_rows, uint64_t length);
 eager_value decoder_embed(decoder *d, eager_value indices);
-/* Run one layer; does not consume the argument. */
+/* Run a layer. Does not consume the argument. */
 eager_value decoder_layer_run(decoder *d, uint32_t i, eager_value x);
 eager_value decoder_norm(decoder *d, eager_value x, eager_value weight, eager_value bias);
 /* Logits after the last norm. */
 eager_value decoder_logits(decoder *d, eager_value x);
-/* The cross-entropy of the logits; it drops the logits. */
+/* The cross-entropy of the logits. Drops the logits. */
 eager_value decoder_loss(decoder *d, eager_value logits, eager_value labels);
 void decoder_drop_casts(decoder *d); /* autocast ends */
 void decoder_end(decoder *d);        /* the end of a step: drops the mask and the tables, too */

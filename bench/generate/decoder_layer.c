@@ -1,9 +1,9 @@
-/* decoder_layer.c - one layer of a decoder: normalisation, attention, mlp. */
+/* decoder_layer.c - a layer of a decoder: normalisation, attention, mlp. */
 #include "bench/generate/decoder.h"
 
 enum { WIDE = 4, FLASH_ROWS = 128 };
 
-/* Autocast's copy of a parameter; it lives until the forward pass is over. */
+/* Autocast's copy of a parameter, which lives until the end of the forward pass. */
 static eager_value cast_parameter(decoder *d, eager_value parameter)
 {
     eager *e = &d->e;
@@ -168,7 +168,7 @@ eager_value decoder_attention(decoder *d, eager_value q, eager_value k, eager_va
     return d->shape.is_flash ? flash(d, q, k, v) : attend_step_by_step(d, q, k, v);
 }
 
-/* Back to tokens x hidden with a copy; the fused kernel takes the gradient without one. */
+/* Back to tokens x hidden with a copy. The fused kernel takes the gradient without a copy. */
 static eager_value merge_heads(decoder *d, eager_value y)
 {
     uint64_t bytes = d->sizes.activation;
@@ -239,7 +239,7 @@ static eager_value run_gpt(decoder *d, const decoder_layer *w, eager_value x)
     return out;
 }
 
-/* x * cos + turned * sin, where turned is x with its halves swapped and one negated. */
+/* x * cos + turned * sin; `turned` is x with swapped halves, and one half negated. */
 static eager_value rotate(decoder *d, eager_value x, uint64_t bytes)
 {
     eager *e = &d->e;

@@ -1,4 +1,4 @@
-/* decoder_mlp.c - the wide half of a layer: one mlp, or experts that divide the tokens. Both
+/* decoder_mlp.c - the wide half of a layer: one mlp, or experts that divide the tokens. Both forms
  * consume the reference to the normalised input. */
 #include "bench/generate/decoder.h"
 
@@ -60,8 +60,8 @@ static eager_value route(decoder *d, const decoder_layer *w, eager_value x, eage
     return weights;
 }
 
-/* Draw the tokens of each expert. Each token picks top_k experts by random popularities, which are
- * drawn anew each time. */
+/* Draw the tokens of each expert. Each token picks top_k experts by random popularities, drawn anew
+ * each time. */
 static void share_out(decoder *d, uint64_t *counts)
 {
     uint32_t n_experts = d->shape.n_experts;
@@ -94,8 +94,7 @@ static eager_value gather(eager *e, eager_value x, eager_value numbers, uint64_t
     return y;
 }
 
-/* Run one expert on its n tokens: gather them, run the mlp, apply the weights, add to a new block
- * of results. */
+/* Run one expert on its n tokens: gather, mlp, weights, addition to a new block of results. */
 static eager_value run_expert(decoder *d, const decoder_expert *w, eager_value x, uint64_t n,
                               eager_value weights, eager_value results)
 {

@@ -30,8 +30,8 @@ static void *fail(eager *e)
     return NULL;
 }
 
-/* Doubles the room for entries of `size` bytes, to at least `least` of them; NULL when out of
- * memory, and then the old array is as before. */
+/* Double the room for entries of `size` bytes, to at least `least` of them. NULL when out of
+ * memory; the old array is then as before. */
 static void *enlarge(eager *e, void *array, uint32_t *n, uint32_t least, size_t size)
 {
     uint32_t wanted = *n ? 2 * *n : 256;
@@ -145,7 +145,7 @@ bool eager_needs(const eager *e, uint32_t edges)
     return e->is_recording && edges != 0 && !e->has_failed;
 }
 
-/* Written to when there is no memory for a node. */
+/* Stands for a node when there is no memory. */
 static _Thread_local eager_node no_node;
 
 eager_node *eager_record(eager *e, eager_value *out)
@@ -271,7 +271,7 @@ static void release(eager *e, const eager_node *node)
     }
 }
 
-/* No gradient came to this node, so its leaves wait for one less. */
+/* No gradient came to this node. Its leaves wait for one fewer. */
 static void skip(eager *e, const eager_node *node)
 {
     release(e, node);

@@ -4,10 +4,10 @@
  * Nothing is computed. An operation takes a block for its result. If a gradient will be needed, the
  * operation adds a node. The node keeps the blocks for the backward pass. The backward pass runs
  * the nodes from the newest to the oldest, as PyTorch's engine does for one thread. A node takes
- * its results and temporaries, and drops its incoming gradients and kept blocks. Then it passes the
- * results to the nodes of its inputs. A second gradient for the same node makes a sum in a third
- * block. Within a formula the results come in the alphabetical order of the operands' names in
- * PyTorch's derivatives.yaml, sums over broadcast dimensions last.
+ * its results and temporaries, and drops its incoming gradients and kept blocks. Then the results
+ * go to the nodes of its inputs. A second gradient for the same node makes a sum in a third block.
+ * Within a formula the results come in the alphabetical order of the operands' names in PyTorch's
+ * derivatives.yaml, sums over broadcast dimensions last.
  *
  * After a failure of the tape every call does nothing and returns the empty value. */
 #ifndef PLEAT_BENCH_EAGER_H
@@ -32,7 +32,7 @@ enum { EAGER_MOST_SAVED = 6, EAGER_MOST_STEPS = 7, EAGER_MOST_OUTPUTS = 4 };
 typedef struct eager_node {
     eager_step steps[EAGER_MOST_STEPS];
     uint32_t saved[EAGER_MOST_SAVED];
-    uint32_t gradients[EAGER_MOST_OUTPUTS]; /* gradients of its outputs that have arrived */
+    uint32_t gradients[EAGER_MOST_OUTPUTS]; /* arrived gradients of its outputs */
     uint32_t argument;                      /* of the hook */
     uint8_t n_steps;
     uint8_t n_saved;
@@ -55,7 +55,7 @@ typedef struct eager_block {
 } eager_block;
 
 typedef struct eager {
-    bench_tape *tape; /* the caller's; set before each iteration */
+    bench_tape *tape; /* set by the caller before each iteration */
     eager_block *blocks;
     eager_node *nodes;
     eager_leaf *leaves;
@@ -68,7 +68,7 @@ typedef struct eager {
     bool is_recording;
     bool has_failed;
     /* Called for a node with a hook, with the incoming gradient. Nodes that the hook adds run next.
-     * True: the node only has to drop its kept blocks. */
+     * True: the caller only drops the node's kept blocks. */
     bool (*hook)(void *owner, uint32_t argument, const eager_node *node);
     void *owner;
 } eager;
@@ -82,14 +82,16 @@ eager_value eager_detach(eager *e, eager_value value);
 void eager_drop(eager *e, eager_value value);
 void eager_forget(eager *e, eager_value *value); /* drop and empty the value */
 
-/* Make a parameter, trained or frozen. The graph keeps its reference until eager_fini. */
+/* Make a parameter, trained or frozen. The graph keeps the parameter's reference until
+ * eager_fini. */
 eager_value eager_parameter(eager *e, uint64_t bytes, bool is_frozen);
-/* A parameter's leaf; NULL for anything else. */
+/* A parameter's leaf; NULL for other values. */
 eager_leaf *eager_leaf_of(eager *e, eager_value parameter);
 void eager_zero_gradients(eager *e);
 
-/* Building a node: eager_needs tells whether an operation on inputs with these edges needs one.
- * eager_record sets the output's edge. Steps come in the order of their allocation. */
+/* Building a node. If an operation on inputs with these edges needs a node, eager_needs is true.
+ * Then eager_record makes the node and sets the output's edge. Steps come in the order of their
+ * allocation. */
 bool eager_needs(const eager *e, uint32_t edges);
 eager_node *eager_record(eager *e, eager_value *out);
 void eager_save(eager *e, eager_node *node, eager_value value);

@@ -6,7 +6,7 @@
 #include "bench/generate/decoder.h"
 
 typedef enum inference_cache {
-    INFERENCE_CONCAT, /* keys and values in one block each; growth makes a new block */
+    INFERENCE_CONCAT, /* a block each for keys and values; growth makes a new block */
     INFERENCE_PAGED   /* in blocks of a fixed number of tokens */
 } inference_cache;
 

@@ -1,7 +1,7 @@
 /* lengths.c - random lengths from exact arithmetic.
  *
  * exp(x) is the Taylor polynomial of degree 12 at x/1024, squared ten times. Only IEEE additions,
- * multiplications and divisions in a fixed order are used, so every machine draws the same lengths.
+ * multiplications and divisions in a fixed order are used. So every machine draws the same lengths.
  * FP_CONTRACT and the explicit temporaries keep the compiler from fusing operations. */
 #include "bench/generate/lengths.h"
 

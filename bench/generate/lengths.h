@@ -1,8 +1,8 @@
 /* lengths.h - random lengths: of sequences, prompts, outputs.
  *
  * A logarithmic normal distribution with the given median; sigma 0 always gives the median. Built
- * from exact arithmetic only (no libm function whose last bit differs between machines): the sum of
- * twelve uniform draws for the normal variate, an exponential by squaring. */
+ * from exact arithmetic only, without functions of libm, whose last bits differ between machines.
+ * The normal variate is a sum of twelve uniform draws; the exponential is by squaring. */
 #ifndef PLEAT_BENCH_LENGTHS_H
 #define PLEAT_BENCH_LENGTHS_H
 
@@ -19,7 +19,7 @@ typedef struct bench_lengths {
 double bench_random_part(bench_random *random);
 /* A length from 1 to most. */
 uint32_t bench_length_draw(bench_random *random, const bench_lengths *lengths);
-/* The longest of n: the length that a batch is padded to. */
+/* The longest of n lengths, to which a batch is padded. */
 uint32_t bench_length_longest(bench_random *random, const bench_lengths *lengths, uint32_t n);
 
 #endif

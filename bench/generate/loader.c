@@ -1,6 +1,5 @@
 /* loader.c - pinned memory of a data loader (DataLoader with pin_memory). Each iteration pins a
- * batch of tensors ahead of its use, copies the batch to the device on a separate stream, and drops
- * it.
+ * batch of tensors ahead of use, copies it to the device on a separate stream, and drops it.
  *
  *   iteration      k            k+1          k+2
  *   pinned         batch k+p    batch k+p+1  ...        p = prefetch

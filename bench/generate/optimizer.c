@@ -31,8 +31,7 @@ static eager_value value_of(uint32_t block)
     return (eager_value){ .block = block };
 }
 
-/* Takes one block for each parameter with a gradient, of `bytes` or, if 0, of the parameter's
- * size. */
+/* Take one block per parameter with a gradient. `bytes` is its size; 0 = the parameter's size. */
 static void take_list(eager *e, uint32_t *list, uint64_t bytes)
 {
     for (uint32_t i = 0; i < e->n_leaves; i++) {
@@ -50,8 +49,8 @@ static void drop_list(eager *e, const uint32_t *list)
 
 enum { SCALAR = 4 };
 
-/* Blocks of the clipping: a norm per gradient, their stack, the stack's norm, the coefficient.
- * Scaling is in place. */
+/* The blocks of clipping: a norm per gradient, the stack of norms, the stack's norm, the
+ * coefficient. Scaling is in place. */
 static void clip(optimizer *o, eager *e)
 {
     uint32_t n = 0;
@@ -88,7 +87,7 @@ static void make_moments(eager *e)
     }
 }
 
-/* A root, then its quotient; the previous parameter's quotient is dropped last. */
+/* For each parameter a root, then a quotient. The previous quotient is dropped last. */
 static void step_adamw_loop(eager *e)
 {
     eager_value denominator = { .block = 0 };

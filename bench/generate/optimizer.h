@@ -23,7 +23,7 @@ typedef struct optimizer {
 } optimizer;
 
 void optimizer_fini(optimizer *o);
-/* One step on e's parameters that have a gradient. */
+/* One step on all parameters with a gradient. */
 void optimizer_step(optimizer *o, eager *e);
 
 #endif

@@ -1,8 +1,8 @@
 /* rlhf.c - the generator `rlhf`: alternates generation and training, like reinforcement learning
  * from feedback.
  *
- * In each iteration a policy writes outputs for a batch of prompts, with caches that grow token by
- * token. The policy and a frozen reference then score them, and the policy, with a value head, is
+ * In each iteration a policy writes outputs for a batch of prompts. Its caches grow token by token.
+ * The policy and a frozen reference then score the outputs. The policy, with a value head, is
  * trained on them for some epochs. */
 #include <stdlib.h>
 

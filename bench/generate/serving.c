@@ -1,6 +1,6 @@
 /* serving.c - the generator `serving`: continuous batching. Requests arrive with prompts and
- * outputs of random lengths. A limited number runs at once. Each pass makes one token per running
- * request. */
+ * outputs of random lengths. A limited number runs at once. Each pass makes a token for every
+ * running request. */
 #include <stdlib.h>
 
 #include "bench/generate/generators.h"
@@ -156,7 +156,7 @@ static void admit(serving *s, uint32_t most)
     }
 }
 
-/* Make one token per request; complete requests leave. */
+/* Make a token for every request; complete requests leave. */
 static void pass(serving *s)
 {
     uint32_t n = 0;

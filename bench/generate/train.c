@@ -9,8 +9,8 @@ enum { SCALAR = 4 };
 #define HOOK_END (UINT32_C(3) << 30)
 #define HOOK_MASK (UINT32_C(3) << 30)
 
-/* Runs the layer again, this time with a graph, and hands in the gradient that has come. A node at
- * the bottom of the new graph keeps the arguments, the output and the gradient until the end, and
+/* Run the layer again, now with a graph, and pass the incoming gradient to the graph. A node at the
+ * bottom of the new graph keeps the arguments, the output and the gradient until the end, and
  * passes the input's gradient on. */
 static void run_again(train *t, uint32_t i, const eager_node *node)
 {
@@ -96,7 +96,7 @@ void train_make(train *t)
     shards_make(&t->shards);
 }
 
-/* Run the layer without a graph. A node that will run the layer again stands for it. */
+/* Run the layer without a graph. A node stands for the layer, and will run it again. */
 static eager_value run_checkpointed(train *t, uint32_t i, eager_value x)
 {
     eager *e = &t->d.e;

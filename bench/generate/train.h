@@ -13,7 +13,7 @@ typedef struct train_plan {
     uint32_t batch;
     uint32_t n_micro;  /* micro-batches per step */
     uint32_t n_shards; /* 1 = not sharded */
-    uint32_t n_ahead;  /* layers gathered before they are needed */
+    uint32_t n_ahead;  /* layers gathered ahead of use */
     bool checkpoints;
     bool clips;
     optimizer_kind optimizer;
@@ -34,7 +34,7 @@ void train_fini(train *t);
 void train_make(train *t);
 /* Runs the layers of one forward pass, checkpointed and gathered as planned. Consumes x. */
 eager_value train_layers(train *t, eager_value x);
-/* One micro-batch of `length`: forward, loss, backward. */
+/* A micro-batch of `length`: forward, loss, backward. */
 void train_micro(train *t, uint32_t length);
 /* Runs all micro-batches and the optimizer's step. */
 void train_step(train *t);

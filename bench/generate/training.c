@@ -126,7 +126,7 @@ static train_plan read_plan(const bench_values *values)
     };
 }
 
-/* Refuses combinations that cannot work. */
+/* Refuse impossible combinations. */
 static bool check(const char *name, const decoder_shape *s, const train_plan *plan,
                   bench_failure *failure)
 {

@@ -1,6 +1,6 @@
-"""Questions to the driver that may crash the process, hang it, or break its context. So they are
-asked in other processes, several at a time. A program brings groups of questions and one function
-that answers a question."""
+"""Questions to the driver that may crash the process, hang it, or break its context. So other
+processes ask them, several at a time. A program brings groups of questions and a function that
+answers a question."""
 import concurrent.futures
 import os
 import select
@@ -16,7 +16,7 @@ END_S = 2           # a process whose context hangs may not even end
 
 
 def lines_of(process, seconds):
-    """Lines of a process's output, until it ends or is silent for too long; then None."""
+    """Lines of a process's output. None after its end or a long silence."""
     held = b""
     while True:
         ready, _, _ = select.select([process.stdout], [], [], seconds)
@@ -31,7 +31,7 @@ def lines_of(process, seconds):
 
 def fate_of(process, is_silent):
     """How the process ended without an answer. A hanging context keeps its process from ending at
-    once. run.py later ends such a process with its process group."""
+    once. Later run.py ends the process with its group."""
     if is_silent:
         process.kill()
     try:
@@ -47,8 +47,8 @@ def fate_of(process, is_silent):
 
 
 def ask_group(program, group, questions, end):
-    """{question: answer}. If a question ends its process, that is its answer, and the remaining
-    questions go to a new process."""
+    """{question: answer}. If a question ends its process, the end is the answer, and a new process
+    gets the remaining questions."""
     answers = {}
     while len(answers) < len(questions) and time.monotonic() < end:
         rest = [name for name in questions if name not in answers]
@@ -80,7 +80,7 @@ def ask_all(program, groups, seconds):
 
 
 def answer_all(answer, group, questions):
-    """In the child: the answers, one a line."""
+    """In the child: print an answer per line."""
     cuda = driver.Driver()
     for name in questions:
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which calls are forbidden during a capture, and which calls break the capture? Tries every call
-of pleat, on the capturing thread and on another one, in each capture mode, as a plain and as a
-relaxed caller. Also: when is an object destroyed that a captured graph owns?"""
+of pleat on two threads (the capturing one and another), in each capture mode, as a plain and as a
+relaxed caller. Also: when is an object destroyed that belongs to a captured graph?"""
 import ctypes
 import sys
 import threading
@@ -19,7 +19,7 @@ SOON_S, LATE_S = 0.02, 2.0          # a destructor that runs at all runs by then
 
 
 class Calls:
-    """Each call with its arguments. The order of NAMES takes memory through its whole life."""
+    """Each call with its arguments. The order of NAMES follows memory through its whole life."""
 
     NAMES = ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemGetAccess",
              "cuMemGetAllocationGranularity", "cuMemRetainAllocationHandle",
@@ -118,7 +118,7 @@ CALLS = []      # of this process
 
 def in_capture(cuda, situation, name):
     """The call's answer in the situation, and the state of the capture afterwards. A refused call
-    is repeated after the capture, so that the next calls find their objects."""
+    is repeated after the capture, since the next calls need its object."""
     if not cuda.has(name.partition(" ")[0]):
         return f"skipped: the driver has no {name}"
     if not CALLS:
@@ -143,7 +143,7 @@ def in_capture(cuda, situation, name):
 # ---- an object that a graph owns ----------------------------------------------------------------
 
 class Destructor:
-    """Counts its calls. Drivers call the function on a thread of their own."""
+    """Counts its calls. Drivers call the function on a separate thread."""
 
     def __init__(self):
         self.called = threading.Event()

@@ -29,13 +29,13 @@ class Ended:
 
 
 def begin_child():
-    """In the child: if this run is killed, nothing stays behind and holds the GPU."""
+    """In the child: die with the parent, so that nothing stays behind and holds the GPU."""
     C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTIONS)
 
 
 def running_in(group):
-    """Numbers of a group's running processes. A zombie holds nothing, so it does not count."""
+    """Numbers of a group's running processes. Zombies hold nothing, so they do not count."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -48,7 +48,7 @@ def running_in(group):
 
 
 def laid_over(environment):
-    """The environment of a command: this process's, without variables that would influence an
+    """The environment of a command: that of this process, without variables that influence an
     allocator. The command's folders come before the existing ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(STRANGE)}
     if "libpleat_runtime.so" in kept.get("LD_PRELOAD", ""):
@@ -59,7 +59,7 @@ def laid_over(environment):
 
 
 class Child:
-    """A command that runs. Its output goes to files, as an orphan would keep a pipe open."""
+    """A command that runs. Output goes to files, since an orphan would keep a pipe open."""
 
     def __init__(self, command, environment, folder):
         self.begin = time.monotonic()
@@ -79,8 +79,8 @@ class Child:
             os.killpg(self.process.pid, sign)
 
     def stop(self):
-        """End the child and its descendants, politely first. Returns once none of them runs, or
-        after END_S: a process that is still ending still holds its part of the GPU."""
+        """End the child and its descendants, politely first. Returns once no process of the group
+        runs, or after END_S. Until then an ending process still holds a part of the GPU."""
         for sign, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, END_S)):
             self.signal_all(sign)
             deadline = time.monotonic() + seconds

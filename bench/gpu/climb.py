@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Climb to a full device with handles made as pleat makes them, and end while they are alive.
+"""Climb to a full device with handles like pleat's, and end while they are alive.
 
 On the way: the cost of creating, mapping, giving access, unmapping and releasing a handle, by the
 number of live handles. At the top:
 
-* which call the driver refuses first;
+* the first refused call;
 * the cost of mapping at fresh addresses;
 * the time of a step in a chain of pointers through all pages.
 
@@ -42,8 +42,8 @@ class Samples:
         found.setdefault(operation, []).extend(values)
 
     def table(self):
-        """Microseconds per handle: the median of each level, and how far the slowest creations are
-        off."""
+        """Microseconds per handle: the median of each level, and the excess of the slowest
+        creations."""
         rows = []
         for level in sorted(self.levels):
             found = self.levels[level]
@@ -55,7 +55,7 @@ class Samples:
 
 
 class Climb:
-    """A range as large as the device, filled from its start, one run of handles at a time."""
+    """A range as large as the device, filled from its start in runs of handles."""
 
     def __init__(self, cuda, handle_bytes, most):
         self.cuda = cuda
@@ -72,7 +72,7 @@ class Climb:
         return self.base + index * self.bytes
 
     def is_done(self, symbol, operation, n_alive, share, *arguments):
-        """Makes a call and takes its time; False if the driver refuses."""
+        """Make a call and note its time. False if the driver refuses."""
         ns, result = self.cuda.timed(symbol, *arguments)
         if result != 0:
             self.refused = (symbol, self.cuda.name_of(result))
@@ -159,7 +159,8 @@ class Chain:
         return tuple(self.cuda.read(self.out, ctypes.c_uint64 * 2, self.stream))
 
     def measure(self, pages):
-        """Nanoseconds a step, the first time and once more; `wrong` if it ends elsewhere."""
+        """Nanoseconds a step, the first time and once more. `wrong` if the chain ends at the wrong
+        place."""
         rng = random.Random(len(pages))
         nodes = [page + 128 * rng.randrange(driver.MIB // 64) for page in pages]
         rng.shuffle(nodes)

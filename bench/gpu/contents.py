@@ -44,7 +44,7 @@ class Keeper:
             self.live.append((host.to("cuda", non_blocking=True), value, stream))
 
     def lend(self):
-        """Copy a tensor on the other stream and free it at once. Its memory must stay until the
+        """Copy a tensor on the second stream and free it at once. Its memory must stay until the
         copy ends."""
         tensor, value, owner = self.live.pop(self.rng.randrange(len(self.live)))
         other = self.streams[1 - self.streams.index(owner)]

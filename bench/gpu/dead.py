@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Answers of a destroyed stream or event, each call in a separate process.
 
-The reference calls this undefined behaviour. pleat must not depend on it, and the simulator must
-not be kinder."""
+The reference calls this undefined behaviour, so pleat must not depend on it. The simulator must not
+be kinder."""
 import ctypes
 import sys
 

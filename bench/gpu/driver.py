@@ -1,4 +1,4 @@
-"""The driver calls of the programs here, through ctypes: no compiler, no PyTorch.
+"""The driver calls of these programs, through ctypes: no compiler, no PyTorch.
 
 Under run.py --simulate libcuda.so.1 is the simulated runtime, whose kernels compute nothing."""
 import argparse
@@ -78,7 +78,8 @@ class DriverError(RuntimeError):
 
 
 def attempt(call, *arguments):
-    """What the call returns, or the driver's error as a result: the rest can be asked anyway."""
+    """The call's result, or the driver's error as the result, so that later questions are still
+    asked."""
     try:
         return call(*arguments)
     except DriverError as error:
@@ -91,7 +92,7 @@ def tell(found):
 
 
 def skip(why):
-    """End the program: the question cannot be asked here."""
+    """End the program, since its question cannot be asked on this machine."""
     tell({"skipped": why})
     sys.exit(0)
 
@@ -106,7 +107,7 @@ def options(document, *more):
 
 
 class Driver:
-    """libcuda.so.1, with its first device's primary context current on this thread."""
+    """libcuda.so.1, with the first device's primary context current on this thread."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -136,7 +137,7 @@ class Driver:
                 skip(f"the {'simulated ' if self.is_simulated else ''}driver has no {symbol}")
 
     def name_of(self, result):
-        """"ok", or such as "INVALID_VALUE (1)"."""
+        """"ok", or a text like "INVALID_VALUE (1)"."""
         text = c_char_p()
         if result == 0:
             return "ok"
@@ -153,7 +154,7 @@ class Driver:
             raise DriverError(symbol, result, self.name_of(result))
 
     def get(self, symbol, kind, *arguments):
-        """The value that a call writes through its first parameter."""
+        """The value that a call writes through the first parameter."""
         value = kind()
         self.call(symbol, byref(value), *arguments)
         return value.value
@@ -166,13 +167,13 @@ class Driver:
         return time.perf_counter_ns() - begin, result
 
     def nothing_ns(self, rounds=1000):
-        """The time of a call that does nothing: the floor of every time here."""
+        """The time of a call that does nothing, a floor for all measured times."""
         version = c_int()
         return median([self.timed("cuDriverGetVersion", byref(version))[0]
                        for _ in range(rounds)])
 
     def attribute(self, number):
-        """0 where the driver does not know it."""
+        """0 if the driver does not know the attribute."""
         value = c_int()
         result = self.result("cuDeviceGetAttribute", byref(value), number, self.device)
         return value.value if result == 0 else 0
@@ -180,8 +181,8 @@ class Driver:
     # ---- memory ----
 
     def properties(self, location=None):
-        """The properties of pleat's chunks under PyTorch: exportable, and open to GPUDirect RDMA,
-        where the device can (`shareable:auto`, `rdma:auto`). Memory of the host is neither."""
+        """The properties of pleat's chunks under PyTorch: exportable and open to GPUDirect RDMA, if
+        the device can (`shareable:auto`, `rdma:auto`). Memory of the host is neither."""
         if location is not None:
             return Properties(type=1, location=location)
         return Properties(type=1, location=Location(ON_DEVICE, self.device),
@@ -216,7 +217,7 @@ class Driver:
         return free.value, total.value
 
     def read(self, at, kind, stream):
-        """A value in the device's memory, once the stream has got there."""
+        """A value in the device's memory, at the stream's present point."""
         value = kind()
         self.call("cuMemcpyDtoHAsync_v2", byref(value), at, ctypes.sizeof(value), stream)
         self.call("cuStreamSynchronize", stream)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Describe this machine: GPU, driver, host, and the features that the driver reports.
+"""Describe this machine: GPU, driver, host, and features reported by the driver.
 
 With --class: import PyTorch and compile pleat's class for it, without touching the GPU. With
 --hold: begin with the driver and stay, as a driver that nobody uses may be unloaded."""

@@ -1,4 +1,4 @@
-"""The kernels of the small programs here, as text that the driver compiles. No nvcc is needed.
+"""The kernels of these programs, as text that the driver compiles. No nvcc is needed.
 
 In CUDA C++, where `self` is a thread's number in the grid and `all` the number of threads:
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The results of both calls of run.py: a table, the decisions that follow, and a cost file.
+"""The results of both calls of run.py: a table, the resulting decisions, and a cost file.
 
   report.py a.json [b.json]                                      the page, on standard output
   report.py a.json b.json --page FILE --readme README.md --cost NAME.cost
@@ -18,11 +18,11 @@ CLOSE = 0.02        # losses that differ by no more are the same up to the order
 
 
 class Missing(Exception):
-    """The question was not answered; its text says why."""
+    """The question was not answered; the text says why."""
 
 
 class Results:
-    """The steps of both calls. A later call's result of a step counts, but for training."""
+    """The steps of both calls. A later call's result of a step counts, except for training."""
 
     def __init__(self, calls):
         self.calls = calls
@@ -170,7 +170,7 @@ def part_of(name):
 
 
 def speed(r):
-    """Times over the steps that all runs have, for each allocator of its faster run."""
+    """Times over the steps that all runs have. Each allocator is represented by its faster run."""
     runs = {name: r.runs(name) for name in (OURS, *THEIRS) if r.runs(name)}
     if OURS not in runs:
         raise Missing("not timed")
@@ -282,8 +282,8 @@ def put_between(path, text):
 # ---- the cost file -------------------------------------------------------------------------------
 
 def growth(levels):
-    """(microseconds more for a thousand handles alive, the most alive), by least squares over the
-    levels; (0, 0) where it does not grow."""
+    """(more microseconds per thousand live handles, most live handles), by least squares over the
+    levels. (0, 0) if there is no growth."""
     points = [(1.5 * row["alive"] / 1000 if row["alive"] else 0.5, row["create"])
               for row in levels if "create" in row]
     if len(points) < 3:
@@ -295,7 +295,7 @@ def growth(levels):
 
 
 def completed(costs, results):
-    """The probe creates few handles; how creating grows beyond them, the climb knows."""
+    """The probe creates few handles. The climb tells how creating grows beyond them."""
     slope, most = growth(results.get("climb", "2 MiB", "us"))
     lines = []
     for line in costs.splitlines():

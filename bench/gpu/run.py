@@ -4,8 +4,8 @@
   run.py a --out DIR                   480 s: the driver, contents, what goes wrong, training
   run.py b --out DIR --earlier a.json  240 s: training in reverse, a full device, what had failed
 
-Each step is one or more processes with a limit of seconds. DIR/a.json or b.json is written after
-each step. The first wrong byte ends the call. README.md beside this file describes each step's
+Each step consists of processes with a limit of seconds. DIR/a.json or b.json is written after each
+step. The first wrong byte ends the call. README.md beside this file describes each step's
 questions."""
 import argparse
 import contextlib
@@ -36,7 +36,8 @@ TRACE_KEYS = ("oom_count", "peak_live_bytes", "peak_reserved_bytes", "driver_ms"
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A process of a step. A Python program of this folder, unless `is_tool`: then the command
+    """A process of a step. A Python program of this folder, unless `is_tool`: then it is the
+    command
     pleat. `torch`: it needs pleat's class. `seconds`: it takes --seconds. `share`: of the step's
     cap, beside parts of 1. `simulated`: the device under --simulate."""
     name: str
@@ -106,7 +107,7 @@ def call_a(setup):
 
 
 def call_b(setup):
-    """The trace comes first: it does not need the class, which is compiled meanwhile."""
+    """The trace comes first, since it needs no class. Meanwhile the class is compiled."""
     return (
         Step("trace", 40, tuple(replay(setup, name) for name in (
             "pleat", "torch-expandable", "torch-native", "cuda-async"))),
@@ -140,7 +141,8 @@ def parse(arguments):
 
 @functools.cache
 def bytecode():
-    """A PyTorch without bytecode is compiled once, into a folder of its own, not at each import."""
+    """A PyTorch without bytecode is compiled once into a separate folder, instead of at each
+    import."""
     found = importlib.util.find_spec("torch")
     if found and found.cached and os.path.exists(found.cached):
         return {"PYTHONDONTWRITEBYTECODE": "1"}
@@ -166,7 +168,7 @@ def command_of(part, limit_s):
 
 
 def last_object(output):
-    """The last line's JSON object; {} without one."""
+    """The JSON object on the last line; {} without one."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
@@ -226,7 +228,7 @@ class Call:
         self.compiling = None       # pleat's class, beside the first steps
 
     def write(self):
-        """A reader, or whoever copies the folder, never finds half a file."""
+        """Readers, and copies of the folder, never find half a file."""
         self.found["seconds"] = round(time.monotonic() - self.begin, 1)
         half = self.path.with_suffix(".half")
         half.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
@@ -244,7 +246,8 @@ class Call:
                            self.setup.out)
 
     def wait_for_class(self, limit_s, is_last_chance):
-        """Wait until it is compiled. At the last chance it is stopped: steps get hooks then."""
+        """Wait until the class is compiled. At the last chance the compilation is stopped, and
+        steps get hooks instead."""
         if self.compiling is None:
             return
         deadline = time.monotonic() + limit_s

@@ -7,7 +7,7 @@ SLACK = 1.3     # a try may take so much longer than the pace so far suggests
 def largest(completes, start, end, tell):
     """Doubling, then halving the gap. If the next try could not end before time.monotonic() passes
     `end`, the bounds so far count. Searches with the same start try the same batches as long as the
-    answers agree. Returns the largest batch that completed and the least that failed."""
+    answers agree. Returns the largest batch that completed and the smallest that failed."""
     good, bad, batch, pace = 0, None, start, 0.0
     while bad is None or bad - good > 1:
         begin = time.monotonic()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Let 8 GiB of tensors sleep and wake: kept on the host, with host memory that stays, and without
-contents. How long it takes, whether the driver has the memory meanwhile, and whether every byte is
-back."""
+"""Let 8 GiB of tensors sleep and wake in three ways: contents kept on the host, kept in host memory
+that stays, or discarded. Measured: the times, whether the driver has the memory meanwhile, and
+whether every byte is back."""
 import sys
 import time
 
@@ -38,8 +38,7 @@ def in_mib(n_bytes):
 
 
 def turn(torch, weights, keep, checked):
-    """One sleep and one wake. `checked` picks every so many-th tensor from a first one on; () =
-    none."""
+    """One sleep and one wake. `checked` picks every n-th tensor from a first one on; () = none."""
     import pleat.torch
     free = [torch.cuda.mem_get_info()[0]]
     times = []

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Does mapping stall running work, and does running work stall mapping?
 
-A matrix. Rows: no calls, or map and unmap. Columns: an idle device; a kernel that reads and checks
-the neighbours of the mapped pages; copies; a stream with a full launch queue. A third thread
+A matrix. Rows: no calls, or map and unmap. Columns: an idle device, a kernel that reads and checks
+the neighbours of the mapped pages, copies, a stream with a full launch queue. A third thread
 launches small kernels on its own stream. At last, the cost of events by the number of streams."""
 import ctypes
 import sys
@@ -63,7 +63,7 @@ class Neighbours:
         self.times.append(times)
 
     def told(self):
-        """Of each call: median, 99th percentile, most."""
+        """Median, 99th percentile and maximum of each call."""
         columns = list(zip(*self.times))
         self.times = []
         return {name: spread(column) for name, column in
@@ -103,7 +103,7 @@ def end_all(threads):
 
 
 class Launcher:
-    """Launches a kernel of one word on its own stream, waits for it, and times both."""
+    """Launches a one-word kernel on a separate stream, waits for it, and times both."""
 
     def __init__(self, cuda, kernel):
         self.cuda = cuda

@@ -2,9 +2,9 @@
 """A storm of takes: do bytes stay intact while pleat moves memory all the time?
 
 PyTorch's tensors come and go on two streams while memory is nearly used up. So most new tensors lie
-on chunks taken from under freed tensors. Kernels fill each tensor with unique words, and compare
-the words right before the tensor is freed, on its own stream or on the second one. The host does
-not wait.
+on chunks taken from under freed tensors. Kernels fill each tensor with unique words. Right before
+the tensor's free they compare the words, on its own stream or on the second one. The host does not
+wait.
 Memory ends at a limit of pleat, or, with --full, where the device's does."""
 import ctypes
 import random

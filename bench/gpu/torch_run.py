@@ -12,8 +12,9 @@ def is_simulated():
 
 
 def begin(allocator="pleat", *options):
-    """torch, before any use of CUDA. A user's own settings of PyTorch's allocator are put aside.
-    pleat is bound as PLEAT_TORCH_BINDING says and by nothing else: no class, no result."""
+    """torch, before any use of CUDA. A user's own settings of PyTorch's allocator are removed. If
+    the binding of PLEAT_TORCH_BINDING fails, there is no result, since no other binding replaces
+    it."""
     for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         os.environ.pop(variable, None)
     if allocator == "pleat":
@@ -35,7 +36,7 @@ def binding():
 
 
 def timed(call):
-    """{"seconds", "said"}: a call's answer, or the first line of its error."""
+    """{"seconds", "said"}: a call's answer, or its error's first line."""
     begun = time.monotonic()
     try:
         said = call()

@@ -72,8 +72,8 @@ def figures():
 
 
 def train(run):
-    """Steps until all are made or time is over. Events record when each step was over on the
-    device; nothing waits for them."""
+    """Steps until all are made or time is over. Events record the end of each step on the device;
+    nothing waits for the events."""
     batch, end = options.batch or run.batch, BEGIN + options.seconds - LAST_S
     drawn = lengths.drawn(run, run.steps, SEED)
     trainer = Trainer(run, batch)
@@ -100,8 +100,8 @@ def train(run):
 
 def fails(run, batch, has_completed):
     """None if a new model gets through TRY_STEPS steps, else the reason for the failure. After
-    another batch completed, any failure counts as lack of memory, since libraries word it in many
-    ways."""
+    another batch completed, any failure counts as lack of memory: libraries have many texts for
+    it."""
     trainer = None
     try:
         trainer = Trainer(run, batch)

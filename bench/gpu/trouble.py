@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Try things that other programs do beside pleat. Each of these words is a separate process.
+"""Try actions of other programs beside pleat. Each word below is a separate process.
 
   green stream   which events cover the streams of a green context, without PyTorch
   green torch    tensors under PyTorch's green contexts
@@ -56,7 +56,7 @@ def in_context(cuda, context, call):
 
 
 def loaded_wait(cuda, stream):
-    """The kernel in the current context, launched once: loading it later could take long."""
+    """The kernel in the current context, launched once, since a later load could take long."""
     wait = cuda.load(ptx.SOURCE)("wait")
     launch_wait(cuda, wait, stream, 0)
     cuda.call("cuStreamSynchronize", stream)
@@ -64,7 +64,7 @@ def loaded_wait(cuda, stream):
 
 
 def covers(cuda, wait, busy, symbol, *arguments):
-    """Does an event that is recorded now wait for what runs on the stream `busy`?"""
+    """Does an event recorded now wait for the work on the stream `busy`?"""
     event = arguments[-1] if symbol == "cuCtxRecordEvent" else arguments[0]
     launch_wait(cuda, wait, busy, WAIT_S)
     recorded = cuda.result(symbol, *arguments)
@@ -131,7 +131,7 @@ def green_torch(_options):
 # ---- other processes -----------------------------------------------------------------------------
 
 def holder(options):
-    """The other process maps the memory and reads it twice: at once, and when told to."""
+    """The other process maps the memory and reads it twice: at once, and on demand."""
     cuda = driver.Driver()
     handle = cuda.get("cuMemImportFromShareableHandle", c_uint64, options.held,
                       driver.FILE_DESCRIPTOR)
@@ -174,7 +174,7 @@ def export(_options):
 
 
 def map_anew(cuda, base, stream):
-    """Map other memory at the same addresses. The other process must not see that memory."""
+    """Map new memory at the same addresses. The other process must not see the new memory."""
     cuda.map(base, GRANULE, cuda.create(GRANULE))
     cuda.call("cuMemsetD8Async", base, 9, GRANULE, stream)
     cuda.call("cuStreamSynchronize", stream)
@@ -260,7 +260,8 @@ FAULTY = ("cuCtxSynchronize", "cuStreamSynchronize", "cuStreamQuery", "cuEventRe
 
 
 def fault(cuda):
-    """A kernel writes where nothing is; on the simulator, calls fail from now on as after it."""
+    """A kernel writes to an unmapped address. On the simulator, later calls fail like after such a
+    kernel."""
     if cuda.is_simulated:
         for symbol in FAULTY:
             cuda.library.pleat_sim_fail_from(symbol.encode(), c_uint64(0), FAULT)

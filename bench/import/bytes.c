@@ -6,7 +6,7 @@
 #define FIRST_BYTES ((size_t)1 << 16)
 #define MOST_PIECE ((size_t)1 << 28) /* zlib counts in int */
 
-/* Reads up to `n` bytes; *got is how many there were. */
+/* Read up to `n` bytes; *got is the number read. */
 static bool fill(bench_inflate *file, unsigned char *out, size_t n, size_t *got)
 {
     int more = 1;

@@ -14,14 +14,14 @@ typedef struct bench_bytes {
     size_t n;
 } bench_bytes;
 
-/* False and a message when the file cannot be read, is damaged or is cut short. Also when its
+/* False and a message when the file cannot be read, is damaged or is cut short. Also when the
  * decompressed size exceeds BENCH_MOST_BYTES or `limits` (NULL: the usual limits). Takes at most
  * twice that size of host memory. */
 bool bench_bytes_read(const char *path, const bench_limits *limits, bench_bytes *out,
                       bench_failure *failure);
 void bench_bytes_free(bench_bytes *bytes);
 
-/* Reads at most the first `n` bytes; *got is how many there are. False and a message when the file
+/* Read at most the first `n` bytes; *got is the number read. False and a message when the file
  * cannot be read, or is damaged within them. */
 bool bench_bytes_peek(const char *path, char *out, size_t n, size_t *got, bench_failure *failure);
 

@@ -23,17 +23,17 @@ typedef struct bench_csv {
     bench_csv_field fields[BENCH_CSV_MOST_COLUMNS]; /* valid until the next line */
 } bench_csv;
 
-/* Open the file and read the column names; places[i] is the column of names[i] (names end with a
- * NULL; case does not matter). False and a message: no file, or no such column. */
+/* Open the file and read the column names. places[i] is the column of names[i]. `names` ends with
+ * NULL; case does not matter. False and a message: no file, or a missing column. */
 bool bench_csv_open(const char *path, const bench_limits *limits, const char *const *names,
                     unsigned *places, bench_csv *out, bench_failure *failure);
 void bench_csv_close(bench_csv *csv);
 
-/* Read the next line. 1: read; blank lines are skipped. 0: no more lines. -1 and a message: the
- * line has too few or too many fields, or the file is damaged. */
+/* Read the next line, and skip blank ones. 1: read. 0: no more lines. -1 and a message: too few or
+ * too many fields, or a damaged file. */
 int bench_csv_next(bench_csv *csv);
 
-/* Put "file:line: " in front of the message; always false. */
+/* Put "file:line: " in front of the message. Always returns false. */
 bool bench_csv_fail(const bench_csv *csv, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,6 +1,6 @@
 /* minimalloc.h - static allocation problems: id, lower, upper, size; columns in any order.
  *
- * A buffer lives in the half-open interval [lower, upper). At the same time, frees come before
+ * A buffer lives in the half-open interval [lower, upper). Of equal times, frees come before
  * allocations; otherwise the order of lines decides. Offsets, alignments and other columns are
  * ignored. Source: google/minimalloc. */
 #ifndef PLEAT_BENCH_MINIMALLOC_H

@@ -1,5 +1,5 @@
-/* origin.c - a snapshot's facts beyond its events: the run's settings, the memory it held, and how
- * much of the run was recorded (told.h). */
+/* origin.c - a snapshot's facts beyond its events: the run's settings, its held memory, and the
+ * recorded part of the run (told.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,14 +8,14 @@
 #include "bench/base/text.h"
 #include "bench/import/recording.h"
 
-/* Two levels are equal if they differ by at most this part of the peak. */
+/* Levels that differ by at most this part of the peak are equal. */
 enum { LEVEL_PARTS = 20 };
 
 /* A limit of a history's entries is always a round number. */
 enum { ROUND_ENTRIES = 1000 };
 
-/* The allocator by pleat's name. Another allocator's class leaves PyTorch's settings as they are,
- * so its own settings count first. */
+/* The allocator by pleat's name. A class of pleat leaves PyTorch's settings unchanged, so the
+ * settings of pleat count first. */
 static void name_allocator(const bench_snapshot *snapshot, char *out, size_t n)
 {
     bool is_expandable = snapshot->is_expandable || snapshot->has_mappings;
@@ -48,7 +48,7 @@ static bool has_item(const char *conf, const bench_conf_item *wanted)
     return false;
 }
 
-/* Is this PLEAT_CONF, which names the running allocator, instead of PyTorch's setting? */
+/* Is the text PLEAT_CONF, which names the running allocator, and not PyTorch's setting? */
 static bool is_ours(const char *conf)
 {
     bench_conf_item item;
@@ -60,7 +60,7 @@ static bool is_ours(const char *conf)
     return false;
 }
 
-/* The text lists all options of the instance: keep the allocator's options that somebody has
+/* The text lists all options of the instance. Keep only the allocator's options that somebody has
  * set. */
 static void keep_set_options(char *conf, size_t n)
 {

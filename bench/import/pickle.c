@@ -1,6 +1,6 @@
-/* pickle.c - runs a pickle on the machine (pickle_machine.h), from its protocol to its stop.
+/* pickle.c - runs a pickle on the machine (pickle_machine.h), from protocol to stop.
  *
- * There is no recursion: the reader of the result follows its few known levels. */
+ * Without recursion: the reader of the result follows the few known levels. */
 #include "bench/import/pickle.h"
 
 #include <stdlib.h>

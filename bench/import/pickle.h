@@ -1,12 +1,12 @@
 /* pickle.h - reads Python's pickles as data only and executes nothing.
  *
  * Knows protocols 2 to 5, but only the opcodes for numbers, strings, lists, tuples and
- * dictionaries. All other opcodes are refused by name, above all those that could name or call code
- * (GLOBAL, REDUCE, BUILD, INST, OBJ, NEWOBJ, persistent ids, EXT*).
+ * dictionaries. All other opcodes are refused by name, above all opcodes that could name or call
+ * code (GLOBAL, REDUCE, BUILD, INST, OBJ, NEWOBJ, persistent ids, EXT*).
  *
  * Host memory beside the file stays below 16 MiB plus 32 times the file, and below 8 GiB. A
  * reference to the memo takes 16 bytes and never copies. A string is a view into the file. A
- * dictionary keeps only keys that the caller wants, each once. A tuple keeps nothing. A file that
+ * dictionary keeps only the caller's wanted keys, each once. A tuple keeps nothing. A file that
  * needs more memory is refused, unless `limits` allow more. At most 64 marks may be open and 2^20
  * values on the stack.
  *
@@ -41,7 +41,7 @@ typedef struct bench_pickle_value {
         const char *text; /* not terminated */
         struct bench_pickle_node *node;
     } as;
-    uint32_t at;          /* the offset where it was written */
+    uint32_t at;          /* the value's offset in the file */
     uint32_t length : 24; /* of a text */
     uint32_t kind : 8;
 } bench_pickle_value;

@@ -1,8 +1,7 @@
 /* pickle_container.c - the opcodes of lists, dictionaries and tuples.
  *
- * There is no recursion: a container lies on the stack or inside another container. A dictionary
- * keeps each wanted key once. A list drops dictionaries without wanted keys. A tuple keeps
- * nothing. */
+ * Without recursion: a container lies on the stack or inside another container. A dictionary keeps
+ * each wanted key once. A list drops dictionaries without wanted keys. A tuple keeps nothing. */
 #include <string.h>
 
 #include "bench/import/pickle_machine.h"

@@ -71,7 +71,7 @@ void *bench_pickle_memory(machine *m, size_t bytes)
         }
         *p = (piece){ .next = m->pieces, .n_bytes = n_bytes };
         m->pieces = p;
-        if (n_bytes == bytes && p->next) { /* a large piece: keep filling the one before */
+        if (n_bytes == bytes && p->next) { /* a large piece: keep filling the previous one */
             m->pieces = p->next;
             p->next = m->pieces->next;
             m->pieces->next = p;

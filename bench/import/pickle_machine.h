@@ -1,7 +1,7 @@
 /* pickle_machine.h - the machine that runs a pickle, for the reader's own files only.
  *
  * It has a stack with marks, a memo, and the memory of the values. The values' memory comes in
- * pieces that are freed together at the end, so values may point anywhere. A function that fails
+ * pieces that are freed together at the end. So values may point anywhere. A function that fails
  * returns false or NULL after writing the message. */
 #ifndef PLEAT_BENCH_PICKLE_MACHINE_H
 #define PLEAT_BENCH_PICKLE_MACHINE_H
@@ -66,7 +66,7 @@ void bench_pickle_free_pieces(piece *pieces);
 /* A fresh value of this opcode. */
 value bench_pickle_make(const machine *m, bench_pickle_kind kind);
 bool bench_pickle_push(machine *m, value v);
-bool bench_pickle_need(machine *m, size_t n); /* so many since the last mark? */
+bool bench_pickle_need(machine *m, size_t n); /* are there n values since the last mark? */
 bool bench_pickle_open_mark(machine *m);
 /* The height of the stack at the last mark; SIZE_MAX and a message when there is no mark. */
 size_t bench_pickle_close_mark(machine *m);
@@ -75,13 +75,13 @@ size_t bench_pickle_close_mark(machine *m);
 const unsigned char *bench_pickle_take(machine *m, uint64_t n);
 bool bench_pickle_take_number(machine *m, unsigned n_bytes, uint64_t *out);
 
-/* ---- opcodes: each function does its own and calls the next; the last one refuses ---- */
+/* ---- opcodes: each function does its own and calls the next one; the last refuses ------------ */
 
 bool bench_pickle_step_scalar(machine *m);    /* pickle_scalar.c */
 bool bench_pickle_step_memo(machine *m);      /* pickle_machine.c */
 bool bench_pickle_step_container(machine *m); /* pickle_container.c */
 
-/* pickle_container.c. NULL: the dictionary has no such key. */
+/* pickle_container.c. NULL: the dictionary lacks the key. */
 value *bench_pickle_find(const node *dict, const char *key, size_t length);
 
 #endif

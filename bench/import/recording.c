@@ -11,10 +11,10 @@ enum { MOST_SIDES = 32 };
 
 #define NEVER UINT32_MAX
 
-/* An invented stream, for uses without a recorded stream. Uses on such a stream end in the order in
- * which they begin, like a stream's work. */
+/* An invented stream, for uses without a recorded stream. Uses on such a stream end in order of
+ * their beginnings, like a stream's work. */
 typedef struct side {
-    uint32_t last_end; /* of its uses: the number of an entry */
+    uint32_t last_end; /* of the stream's uses: the number of an entry */
 } side;
 
 typedef struct writer {
@@ -27,9 +27,9 @@ typedef struct writer {
     bench_streams streams;
     const bench_snapshot_entry **before; /* blocks from before the recording */
     size_t n_before;
-    const bench_snapshot_entry *cut; /* whose free_requested a full ring has lost; NULL = none */
-    bool has_ends;    /* some entry is a free_completed: a recording may leave them out */
-    uint32_t *end_of; /* by entry, of a free_requested: its free_completed. 0 = comes at once */
+    const bench_snapshot_entry *cut; /* freed; the ring has lost the free; NULL = none */
+    bool has_ends;    /* some entry is a free_completed; recordings may lack such entries */
+    uint32_t *end_of; /* by entry of a free_requested: its free_completed; 0 = follows at once */
     side sides[MOST_SIDES];
     unsigned n_sides;
     bench_recording recording;
@@ -52,7 +52,8 @@ static bool is_of_block(const writer *w, const bench_snapshot_entry *entry)
     return entry->action <= BENCH_SNAPSHOT_FREE_COMPLETED && entry != w->cut;
 }
 
-/* A ring that ran over may begin between the two entries of a free: the block is gone by then. */
+/* A ring that ran over may begin between the two entries of a free. Then the block is already
+ * gone. */
 static void find_cut(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
@@ -64,7 +65,7 @@ static void find_cut(writer *w)
     w->cut = is_cut ? &s->entries[i] : NULL;
 }
 
-/* ---- what was there before, and when frees are complete -------------------------------------- */
+/* ---- earlier blocks, and the completion of frees --------------------------------------------- */
 
 /* The first entry about an address. If the entry is not an allocation, the block is older than the
  * recording. */
@@ -154,7 +155,7 @@ static void find_ends(writer *w)
         id->slot = i;
         next = i;
     }
-    forget_state(w); /* marks mean something else from now on */
+    forget_state(w); /* marks change their meaning here */
 }
 
 static int by_address(const void *a, const void *b)
@@ -221,7 +222,7 @@ static uint64_t find_side(writer *w, uint32_t end)
     return UINT64_MAX - found; /* no recorded handle is this large */
 }
 
-/* The program has freed the block, but other streams use it until entry number `end`. */
+/* The program has freed the block; other streams use it until entry number `end`. */
 static bool write_pending(writer *w, const bench_snapshot_entry *entry, bench_id *id, uint32_t end)
 {
     uint32_t stream = 0;
@@ -267,7 +268,7 @@ static bool write_request(writer *w, const bench_snapshot_entry *entry)
     return !w->has_ends ? write_free(w, entry) : end == 0 || write_pending(w, entry, id, end);
 }
 
-/* A size that no device could have given is left out. */
+/* A size larger than any device is left out. */
 static bool write_failure(writer *w, const bench_snapshot_entry *entry)
 {
     uint32_t stream = 0;
@@ -329,9 +330,9 @@ static bool make_room(writer *w)
            bench_ids_init(&w->ids, &w->tape->host, false);
 }
 
-/* Blocks that were already freed come first, and are freed at once: they wait for other streams. If
- * the events do not lead to the state, a block that no entry mentions may be newer than the events,
- * and is left out. */
+/* Blocks that were already freed come first and are freed at once, since they only wait for other
+ * streams. If the events do not lead to the state, a block that no entry mentions may be newer than
+ * the events, and is left out. */
 static bool write_before(writer *w)
 {
     const bench_snapshot *s = w->snapshot;

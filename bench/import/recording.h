@@ -1,11 +1,11 @@
-/* recording.h - turns a snapshot into a run that can be replayed, and lists its device calls.
+/* recording.h - turns a snapshot into a run for replays, and lists its device calls.
  *
- * The run begins with the blocks from before the recording, ordered by address. These are blocks
- * freed in the recording, or live at its end, but not allocated in it. (A ring buffer that ran over
- * looks the same.) Then the events follow. A block is freed at free_requested. If its
+ * The run begins with the blocks from before the recording, ordered by address. These blocks are
+ * freed in the recording or live at its end, but are not allocated in it. (After a ring buffer ran
+ * over, blocks look the same.) Then the events follow. A block is freed at free_requested. If the
  * free_completed does not follow at once, other streams still use the block. Then a use begins
  * before the free, and ends at the free_completed or never. The stream of such a use is not
- * recorded, so the use gets an invented stream. */
+ * recorded, so an invented stream is used. */
 #ifndef PLEAT_BENCH_RECORDING_H
 #define PLEAT_BENCH_RECORDING_H
 
@@ -16,15 +16,15 @@
 /* One segment_alloc, segment_free, segment_map or segment_unmap. */
 typedef struct bench_recorded_call {
     uint64_t bytes;
-    uint64_t n_events; /* allocations and frees of the tape before it */
+    uint64_t n_events; /* allocations and frees on the tape before this call */
     uint8_t action;    /* a bench_snapshot_action */
 } bench_recorded_call;
 
 typedef struct bench_recording {
     uint64_t n_before;        /* blocks from before the recording */
-    uint64_t n_before_events; /* events that allocate these blocks */
-    uint64_t before_bytes;    /* live then, each block rounded up to 512; */
-    uint64_t low_bytes;       /* the least that is live after an entry of the second half; */
+    uint64_t n_before_events; /* events that allocate the earlier blocks */
+    uint64_t before_bytes;    /* live before the recording, each block rounded up to 512; */
+    uint64_t low_bytes;       /* least live bytes after an entry of the second half; */
     uint64_t end_bytes;       /* and at the end */
     bool leads_to_state;      /* the events end with the blocks that the snapshot shows */
     bench_recorded_call *calls;
@@ -34,7 +34,7 @@ typedef struct bench_recording {
 } bench_recording;
 
 /* Writes into an empty tape. With `tries_failures` a failed request becomes an allocation that is
- * freed at once; else the request is left out. `out` may be NULL. False and a message with file and
+ * freed at once; otherwise it is left out. `out` may be NULL. False and a message with file and
  * offset. */
 bool bench_recording_write(const char *path, const bench_snapshot *snapshot, bool tries_failures,
                            bench_tape *tape, bench_recording *out, bench_failure *failure);

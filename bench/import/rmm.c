@@ -56,7 +56,7 @@ static bool read_allocate(reader *r, uint64_t pointer, uint64_t bytes)
     return true;
 }
 
-/* A size that no device could have given is left out. */
+/* A size larger than any device is left out. */
 static bool read_failure(reader *r, uint64_t bytes)
 {
     uint32_t stream = 0;

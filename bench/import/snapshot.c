@@ -1,6 +1,6 @@
 /* snapshot.c - extracts one device's events from a pickle's lists and dictionaries.
  *
- * The shape is known, so each level has its own loop. Memo references may repeat one object many
+ * The shape is known, so each level is a separate loop. Memo references may repeat one object many
  * times. To bound the time, no more blocks are read than the file has bytes. */
 #include "bench/import/snapshot.h"
 
@@ -152,7 +152,7 @@ static bool read_entry(reader *r, const value *from, bench_snapshot_entry *out)
         return true;
     }
     out->stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
-    bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* its 'device_free' is not needed */
+    bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* 'device_free' is not needed */
     return (!has_address || get_number(r, from, "an event", "addr", &out->address)) &&
            get_number(r, from, "an event", "size", &out->bytes) &&
            get_number_or(r, from, "an event", "stream", 0, &out->stream);
@@ -186,7 +186,7 @@ static bool has_events(const value *trace)
            (trace->as.node->n > 0 || trace->as.node->has_dropped);
 }
 
-/* "0, 2, 3": the devices that have events. */
+/* "0, 2, 3": the devices with events. */
 static const char *list_devices(const node *traces, char *out, size_t n)
 {
     size_t used = 0;
@@ -214,8 +214,8 @@ static bool refuse_empty(const reader *r, const node *traces)
                       r->path);
 }
 
-/* The events of `device`; for BENCH_ANY_DEVICE of the first that has any. *out is NULL when there
- * are none. False and a message if an item is no list. */
+/* The events of `device`, or, for BENCH_ANY_DEVICE, of the first device with events. *out is NULL
+ * when there are none. False and a message if an item is no list. */
 static bool choose_trace(const reader *r, const node *traces, int *device, const value **out)
 {
     for (uint32_t i = 0; i < traces->n; i++) {
@@ -256,7 +256,8 @@ static bool count_one(reader *r, const value *from)
     return ++r->n_seen <= r->n_bytes || complain(r, from, "more blocks than the file has bytes");
 }
 
-/* A live block, or a freed block that waits for other streams: both still occupy their places. */
+/* Live and pending blocks still occupy their places. A pending block is freed, but waits for other
+ * streams. */
 static bool occupies(const value *block, uint8_t *action)
 {
     static const char *const live[] = { "active_allocated", "active" };

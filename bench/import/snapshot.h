@@ -1,6 +1,6 @@
 /* snapshot.h - reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot).
  *
- * Reads one device: its recorded events in order, and its live blocks at the snapshot. Accepts the
+ * Reads one device: the recorded events in order, and the live blocks at the snapshot. Accepts the
  * present form (a dictionary with settings) and the older ones (segments and device_traces only;
  * entries without time). Each stack is kept once (stacks.h). Source: PyTorch,
  * torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
@@ -53,13 +53,13 @@ typedef struct bench_snapshot {
 } bench_snapshot;
 
 /* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the first device with events.
- * If no device has events, the first one with live blocks is read, and there are no entries. False
- * and a message with file and offset. */
+ * If no device has events, the first one with live blocks is read, without entries. False and a
+ * message with file and offset. */
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
                          bench_snapshot *out, bench_failure *failure);
 /* What the recorded run held from the driver. */
 typedef struct bench_snapshot_held {
-    uint64_t most_bytes;   /* at any of its events; 0 = the snapshot does not tell */
+    uint64_t most_bytes;   /* maximum over all events; 0 = not in the snapshot */
     uint64_t before_bytes; /* before the first */
     bool is_consistent;    /* false: the events do not lead to the final blocks */
 } bench_snapshot_held;

@@ -50,7 +50,7 @@ static bool is_python(const value *frame)
            memcmp(file->as.text + file->length - 3, ".py", 3) == 0;
 }
 
-/* Copy a text, cut to the room. A path is cut at its front, since its end tells more. */
+/* Copy a text, cut to the room. A path is cut at its front, since the end tells more. */
 static void take_text(const value *frame, const char *key, bool is_path, char *out, size_t n)
 {
     const value *text = bench_pickle_get(frame, key);
@@ -72,7 +72,7 @@ static size_t write_frame(const value *frame, char *out, size_t n)
     return written > 0 && (size_t)written < n ? (size_t)written : 0;
 }
 
-/* Write the stack without its last newline; return the length. */
+/* Write the stack without the last newline; return the length. */
 static size_t write_stack(const bench_pickle_node *frames, char *out, size_t n)
 {
     uint32_t n_frames = frames->n < MOST_LOOKED_AT ? frames->n : MOST_LOOKED_AT;

@@ -1,7 +1,7 @@
 /* stacks.h - the call stacks of a snapshot, each once, as texts.
  *
  * A frame is the line "FILE:LINE FUNCTION"; the innermost comes first. If a stack has Python
- * frames, only these are kept: users can change them. */
+ * frames, only these are kept, since users can change them. */
 #ifndef PLEAT_BENCH_STACKS_H
 #define PLEAT_BENCH_STACKS_H
 
@@ -20,11 +20,11 @@ typedef struct bench_stacks {
 
 /* False when out of host memory. Call bench_stacks_fini in either case. */
 bool bench_stacks_init(bench_stacks *stacks);
-/* Frees everything except the texts, if they were taken: then set `texts` to NULL before. */
+/* Frees everything. If the caller has taken the texts, it must set `texts` to NULL before. */
 void bench_stacks_fini(bench_stacks *stacks);
 
-/* 1 + the index of the stack for this list of frames. 0: `frames` is NULL or empty, or the texts
- * exceed their room (64 MiB). */
+/* 1 + the index of the stack for these frames. 0: `frames` is NULL or empty, or the texts exceed
+ * their room (64 MiB). */
 uint32_t bench_stacks_add(bench_stacks *stacks, const bench_pickle_value *frames);
 
 #endif

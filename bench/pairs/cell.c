@@ -25,12 +25,12 @@ enum {
 
 #define NOT_MEASURED 1e30
 
-/* What the processes of a cell share. */
+/* Shared by the processes of a cell. */
 typedef struct board {
     bench_cell_result result;
     bench_failure failure;
     bool is_failed;   /* or under way */
-    const char *row;  /* at work: for the message about a process that crashes */
+    const char *row;  /* the running row, for the message about a crash */
     size_t n_samples; /* of a row; 0 = none */
     bench_sample samples[];
 } board;
@@ -46,7 +46,8 @@ typedef struct cell {
     unsigned n_rounds;
 } cell;
 
-/* A row with the legacy stream has only that stream. Such a row runs all of a work on it. */
+/* A row with the legacy stream has only that stream. In a work, such a row runs everything on
+ * it. */
 static bool takes(const cell *c, unsigned i)
 {
     return c->course->events || c->course->n_streams <= 1 ||

@@ -1,10 +1,10 @@
 /* cell.h - runs one scenario through all rows.
  *
- * A scenario runs in a separate process, several times. PyTorch's allocator cannot be made anew, so
- * only a new process gives the same requests the same state. Rounds go from row to row, so that a
- * slow phase of the machine meets all rows. Of all rounds of all runs, the fastest counts. For
- * calls that are timed one by one, the fastest of each call counts. Rounds that time single calls,
- * or holds of pleat's locks, come last, since both would slow the others down. */
+ * A scenario runs in a separate process, several times. PyTorch's allocator cannot be made anew.
+ * Only a new process gives equal requests an equal state. Rounds alternate between the rows, so
+ * that a slow phase of the machine meets all rows. Of all rounds of all runs, the fastest counts.
+ * For calls timed one by one, the fastest of each call counts. Rounds that time single calls, or
+ * holds of pleat's locks, come last, since both slow other rounds down. */
 #ifndef PLEAT_BENCH_PAIRS_CELL_H
 #define PLEAT_BENCH_PAIRS_CELL_H
 
@@ -36,12 +36,12 @@ typedef struct bench_cell_figures {
     bool is_left_out; /* the scenario needs several streams, and the row has the legacy one */
     double ns;        /* processor time of a unit; of several threads the sum, over all units */
     double wall_ns;   /* of several threads: wall time of the round over all units */
-    bool has_calls;   /* what follows was measured: not of several threads */
+    bool has_calls;   /* the fields below were measured; false for several threads */
     double p50;
     double p99;
     double p99_9;
     double longest_call;
-    double longest_hold;    /* negative: not one of pleat's */
+    double longest_hold;    /* negative: the row is not pleat */
     int64_t n_driver_calls; /* in a run's measured rounds; negative: the row is not pleat */
 } bench_cell_figures;
 
@@ -64,8 +64,8 @@ typedef enum bench_cell_end {
 bench_cell_end bench_cell(const bench_cell_options *options, bench_cell_result *out,
                           bench_failure *failure);
 
-/* For callgrind, in this process. Each row that can take part warms up, and then calls
- * BENCH_LOOP_SYMBOL once. Of a work's events, the first BENCH_PAIRS_COUNTED_EVENTS are used. */
+/* For callgrind, in this process. Each possible row warms up, and then calls BENCH_LOOP_SYMBOL
+ * once. Of a work's events, the first BENCH_PAIRS_COUNTED_EVENTS are used. */
 bool bench_cell_count(const bench_cell_options *options, bench_failure *failure);
 
 #endif

@@ -32,7 +32,7 @@ static void *work(void *context)
     if (through->enter) {
         through->enter();
     }
-    pl_work gpu; /* its context is current in this thread, as in every thread of a CUDA program */
+    pl_work gpu; /* context to make current, as in every thread of a CUDA program */
     bool has_gpu = pl_work_open(&gpu, PL_DRIVER_SIM, 0) == PLEAT_OK;
     atomic_fetch_add(&m->crowd->n_ready, 1);
     int order;

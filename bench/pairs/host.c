@@ -1,8 +1,8 @@
 /* host.c - malloc of the C library and mimalloc: the lower bound for the cost of a pair.
  *
- * Both serve host memory, and get 1/512 of each size, at most 1,024 bytes. So they see as many
- * different sizes as other rows, without touching gigabytes. mimalloc is loaded by name, so the
- * build does not need it. */
+ * Both serve host memory, and get 1/512 of each size, but at most 1,024 bytes. So the number of
+ * different sizes is the same as for other rows, without touching gigabytes. The build does not
+ * need mimalloc, since it is loaded by name. */
 #include "bench/pairs/through.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* loops.c - one round's requests through one row. */
+/* loops.c - the requests of a round through a row. */
 #include "bench/pairs/loops.h"
 
 #include <time.h>
@@ -6,7 +6,7 @@
 #include "bench/base/clock.h"
 #include "vmm/base/lock.h"
 
-/* This thread's processor time: a pair never blocks, so other programs are excluded. */
+/* This thread's processor time. Other programs are excluded, and a pair never blocks. */
 static uint64_t thread_ns(void)
 {
     struct timespec now;
@@ -93,7 +93,7 @@ bool bench_loop_run(bench_row *row, const bench_course *course, unsigned thread,
     return ok && free_rest(row, course);
 }
 
-/* Contains a copy of the counted loop, which callgrind does not count. */
+/* Contains a copy of the counted loop. Callgrind does not count the copy. */
 bool bench_loop_warm(bench_row *row, const bench_course *course, unsigned thread)
 {
     return do_round(row, course, thread) && free_rest(row, course);

@@ -41,7 +41,8 @@ const char *bench_scenario_standard(bool all, unsigned index)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Reads the number behind `prefix`; *end is behind it. False when the text begins otherwise. */
+/* Read the number behind `prefix`, and set *end behind the number. False when the text begins
+ * otherwise. */
 static bool read_number(const char *text, const char *prefix, const char **end, uint64_t *out)
 {
     size_t n = strlen(prefix);
@@ -57,7 +58,7 @@ static bool read_number(const char *text, const char *prefix, const char **end, 
     return true;
 }
 
-/* Is the word there? Then *rest is behind it. */
+/* Does the text begin with the word? If so, move *rest behind the word. */
 static bool take_word(const char **rest, const char *word)
 {
     size_t n = strlen(word);

@@ -1,4 +1,4 @@
-/* scenario.h - what the rows of `pleat bench pairs` are asked for.
+/* scenario.h - the requests to the rows of `pleat bench pairs`.
  *
  *   random:N            N live blocks; a pair frees one at random and allocates another size
  *   hot                 8 live blocks; each pair gives back and takes the size that was freed last
@@ -31,7 +31,7 @@ typedef enum bench_scenario_kind {
 } bench_scenario_kind;
 
 typedef struct bench_scenario {
-    char name[BENCH_NAME_BYTES]; /* as it was given */
+    char name[BENCH_NAME_BYTES]; /* as given by the user */
     bench_scenario_kind kind;
     bool is_hot; /* pairs give back and take one size */
     uint32_t n_blocks;
@@ -40,22 +40,23 @@ typedef struct bench_scenario {
 } bench_scenario;
 
 /* The n-th scenario of the short selection or, `all`, of the long one, apart from works; NULL at
- * the end. The short one's work is BENCH_SCENARIO_WORK_NAME, the long one has all bundled ones. */
+ * the end. The short selection has the work BENCH_SCENARIO_WORK_NAME; the long one has all bundled
+ * works. */
 const char *bench_scenario_standard(bool all, unsigned index);
 #define BENCH_SCENARIO_WORK_NAME "gpt2l_amp_var"
 
-/* False and a message that names the bad part. Any text that looks like no scenario is a work;
- * opening the work shows whether it exists. */
+/* False and a message that names the bad part. Any other text names a work; opening the work shows
+ * whether it exists. */
 bool bench_scenario_parse(const char *text, bench_scenario *out, bench_failure *failure);
 
 /* A scenario's requests, equal for all rows. */
 typedef struct bench_course {
     const bench_scenario *scenario;
-    char name[BENCH_NAME_BYTES]; /* the scenario's, or its work's own */
+    char name[BENCH_NAME_BYTES]; /* the scenario's, or the work's own */
     uint32_t n_slots;            /* places for live blocks */
     uint32_t n_streams;
-    uint64_t *first_bytes; /* size of the block that each slot begins with; NULL = none, a work */
-    bench_pair *pairs;     /* of one round: n_pairs for each thread, ordered by thread */
+    uint64_t *first_bytes; /* by slot: size of the first block; NULL = none, a work */
+    bench_pair *pairs;     /* of a round: n_pairs per thread, ordered by thread */
     unsigned n_pairs;
     bench_event *events; /* of a work, without marks; NULL = pairs */
     size_t n_events;

@@ -28,7 +28,7 @@ static const bench_cell_figures *torch_of(const bench_cell_result *result,
     return found;
 }
 
-/* A row's values besides its figures; negative = not known. */
+/* Further values of a row; negative = not known. */
 typedef struct extra {
     double ratio;
     double speed_up;
@@ -82,7 +82,7 @@ static void print_heading(const bench_scenario *scenario, const bench_cell_resul
     }
 }
 
-/* A number, or a dash where there is none. */
+/* A number, or a dash if the number is not known. */
 static void print_cell(int width, int places, bool is_known, double value)
 {
     if (is_known) {

@@ -6,7 +6,7 @@
 
 typedef struct bench_table {
     bool is_json;
-    /* Of threads:1 and threads:1,hot, by row; 0 = not measured yet. */
+    /* By row, for threads:1 and threads:1,hot; 0 = not measured yet. */
     double single_wall_ns[2][BENCH_THROUGH_MOST];
 } bench_table;
 

@@ -6,8 +6,8 @@
 
 #include "api/adapters/pleat_torch.h"
 
-/* The pluggable row calls the hooks for device 0, the hooks' own row for device 1, so that neither
- * sees the other's blocks. */
+/* The pluggable row calls the hooks for device 0, the hooks' own row for device 1. So the rows
+ * never share blocks. */
 #define SIM_CONF "capacity:%s,compute:9.0,devices:2"
 #define SIM_HOST_CONF "capacity:1T,compute:9.0,devices:2,backing:memory,host:1T"
 enum { CONF_BYTES = 4096, HOOKS_DEVICE = 1 };

@@ -1,8 +1,8 @@
 /* through.h - the rows of the table of `pleat bench pairs`: the compared allocators.
  *
- * Each row has two calls behind pointers, so all rows pay the same for being called. pleat's code
- * is part of the command. PyTorch and mimalloc are loaded from where they are installed. Device
- * memory is the simulator's, for PyTorch through pleat's simulated CUDA runtime. */
+ * Each row has two calls behind pointers, so all rows pay equally for being called. The code of
+ * pleat is part of the command. PyTorch and mimalloc are loaded from where they are installed.
+ * Device memory is the simulator's, for PyTorch through pleat's simulated CUDA runtime. */
 #ifndef PLEAT_BENCH_PAIRS_THROUGH_H
 #define PLEAT_BENCH_PAIRS_THROUGH_H
 
@@ -29,7 +29,7 @@ struct bench_through_kind {
     bool is_torch;     /* base of the ratios for rows with the same kind of stream */
     bool is_on_demand; /* slow to load: only if named, or with --all or --host. Rows with a use by a
                         * stream always have to be named */
-    const char *conf;  /* of an instance of its own; NULL = none */
+    const char *conf;  /* of a separate instance; NULL = none */
     /* Load the row's libraries. Called once, before any process is forked. False and the reason for
      * leaving the row out. NULL = nothing to load. */
     bool (*load)(const bench_through_kind *kind, bench_failure *failure);
@@ -40,7 +40,7 @@ struct bench_through {
     const bench_through_kind *kind;
     pleat_devptr (*alloc)(const bench_through *through, uint64_t bytes, void *stream); /* or 0 */
     bool (*release)(const bench_through *through, pleat_devptr ptr, void *stream);
-    void (*enter)(void); /* to be called in each further thread; NULL = nothing */
+    void (*enter)(void); /* called in each further thread; NULL = nothing to do */
     pleat instance;
     bool has_instance; /* lock holds and driver calls can be measured */
 };
@@ -55,12 +55,12 @@ static inline bool bench_through_is_pinned(const bench_through_kind *kind)
     return kind->stream == BENCH_THROUGH_PINNED || kind->stream == BENCH_THROUGH_USED;
 }
 
-/* Set the environment of a process that opens rows. All use one simulated GPU of 8 TiB, or of 64
- * TiB if `is_large`, so that no row runs short. `is_pinned` adds a simulated host of 1 TiB. `conf`
+/* Set the environment of a process that opens rows. All rows use one simulated GPU of 8 TiB, or of
+ * 64 TiB if `is_large`, so that none runs short. `is_pinned` adds a simulated host of 1 TiB. `conf`
  * is applied on top of pleat's defaults in all rows. */
 void bench_through_prepare(const char *conf, bool is_large, bool is_pinned);
-/* Open a row in the calling process. The process does nothing else, and ends without closing the
- * row. */
+/* Open a row in the calling process. The process does nothing else, and ends with the row still
+ * open. */
 bool bench_through_open(const bench_through_kind *kind, bench_through *out, bench_failure *failure);
 /* Writes why the last call failed; returns false. */
 bool bench_through_say(const bench_through *through, const char *what, bench_failure *failure);

@@ -1,8 +1,8 @@
 /* torch.c - PyTorch's allocator of device memory, over pleat's simulated CUDA runtime.
  *
- * torch.sh compiles torch.cpp against the wheel on demand, into the folder `pairs` beside the
- * command. libpleat_runtime.so is loaded first with global names, so that the loader takes CUDA's
- * names from there, and not from the wheel's runtime. */
+ * On demand torch.sh compiles torch.cpp against the wheel, into the folder `pairs` beside the
+ * command. First libpleat_runtime.so is loaded with global names. So the loader takes CUDA's names
+ * from there, not from the wheel's runtime. */
 #include "bench/pairs/through.h"
 
 #include <dlfcn.h>
@@ -65,7 +65,7 @@ static bool find_beside_command(const char *name, char *path, size_t n)
     return (size_t)snprintf(path, n, "%s/%s", command, name) < n;
 }
 
-/* Keep the last line that a program prints, without its end. */
+/* Keep the last line that a program prints, without newline. */
 static void read_last_line(FILE *from, char *out, size_t n)
 {
     char line[PATH_BYTES];
@@ -191,7 +191,7 @@ static pleat_devptr alloc_plain(const bench_through *through, uint64_t bytes, vo
     return (pleat_devptr)(uintptr_t)shims[PLAIN].alloc(bytes, stream);
 }
 
-/* PyTorch knows the stream of its blocks. */
+/* PyTorch knows the streams of its blocks. */
 static bool free_plain(const bench_through *through, pleat_devptr ptr, void *stream)
 {
     (void)through;

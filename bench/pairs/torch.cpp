@@ -1,12 +1,12 @@
 /* torch.cpp - PyTorch's own allocator of device memory behind plain C, for `pleat bench pairs`.
  *
- * Its calls are virtual C++. So this file is compiled against the headers of the installed wheel
- * (torch.sh), and opened by the command. The command has replaced CUDA's runtime by
+ * Its calls are virtual C++. So the command opens this file after torch.sh has compiled it against
+ * the headers of the installed wheel. The command has replaced CUDA's runtime by
  * libpleat_runtime.so. With PLUGGABLE the row is torch's CUDAPluggableAllocator over hooks that the
- * command names. This row needs libtorch_cuda.so. With CLASS the row is pleat's class for PyTorch
+ * command names. The row needs libtorch_cuda.so. With CLASS the row is pleat's class for PyTorch
  * (python/pleat/torch/source), over the libpleat.so beside the command. With PINNED the row is
- * PyTorch's cache of pinned memory, which is in libtorch_cuda.so. A block is represented by its
- * context, since PyTorch frees by context. Nothing throws into C. */
+ * PyTorch's cache of pinned memory in libtorch_cuda.so. A block is represented by its context,
+ * since PyTorch frees by context. Nothing throws into C. */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 #include <torch/version.h>

@@ -1,20 +1,20 @@
 /* growing_vector.c - a vector that doubles: allocate twice the size, copy, free the old block.
  *
- * NVIDIA's article on low-level virtual memory management measures how a vector grows from 2 MiB to
- * three quarters of the free memory, doubling each time, in two runs. Where memory cannot be added
- * behind a block, as in any malloc-like interface, the old and the new block live at once: half as
- * much again as the vector.
+ * NVIDIA's article on low-level virtual memory management measures the growth of a vector from 2
+ * MiB to three quarters of the free memory. The vector doubles each time, in two runs. A
+ * malloc-like interface cannot add memory behind a block. So the old and the new block live at
+ * once: 1.5 times the vector.
  *
- * On a device of 1.02 times the peak the first run leaves two segments, because its last step
- * needed everything else given back. The second run begins in them:
+ * On a device of 1.02 times the peak the first run leaves two segments, since its last step needed
+ * everything else given back. The second run begins with these segments:
  *
  *   cached   |......... 4 GiB .........|  |..................... 8 GiB .....................|
  *   run 2    |2 4 8 ... 2048|          |  |######### 4096 #########|                        |
  *   then     8 GiB in one piece are wanted, 4 of the 8 there are live
  *
- * torch-native, tf-bfc and cuda-async need 1.33 times the peak. pleat and torch-expandable need the
- * peak, and so do allocators that never cut (mxnet-*, unpooled). A single run fails in none of
- * them: all segments except the old block's can be given back.
+ * The peak suffices for pleat, torch-expandable and allocators that never cut (mxnet-*, unpooled).
+ * For torch-native, tf-bfc and cuda-async the need is 1.33 times the peak. A single run fails in no
+ * allocator: all segments except the old block's can be given back.
  *
  * Published: first size, doubling, the bound, two runs. Inferred: 16 GiB of free memory.
  * Source: developer.nvidia.com/blog/introducing-low-level-gpu-virtual-memory-management, and its

@@ -7,9 +7,9 @@
  *   B   |out A|  |out B|                 |     cut from the cached temporary
  *   A   |out A|  |out B|out A|           |     and 4 GiB more: 9 GiB
  *
- * A cache of segments fails below 9 GiB (torch-native, tf-bfc, cuda-async; in the report CuPy's). 7
- * GiB suffice for allocators that move memory (pleat, torch-expandable), and for those that never
- * cut blocks (mxnet-*, unpooled).
+ * A cache of segments fails below 9 GiB (torch-native, tf-bfc, cuda-async; in the report CuPy's).
+ * Allocators that move memory need 7 GiB (pleat, torch-expandable). So do allocators that never cut
+ * blocks (mxnet-*, unpooled).
  *
  * Published: all sizes and the order. Source: github.com/DiamondLightSource/httomo/issues/667. */
 #include <stdlib.h>

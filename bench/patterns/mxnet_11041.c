@@ -1,29 +1,29 @@
 /* mxnet_11041.c - an LSTM over sequences of every length: a cache of exact sizes never hits.
  *
- * For each length from 500 down to 11, ten times: a batch of inputs, the output, and blocks that
- * the LSTM saves in between. Every tensor is a multiple of length x batch x hidden floats. So each
- * new length misses in a cache that reuses only equal sizes.
+ * For each length from 500 down to 11, ten times: a batch of inputs, the output, and the LSTM's
+ * saved blocks in between. Every tensor is a multiple of length x batch x hidden floats. So each
+ * new length misses in a cache that reuses equal sizes only.
  *
  *   script   for seq_len in 500, 499 ... 11: ten times: inputs = normal(...); out = lstm(inputs)
  *   here     input +, last input -, output +, saved +, saved -, last output -
  *
  * Published: the script (mxnet#10453) with batch 32, hidden size 200 and one layer. Also the memory
  * taken from the device: 55.45 GB where sizes had to match, 1.32 GB with Round. Not published: the
- * blocks that the LSTM saves. A single saved block must have the size of 15.58 tensors to give
- * 55.45 GiB. Then Round takes 1.30 GiB:
+ * LSTM's saved blocks. A single saved block must have the size of 15.58 tensors to give 55.45 GiB.
+ * Then Round takes 1.30 GiB:
  *
  *   mxnet#11041:batch=32,saved=1,units=15.58   where mxnet-naive matches sizes as it did in 2018:
  *   --conf mxnet_gpu_pool_page_size:32,mxnet_gpu_mem_large_alloc_round_size:1
  *
  * Since then Naive rounds sizes above 2 MiB up to multiples of 2 MiB, and the script takes 9.4 GiB.
- * Smaller tensors are treated as before. So the defaults are a batch of 8, and 168 saved blocks of
- * one tensor each. This takes 55.4 GiB under today's mxnet-naive and 1.32 GiB under mxnet-round.
- * The batch and the saved blocks are our choice. Lengths, repeats, hidden size and both figures are
- * published.
+ * Smaller tensors are treated as before. So the defaults are a batch of 8 and 168 saved blocks,
+ * each as large as one tensor. This takes 55.4 GiB under today's mxnet-naive and 1.32 GiB under
+ * mxnet-round. The batch and the saved blocks are chosen here. Lengths, repeats, hidden size and
+ * both figures are published.
  *
- * Memory: both MXNet pools round 3.1 MiB up to 4 MiB and need 1.31 times the peak. torch-native
- * cuts 6 such tensors from 20 MiB and needs 1.11. Others need 1.03 to 1.05, and pleat needs the
- * peak.
+ * Memory: both MXNet pools round 3.1 MiB up to 4 MiB and need 1.31 times the peak. The need of
+ * torch-native is 1.11, since it cuts 6 tensors from 20 MiB. Others need 1.03 to 1.05, and pleat
+ * needs the peak.
  *
  * Source: github.com/apache/mxnet/pull/11041 and /issues/10453. */
 #include <math.h>

@@ -1,18 +1,18 @@
 /* paddle_anchor_pins.c - a pool with a pin in every eighth place, and then a request of 7 GiB.
  *
  * On a card of 80 GB there is an anchor of 60 GiB. A pool of 12 GiB is given back and cut into
- * blocks of 20 MiB, of which only every eighth stays. Then 7 GiB are requested in one piece. 10.5
- * GiB of the pool are free, but no piece is larger than 140 MiB.
+ * blocks of 20 MiB. Only every eighth block stays. Then 7 GiB are requested in one piece. 10.5 GiB
+ * of the pool are free, but no piece is larger than 140 MiB.
  *
  *   |######## anchor ########|#|       |#|       |#|       |#|      ...  |   + 7 GiB
  *
  * torch-native, tf-bfc and cuda-async need 79 GiB, pleat and torch-expandable 72. Allocators that
- * never cut blocks make the small blocks anew and can give the free ones back. mxnet-round makes
+ * never cut blocks make the small blocks anew and give the free ones back. But mxnet-round makes
  * blocks of 32 MiB and needs 79 GiB, too.
  *
  * Published: all sizes. Also the outcomes: the pattern passes with remapping and with PyTorch's
- * expandable segments, and fails without. It is a probe from PaddlePaddle's work on its second
- * virtual-memory allocator. Inferred: the pool is one block before the cut. */
+ * expandable segments, and fails without. The pattern is a probe from PaddlePaddle's work on its
+ * second virtual-memory allocator. Inferred: the pool is one block before the cut. */
 #include <stdlib.h>
 
 #include "bench/patterns/patterns.h"

@@ -1,4 +1,4 @@
-/* pytorch_35901.c - a huge block comes back after small ones were cut from its place.
+/* pytorch_35901.c - a huge block comes back after its place was cut into small blocks.
  *
  * Each training step makes a block of 10.84 GiB on a card of 23.65 GiB and frees it. Then hundreds
  * of small blocks come. Half a GiB of the first step's small blocks stays. The next step wants the
@@ -9,13 +9,13 @@
  *   step 2   needs a second segment of that size
  *
  * A cache of segments cuts the small blocks from the cached segment, and then needs a second
- * segment. torch-native and cuda-async need 1.91 times the peak; tf-bfc needs 2.37, since its
- * regions double. Allocators that move memory need no second segment: pleat 1.01, torch-expandable
- * (with pages of 20 MiB) 1.06. Allocators that never cut blocks give the huge segment back instead.
- * mxnet-round pays only for its rounding, 1.03.
+ * segment. So torch-native and cuda-async need 1.91 times the peak. The regions of tf-bfc double,
+ * so its need is 2.37. Allocators that move memory need no second segment: pleat 1.01,
+ * torch-expandable (with pages of 20 MiB) 1.06. Allocators that never cut blocks give the huge
+ * segment back instead. mxnet-round pays only for its rounding, 1.03.
  *
- * Published, from the dump of that segment: the huge size, the small sizes, and which small blocks
- * stay in the segment. Inferred: the number of small blocks, and which of them stay. Source:
+ * Published, from a dump of the huge segment: the huge size, the small sizes, and which small
+ * blocks stay in it. Inferred: the number of small blocks, and which of them stay. Source:
  * github.com/pytorch/pytorch/issues/35901. */
 #include <stdlib.h>
 

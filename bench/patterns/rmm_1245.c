@@ -1,14 +1,14 @@
 /* rmm_1245.c - a query engine over data frames: 53.5 GB live on a card of 80 GB, and 133 MB are
  * refused.
  *
- * Partitions of some columns are made, each with a hash table that is freed at once. They are
- * consumed in any order; all columns of a partition go together. Nothing is periodic, so no cache
- * ever fits.
+ * Partitions of some columns are made, each with a hash table, which is freed at once. The
+ * partitions are consumed in any order. All columns of a partition go together. Nothing is
+ * periodic, so no cache ever fits.
  *
- * Caches of segments cut them up until none can be given back: torch-native needs 1.06 times the
- * peak, cuda-async 1.08, tf-bfc 1.23. torch-expandable needs 1.05. Caches by size (mxnet-*) find
- * almost no size twice, and empty the cache hundreds of times. mxnet-round needs 1.12 because of
- * its rounding. pleat needs the granules of live blocks, 1.01.
+ * Caches cut their segments up until none can be given back. The needs are 1.06 times the peak for
+ * torch-native, 1.08 for cuda-async, 1.23 for tf-bfc and 1.05 for torch-expandable. Caches by size
+ * (mxnet-*) find almost no size twice, and empty the cache hundreds of times. By its rounding
+ * mxnet-round needs 1.12. Only granules of live blocks are needed by pleat, 1.01.
  *
  * Published: 53,514,136,688 live bytes, 300 GB allocated in all until the failure, the refused size
  * (132,870,728 bytes), and that the driver's own pool held 84.5 GB then. Inferred: rows, columns
@@ -57,7 +57,7 @@ typedef struct engine {
     partition partitions[]; /* room for as many as the live bytes allow */
 } engine;
 
-/* No partition takes more than this while it is made, so the next one always has room. */
+/* A partition takes at most this many bytes while it is made. So the next one always has room. */
 static uint64_t largest_partition(uint64_t column_bytes)
 {
     uint64_t column = column_bytes > 8u * MOST_ROWS ? column_bytes : 8u * MOST_ROWS;

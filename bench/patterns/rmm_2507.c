@@ -3,10 +3,10 @@
  *   |##|  |##|  |##|  |##|  |##|  ...        each hole takes the request
  *
  * The pattern is about time. With a list of free blocks an allocation looks at all of them (154 us
- * with 65,536 holes). With an index it looks at a few (1.5 us; the driver's pool 2.2 us). `pleat
- * bench resident` measures the cost of a pair. This pattern is the same situation as a run, to
- * compare allocators. A cache that rounds every request up to a page of 4 KiB (mxnet-*) needs four
- * times the peak; all others need the peak.
+ * with 65,536 holes). With an index an allocation looks at a few (1.5 us; the driver's pool 2.2
+ * us). `pleat bench resident` measures the cost of a pair. This pattern is the same situation as a
+ * run, for comparisons of allocators. A cache that rounds every request up to a page of 4 KiB
+ * (mxnet-*) needs four times the peak. All others need the peak.
  *
  * Published: the number of holes, the size of the request and the times. Inferred: holes and the
  * live blocks between them have equal sizes. Source: github.com/rapidsai/rmm/pull/2507. */

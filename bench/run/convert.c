@@ -101,7 +101,7 @@ static bool write_mark(writer *w, const bench_event *event)
            gzprintf(w->sink.file, "i %llu\n", (unsigned long long)event->bytes) > 0 || complain(w);
 }
 
-/* A log of RMM knows no uses, so a block is free right at its free. */
+/* A log of RMM knows no uses. So a block is free right at its free. */
 static bool write_use(writer *w, const bench_event *event)
 {
     unsigned long use = bench_event_use(event);

@@ -7,8 +7,8 @@
 
 typedef enum bench_format { BENCH_FORMAT_TRACE, BENCH_FORMAT_RMM } bench_format;
 
-/* A file's format by its ending: .trace or .csv, with .gz behind for gzip. False and a message for
- * any other ending. */
+/* The format of a file by its ending: .trace or .csv, with .gz behind for gzip. False and a message
+ * for any other ending. */
 bool bench_format_find(const char *path, bench_format *format, bool *is_gzip,
                        bench_failure *failure);
 

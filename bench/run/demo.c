@@ -1,7 +1,7 @@
 /* demo.c - runs the bundled traces in child processes.
  *
- * The first child finds out which driver there is. Then each job has a child process. The results
- * are in memory shared with the parent. */
+ * The first child finds out the driver. Then each job has a child process. The results are in
+ * memory shared with the parent. */
 #include "bench/run/demo.h"
 #include "bench/base/size.h"
 
@@ -27,7 +27,7 @@ static int largest_first(const void *a, const void *b)
 
 static void add_jobs(bench_demo *demo, char **paths, unsigned n)
 {
-    /* Longest jobs first, so that the workers end together. */
+    /* Longest jobs first. So the workers end together. */
     qsort(paths, n, sizeof *paths, largest_first);
     for (unsigned i = 0; i < n; i++) {
         for (unsigned k = 0; k < BENCH_DEMO_N_ALLOCATORS; k++) {
@@ -80,7 +80,7 @@ static bool run_job(const bench_demo *demo, bench_demo_job *job)
     return ok;
 }
 
-/* In a process of its own. */
+/* Runs in a separate process. */
 static void work(void *context, unsigned i, unsigned slot)
 {
     (void)slot;
@@ -123,7 +123,7 @@ static bool run(bench_demo *demo, const bench_target *target, bench_failure *fai
     };
     bench_workers_end end = bench_workers_run(&workers, failure);
     if (end == BENCH_WORKERS_INTERRUPTED) {
-        raise(SIGINT); /* not blocked here: no results to show yet */
+        raise(SIGINT); /* not blocked here: there are no results yet */
     }
     return end == BENCH_WORKERS_DONE;
 }

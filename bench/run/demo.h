@@ -31,9 +31,9 @@ typedef struct bench_demo {
     bench_demo_job jobs[BENCH_DEMO_MOST_TRACES * BENCH_DEMO_N_ALLOCATORS];
 } bench_demo;
 
-/* Run everything in child processes and show the progress on stderr. Two at once if the GPU is
- * simulated and there are two processors; one on a real GPU. The result is shared with the
- * children. Free it with bench_demo_free. NULL and a message when the demo could not begin. */
+/* Run everything in child processes and show the progress on stderr. Two children at once if the
+ * GPU is simulated and there are two processors; one child on a real GPU. The result is shared with
+ * the children. Free it with bench_demo_free. NULL and a message when the demo could not begin. */
 bench_demo *bench_demo_run(const bench_target *target, bench_failure *failure);
 void bench_demo_free(bench_demo *demo);
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* An event makes one entry or two, driver calls add more. A ring that runs over keeps the
+/* An event makes one or two entries, and driver calls add more. A ring that runs over keeps the
  * newest. */
 enum { MORE_ENTRIES = 1 << 16, MOST_ENTRIES = 1 << 24 };
 

@@ -9,12 +9,13 @@
 typedef struct search {
     const bench_work *work;
     bench_replay_options options;
-    bench_record *best; /* of the least success so far */
+    bench_record *best; /* record of the least success so far */
     bench_failure *failure;
     unsigned n_runs;
 } search;
 
-/* *completes: no failure and no hazard. Then keep the record if its memory is the least so far. */
+/* *completes: no failure and no hazard. If so, keep the record if its memory is the least so
+ * far. */
 static bool try(search *s, uint64_t memory_bytes, bool *completes)
 {
     bench_record record;
@@ -42,8 +43,8 @@ static bool try(search *s, uint64_t memory_bytes, bool *completes)
     return true;
 }
 
-/* `high` is the memory of the unlimited run, so it should complete. It is run only if nothing below
- * completed, and raised in the odd case that it fails. */
+/* `high` is the memory of the unlimited run. So it should complete. It runs only if nothing below
+ * completed. In the odd case that it fails, it is raised. */
 static bool confirm_high(search *s, uint64_t low, uint64_t high)
 {
     bool completes = false;

@@ -9,7 +9,7 @@
  * allocation failed and no hazard was seen. Success is not strictly monotonic in memory: the least
  * success found is reported. `options`: memory_bytes and stop_at_failure are ignored.
  *
- * `out` is the record of that least run. If not even the unlimited run completes, `out` is its
+ * `out` is the record of the least run. If not even the unlimited run completes, `out` is its
  * record, with least_memory_bytes 0. False and a message as bench_replay. */
 bool bench_fit(const bench_work *work, const bench_replay_options *options, bench_record *out,
                bench_failure *failure);

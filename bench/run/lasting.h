@@ -2,7 +2,7 @@
  *
  * A use begins with work on the other stream, behind the block's own work so far, and with
  * pleat_block_record_stream. On the simulator this work stays unfinished until the replay ends the
- * use, or until the allocator waits. This models a GPU whose host is far ahead. */
+ * use, or until the allocator waits. So the replay models a GPU whose host is far ahead. */
 #ifndef PLEAT_BENCH_LASTING_H
 #define PLEAT_BENCH_LASTING_H
 
@@ -14,7 +14,7 @@
 /* Work of another stream on a block. */
 typedef struct bench_lasting_use {
     uint32_t stream;
-    uint64_t of_gpu; /* what ends it */
+    uint64_t of_gpu; /* handle for ending the work */
     bool goes_on;
 } bench_lasting_use;
 
@@ -29,10 +29,10 @@ typedef struct bench_lasting {
     bench_failure *failure;
 } bench_lasting;
 
-/* Begin or end the event's use. A block that was refused has no use. False and a message when the
- * driver or the allocator refuses. */
+/* Begin or end the event's use. A refused block has no use. False and a message when the driver or
+ * the allocator refuses. */
 bool bench_lasting_event(bench_lasting *lasting, const bench_event *event);
-/* End all that go on. */
+/* End all current uses. */
 bool bench_lasting_end(bench_lasting *lasting);
 
 /* Write the live blocks into `order`, the oldest first; returns how many. */

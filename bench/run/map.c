@@ -1,4 +1,4 @@
-/* map.c - the addresses of an allocator, piece by piece: joins them to fewer. */
+/* map.c - joins the pieces of an allocator's addresses to fewer pieces. */
 #include "bench/run/map.h"
 
 static bool are_alike(const bench_map_piece *a, const bench_map_piece *b)
@@ -24,7 +24,7 @@ static size_t join_alike(bench_map_piece *pieces, size_t n)
 typedef struct heap {
     uint64_t of[PL_PIECE_HOLE + 1];      /* bytes by kind */
     uint64_t largest[PL_PIECE_HOLE + 1]; /* the largest piece of each kind, */
-    int32_t stream[PL_PIECE_HOLE + 1];   /* and its stream */
+    int32_t stream[PL_PIECE_HOLE + 1];   /* and the piece's stream */
     bench_map_piece piece;
     unsigned n;
 } heap;
@@ -44,8 +44,8 @@ static void heap_add(heap *h, const bench_map_piece *piece)
     }
 }
 
-/* The joined piece has one kind. Bytes lost by other kinds are carried to the next heaps, so each
- * kind's sum stays about right. */
+/* The joined piece has one kind. Bytes lost by other kinds are carried to the next heaps, so the
+ * sum of each kind stays about right. */
 static bench_map_piece heap_take(heap *h, double carried[PL_PIECE_HOLE + 1])
 {
     unsigned chosen = h->piece.kind;
@@ -66,7 +66,7 @@ static bench_map_piece heap_take(heap *h, double carried[PL_PIECE_HOLE + 1])
 }
 
 /* Joins pieces into heaps of at least `bytes`; the last heap of a segment may be smaller. Returns
- * their number. Writes them if asked to. */
+ * the number of heaps. Writes the heaps if is_written. */
 static size_t join_small(bench_map_piece *pieces, size_t n, uint64_t bytes, bool over_segments,
                          bool is_written)
 {
@@ -111,5 +111,5 @@ size_t bench_map_merge(bench_map_piece *pieces, size_t n, size_t most, uint64_t 
             }
         }
     }
-    return 0; /* not reached: with 2^62 bytes all fits in one heap */
+    return 0; /* not reached: 2^62 bytes make one heap */
 }

@@ -18,7 +18,7 @@ typedef struct taker {
     bench_map_piece *pieces;
     size_t n_pieces;
     size_t capacity;
-    uint32_t last_stream; /* the last found stream: often the next one, too */
+    uint32_t last_stream; /* the last found stream, often the next one, too */
     bool is_short;        /* of host memory */
 } taker;
 
@@ -87,7 +87,7 @@ static bool is_in_use(const bench_map_piece *piece)
     return piece->kind == PL_PIECE_LIVE || piece->kind == PL_PIECE_PENDING;
 }
 
-/* The bytes of [begin, end) before its first page border and behind its last one. False: the range
+/* The bytes of [begin, end) before the first page border and behind the last one. False: the range
  * lies within one page. */
 static bool split_pages(uint64_t begin, uint64_t end, uint64_t page, uint64_t *front,
                         uint64_t *back)
@@ -112,7 +112,7 @@ static uint64_t charge_run(uint64_t begin, uint64_t end, uint64_t page, size_t l
     uint64_t front = end - begin;
     uint64_t back = 0;
     if (page == 0 || !split_pages(begin, end, page, &front, &back)) {
-        /* Both sides hold all of this page. */
+        /* Both sides hold the whole page. */
         back = has_left && has_right ? front - front / 2 : has_right ? front : 0;
         front -= back;
     }
@@ -223,13 +223,13 @@ static held held_by(const taker *t, const bench_map_piece *piece, uint64_t charg
     return h;
 }
 
-/* Groups `n` blocks and keeps those with the most to answer for. */
+/* Group `n` blocks, and keep the groups with the largest charges. */
 static void write_holders(bench_moment *out, held *blocks, size_t n)
 {
     qsort(blocks, n, sizeof *blocks, by_key);
     size_t n_groups = 0;
     for (size_t i = 0; i < n; i++) {
-        held block = blocks[i]; /* a group may take its place */
+        held block = blocks[i]; /* a group may overwrite its place */
         if (n_groups == 0 || by_key(&blocks[n_groups - 1], &block) != 0) {
             blocks[n_groups++] = (held){ .key = block.key };
         }

@@ -6,10 +6,10 @@
  *                     half to b
  *
  * Free memory is stranded if the allocator can neither give it back to the driver nor map it
- * elsewhere, because blocks in use share its unit. The unit is a segment (torch-native and others
- * without virtual memory management), a page (torch-expandable: 20 MiB; 2 MiB for small blocks) or
- * a granule (pleat). The bytes are charged to the blocks in use beside them. So the charges add up
- * to the stranded bytes. A site with large charges has scattered blocks.
+ * elsewhere. The reason is a shared unit: part of it is in use. The unit is a segment (torch-native
+ * and others without virtual memory management), a page (torch-expandable: 20 MiB; 2 MiB for small
+ * blocks) or a granule (pleat). The bytes are charged to the blocks in use beside them. So the
+ * charges add up to the stranded bytes. A site with large charges has scattered blocks.
  *
  * M1  where has_free: resident = live + pending + rounding + free
  *
@@ -27,22 +27,22 @@ enum { BENCH_MOST_PIECES = 20000, BENCH_MOST_HOLDERS = 1000 };
 /* Blocks of one stack, or of equal size and stream. */
 typedef struct bench_holder {
     int64_t stack;          /* index in the work's origin; -1 = none known */
-    uint64_t bytes;         /* of each block, rounded up to 512; 0 = grouped by stack */
-    int32_t stream;         /* -1 = known by their stack */
+    uint64_t bytes;         /* size of each block, rounded up to 512; 0 = grouped by stack */
+    int32_t stream;         /* -1 = grouped by stack */
     bool is_pending;        /* freed, but still used by work of other streams */
     uint64_t n_blocks;      /* in use at the moment */
-    uint64_t live_bytes;    /* theirs */
+    uint64_t live_bytes;    /* of these blocks */
     uint64_t charged_bytes; /* of stranded memory */
 } bench_holder;
 
-/* Plain memory without pointers: workers pass it between processes. */
+/* Plain memory without pointers, so that workers can pass it between processes. */
 typedef struct bench_moment {
-    uint64_t event;           /* in: the moment comes after this event of the first loop */
-    bool is_reached;          /* false: the replay ended before it */
+    uint64_t event;           /* in: the event of the first loop before the moment */
+    bool is_reached;          /* false: the replay ended earlier */
     bool has_failed;          /* the event is an allocation that was refused */
     uint64_t requested_bytes; /* of the allocation, refused or not; 0 = the event is a free */
     int32_t requested_stream;
-    uint64_t n_failed_before; /* allocations refused before it */
+    uint64_t n_failed_before; /* refused allocations before the moment */
     uint64_t live_bytes;      /* each block rounded up to 512 */
     uint64_t resident_bytes;
     bool has_map;        /* false: the allocator does not show its memory */
@@ -66,7 +66,7 @@ typedef struct bench_slot {
     uint64_t bytes;
     uint64_t born; /* number of the allocating event, over all loops */
     uint32_t stream;
-    bool is_shared; /* used on another stream, too */
+    bool is_shared; /* also used on another stream */
 } bench_slot;
 
 typedef struct bench_moment_view {
@@ -79,7 +79,8 @@ typedef struct bench_moment_view {
     size_t n_slots;
 } bench_moment_view;
 
-/* Write what the allocator's memory holds now. False and a message when out of host memory. */
+/* Write the present state of the allocator's memory. False and a message when out of host
+ * memory. */
 bool bench_moment_take(bench_moment *moment, const bench_moment_view *view, bench_failure *failure);
 
 /* For tests. `pieces` are whole segments ordered by address. Charge their stranded parts to

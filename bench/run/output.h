@@ -24,7 +24,7 @@ void bench_output_heading(bool is_fit, bool is_timed);
 void bench_output_row(const bench_record *record);
 
 /* Print to stderr the number of failed allocations, the reason of the first one, and the number of
- * hazards. Print nothing if all are 0. `who` is the allocator, or its policy. */
+ * hazards. Print nothing if all are 0. `who` is the allocator or its policy. */
 void bench_output_refusals(const bench_record *record, const char *who);
 
 /* Resident bytes over live bytes, at their peaks. */

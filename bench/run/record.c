@@ -1,4 +1,4 @@
-/* record.c - a replay's figures: their start values, and the instance's statistics. */
+/* record.c - the figures of a replay: start values, and the instance's statistics. */
 #include <string.h>
 
 #include "bench/run/replay.h"

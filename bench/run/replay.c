@@ -29,16 +29,16 @@ typedef struct replay {
     slot *slots;
     slot **order; /* scratch: live blocks at the end of a loop */
     bench_lasting lasting;
-    uint64_t n_seen;     /* events, over all loops; the last one may be under way */
+    uint64_t n_seen;     /* events over all loops, including the current one */
     bench_own own;       /* used when timed */
     uint64_t live_bytes; /* in blocks of 512 */
     double start_us;     /* driver time at the start of the loops */
     bench_compactions compactions;
     bool is_stopped;
     bool is_later;            /* in a later pass: only the driver's time counts */
-    bench_timeline *timeline; /* NULL: none, or it is over */
+    bench_timeline *timeline; /* NULL: none, or ended */
     bench_recorder recorder;  /* used for a timeline */
-    bench_tracer *tracer;     /* NULL: none, or it is over */
+    bench_tracer *tracer;     /* NULL: none, or ended */
 } replay;
 
 static bool touch(replay *r, const slot *s)
@@ -121,7 +121,7 @@ static bool do_alloc(replay *r, const bench_event *event)
     return touch(r, s) && (!is_peak || take_dump(r, BENCH_DUMP_PEAK));
 }
 
-/* Other streams' work may still run, and the block's own stream must not collide with it. */
+/* Other streams' work may still run, and the block's own stream must not collide with this work. */
 static bool do_free(replay *r, slot *s)
 {
     if (!s->is_shared && !touch(r, s)) {
@@ -187,7 +187,7 @@ static void record_event(replay *r)
     }
 }
 
-/* The blocks of this moment, and the map; then the replay stops. */
+/* Note the blocks of this moment and the map, and stop the replay. */
 static bool take_moment(replay *r, const bench_event *event, uint64_t n_failed_before)
 {
     bench_moment *moment = r->options->moment;
@@ -277,7 +277,7 @@ static bool run_loop(replay *r, unsigned loop)
     return ok && (r->is_stopped || free_what_lives(r));
 }
 
-/* Runs pass i and notes what the driver took. */
+/* Run pass i and note the driver's time. */
 static bool run_pass(replay *r, unsigned i)
 {
     bench_record *record = r->record;
@@ -334,8 +334,8 @@ static bool collect(replay *r)
     return true;
 }
 
-/* Destroys the instance while the last events' work is unfinished: a destruction that does not wait
- * for it would be a hazard. */
+/* Destroy the instance while the last events' work is unfinished. If the destruction did not wait
+ * for this work, that would be a hazard. */
 static bool destroy_instance(replay *r, bool ok)
 {
     pleat_status st = pleat_destroy(r->instance, r->is_stopped || !ok ? PLEAT_DESTROY_FORCE : 0);
@@ -400,7 +400,8 @@ static void start_tracer(replay *r)
 /* Runs the loops and measures them. */
 static bool run_and_measure(replay *r)
 {
-    /* Timing the simulator's calls takes a third of a replay; a GPU's time is known only so. */
+    /* Timing the simulator's calls takes a third of a replay. On a GPU it is the only way to know
+     * the driver's time. */
     pl_driver_time_calls(r->drv,
                          r->options->is_timed || !r->work.is_simulated || r->options->tracer);
     bench_own_start(&r->own, r->drv);

@@ -1,13 +1,13 @@
 /* replay.h - runs a work through an allocator and measures.
  *
  * Every replay has a fresh instance (on the simulator: fresh devices) and uses the public
- * interface. At each allocation, and just before each free, it submits declared work on the block's
- * stream. A failed allocation is counted, its later free is skipped, and the replay goes on. At the
- * end of a loop live blocks are freed in order of allocation, so all loops are alike.
+ * interface. At each allocation, and just before each free, the replay submits declared work on the
+ * block's stream. A failed allocation is counted, its later free is skipped, and the replay goes
+ * on. At the end of a loop live blocks are freed in order of allocation, so all loops are alike.
  *
  * Memory is created, mapped and made accessible mostly in the first loop. So driver time is given
  * separately for the first and for the later loops. Later passes follow the loops in the same
- * instance. Only their driver time is measured; no other figure includes them. */
+ * instance. Their driver time alone is measured; no other figure includes them. */
 #ifndef PLEAT_BENCH_REPLAY_H
 #define PLEAT_BENCH_REPLAY_H
 
@@ -75,16 +75,15 @@ typedef struct bench_replay_options {
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
     bench_compact compact;    /* when the device is compacted */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
-    bench_tracer *tracer;     /* the same for people's viewers; NULL = none */
-    bench_moment *moment;     /* stop the replay after this moment; NULL = none, else one loop
-                               * only */
+    bench_tracer *tracer;     /* a timeline for viewers; NULL = none */
+    bench_moment *moment;     /* stop the replay after this moment and run one loop; NULL = none */
     bench_dump *dump;         /* a snapshot; NULL = none. Recording costs time: not with is_timed */
     bool is_timed;            /* measures the allocator's own time, which slows the replay */
     bench_progress *progress;
 } bench_replay_options;
 
-/* False and a message when the replay itself failed, or when the allocator broke a promise: a free
- * that fails, driver objects left after destruction. */
+/* False and a message when the replay itself failed, or when the allocator broke a promise: a
+ * failed free, or driver objects left after destruction. */
 bool bench_replay(const bench_work *work, const bench_replay_options *options, bench_record *out,
                   bench_failure *failure);
 

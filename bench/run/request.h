@@ -4,14 +4,14 @@
 
 #include "api/pleat.h"
 
-/* Why the last one failed. */
+/* Why the last request failed. */
 static inline const char *bench_request_error(void)
 {
     const pleat_error *error = pleat_last_error();
     return error->text && error->text[0] ? error->text : pleat_status_text(error->status);
 }
 
-/* The program may use pinned memory at once, so it is in no stream's order. */
+/* The program may use pinned memory at once. So pinned memory is in no stream's order. */
 static inline pleat_status bench_request_alloc(pleat instance, bool is_host, uint64_t bytes,
                                                void *stream, pleat_devptr *out)
 {

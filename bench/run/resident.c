@@ -70,7 +70,7 @@ __attribute__((noinline)) pleat_status bench_resident_pairs(pleat instance, plea
     return run_pairs(instance, blocks, pairs, n_pairs);
 }
 
-/* A copy of bench_resident_pairs under another name, so that callgrind does not count it. */
+/* A copy of bench_resident_pairs under a name that callgrind does not count. */
 static __attribute__((noinline)) pleat_status warm_up(field *f, unsigned n_pairs)
 {
     return run_pairs(f->instance, f->movable, f->pairs, n_pairs);
@@ -188,7 +188,7 @@ static uint64_t all_driver_calls(const field *f)
     return sum;
 }
 
-/* This thread's processor time: a pair never blocks, so other programs are excluded. */
+/* This thread's processor time. Other programs are excluded, and a pair never blocks. */
 static uint64_t thread_ns(void)
 {
     struct timespec now;

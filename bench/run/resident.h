@@ -1,7 +1,7 @@
 /* resident.h - measures a free and an allocation in memory that is already resident.
  *
- * Blocks are allocated, and every second one, in the order of addresses, is freed again: N + N/8
- * gaps held apart by as many walls. N/8 movable blocks then live in the gaps and leave about N free
+ * Blocks are allocated, and every second one, by address, is freed again. This gives N + N/8 gaps
+ * held apart by as many walls. N/8 movable blocks then live in the gaps and leave about N free
  * blocks. A pair frees a movable block, drawn at random, and allocates a size drawn from the same
  * mix. The walls never move. So the number of free blocks stays about the same for any number of
  * pairs, and every allocator gets the same requests.
@@ -46,7 +46,7 @@ bool bench_resident(const bench_resident_options *options, bench_resident_result
 /* A size of the mix. */
 uint64_t bench_resident_draw_bytes(bench_random *random);
 
-/* The function with only the measured pairs: callgrind counts it. */
+/* The function with only the measured pairs. Callgrind counts this function. */
 #define BENCH_RESIDENT_SYMBOL "bench_resident_pairs"
 
 /* A free and an allocation. */

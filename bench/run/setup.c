@@ -15,7 +15,8 @@
 
 #define CONF_BYTES 4096
 
-/* Returns the `key:value` at *at and moves *at past it. A comma in brackets does not end it. */
+/* Return the `key:value` at *at, and move *at behind it. A comma in brackets does not end an
+ * item. */
 static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
 {
     const char *begin = *at + strspn(*at, ", ");
@@ -32,7 +33,7 @@ static const char *next_item(const char **at, size_t *n_item, size_t *n_key)
     return begin;
 }
 
-/* The first `key:value` with that key, or NULL. */
+/* The first `key:value` with this key, or NULL. */
 static const char *find_item(const char *conf, const char *key, size_t n, size_t *n_item)
 {
     size_t n_key;
@@ -168,7 +169,7 @@ static bool check_allocator(const bench_target *target, bench_failure *failure)
                       item, n_name > 0 ? n_name : 1, n_name > 0 ? name : "A");
 }
 
-/* Reads --conf and what the command sets, which --conf leaves out. */
+/* Reads --conf and the command's own settings, which --conf omits. */
 static bool read_conf(bench_setup *setup, const bench_target *target, bench_failure *failure)
 {
     char conf[CONF_BYTES];
@@ -258,7 +259,7 @@ static bool add_sim_host(const bench_setup *setup, uint64_t host_bytes,
     return (size_t)n < PL_SIM_CONF_BYTES - used || bench_fail(failure, "--sim: it is too long");
 }
 
-/* An allocator's figures must not appear under another allocator's name: drivers that map no host
+/* An allocator's figures must not appear under another allocator's name. Drivers that map no host
  * memory have a fallback. */
 static bool check_created(pleat instance, const char *allocator, bench_failure *failure)
 {

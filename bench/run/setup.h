@@ -13,9 +13,9 @@ typedef struct bench_target {
     pl_driver_kind driver;
     unsigned depth;
     const char *conf;        /* "" */
-    const char *own_conf;    /* what the command sets beside conf; NULL = nothing */
+    const char *own_conf;    /* settings of the command besides conf; NULL = none */
     const char *sim;         /* "" */
-    const char *sim_default; /* for keys that nobody gives; NULL = none */
+    const char *sim_default; /* for keys that are not given; NULL = none */
 } bench_target;
 
 typedef struct bench_setup {
@@ -28,8 +28,8 @@ typedef struct bench_setup {
     uint64_t total_bytes;
 } bench_setup;
 
-/* Reads PLEAT_CONF, --conf, PLEAT_SIM and --sim, opens the driver once and looks at its GPU. False
- * and a message when one of them is bad. */
+/* Reads PLEAT_CONF, --conf, PLEAT_SIM and --sim, opens the driver once and looks at its GPU.
+ * False and a message when a source is bad. */
 bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_failure *failure);
 
 /* Apply settings of a recorded run on top of PLEAT_CONF. False if a setting is bad; `setup` then
@@ -44,8 +44,8 @@ uint64_t bench_setup_unlimited(const bench_setup *setup, bool is_host);
 /* The line about the GPU: "SIMULATED GPU (no CUDA driver found)" or the GPU's name. */
 const char *bench_setup_banner(const bench_setup *setup, char *out, size_t n);
 
-/* Makes a fresh instance: on the simulator with fresh devices of `memory_bytes`, on CUDA with that
- * limit; 0 = as unlimited as possible. */
+/* Make a fresh instance: on the simulator with fresh devices of `memory_bytes`, on CUDA with
+ * `memory_bytes` as the limit; 0 = no limit. */
 bool bench_setup_create(const bench_setup *setup, const char *allocator, uint64_t memory_bytes,
                         pleat *out, bench_failure *failure);
 /* bench_setup_create, or, if is_host, for pinned memory of the host. Then `memory_bytes` is the

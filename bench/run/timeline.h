@@ -9,7 +9,7 @@ enum { BENCH_MOST_BUCKETS = 600 };
 
 typedef struct bench_bucket {
     uint64_t event;          /* number of its first event, over all loops */
-    uint64_t iteration;      /* iterations begun before it */
+    uint64_t iteration;      /* iterations begun before this bucket */
     uint64_t live_bytes;     /* the most after any event; blocks rounded up to 512 bytes */
     uint64_t resident_bytes; /* the most after any event */
     uint64_t ops;
@@ -19,7 +19,7 @@ typedef struct bench_bucket {
     double driver_us;
 } bench_bucket;
 
-/* Plain memory without pointers: workers pass it between processes. */
+/* Plain memory without pointers, so that workers can pass it between processes. */
 typedef struct bench_timeline {
     uint64_t n_events;
     uint64_t n_iterations;
@@ -43,7 +43,7 @@ typedef struct bench_recorder {
     uint64_t events_per_bucket;
     uint64_t n_in_bucket;
     bench_bucket bucket; /* the one being filled */
-    bench_reading last;  /* when it began */
+    bench_reading last;  /* start of this bucket */
 } bench_recorder;
 
 /* `n_events` and `peak_live_bytes` of the whole replay. */
@@ -68,7 +68,7 @@ static inline void bench_recorder_iteration(bench_recorder *r)
     r->out->n_iterations++;
 }
 
-/* The bucket is full; `now` is read at this moment. */
+/* The bucket is full. `now` was read at this moment. */
 void bench_recorder_close(bench_recorder *recorder, const bench_reading *now);
 /* The replay is over: write the last bucket. */
 void bench_recorder_finish(bench_recorder *recorder, const bench_reading *now);

@@ -39,7 +39,7 @@ static void put_event(bench_tracer *t, json_t *event)
     json_decref(event);
 }
 
-/* A time of the axis, in microseconds, as the format has it; to the nanosecond. */
+/* A time of the axis in microseconds, to the nanosecond, as in the format. */
 static double shown_us(double us)
 {
     return round(us * 1e3) / 1e3;
@@ -175,7 +175,7 @@ static void put_levels(bench_tracer *t, const bench_levels *levels)
     t->has_shown = true;
 }
 
-/* Write the moments of the stretch in their order; equal moments once. */
+/* Write the moments of the stretch in order; equal moments once. */
 static void end_stretch(bench_tracer *t)
 {
     bool is_ordered = t->most[0].number <= t->most[1].number;

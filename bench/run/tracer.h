@@ -1,5 +1,5 @@
-/* tracer.h - writes replays as a timeline in the trace-event format of Chrome. Perfetto's viewer
- * (ui.perfetto.dev), chrome://tracing and Speedscope open this format.
+/* tracer.h - writes replays as a timeline in the trace-event format of Chrome. The format is read
+ * by Perfetto's viewer (ui.perfetto.dev), chrome://tracing and Speedscope.
  *
  *   a replay = a process             time -->
  *   counters   live resident mapped idle pending     bytes, after an event
@@ -10,11 +10,11 @@
  * The axis is the driver's time (modelled on the simulator, measured on a GPU) plus 50 us for each
  * allocation or free. A training step of half a second makes ten thousand of them.
  *
- * Everything is written as it comes, so memory does not depend on the length of the run. Counters
- * are thinned to BENCH_MOST_MOMENTS stretches of equally many events. A stretch keeps three
- * moments: most live bytes, most resident bytes, and the last one. So no peak is lost. Calls of one
- * kind that a request makes without a pause become one slice. Calls without time and size, such as
- * a query of an event, are left out. */
+ * Everything is written at once, so memory does not depend on the length of the run. Counters are
+ * thinned to BENCH_MOST_MOMENTS stretches of equally many events. A stretch keeps the moments of
+ * most live bytes and of most resident bytes, and the last one. So no peak is lost. Consecutive
+ * calls of one kind in a request become one slice. Calls without time and size, such as a query of
+ * an event, are left out. */
 #ifndef PLEAT_BENCH_TRACER_H
 #define PLEAT_BENCH_TRACER_H
 
@@ -68,14 +68,14 @@ typedef struct bench_tracer {
     uint64_t n_events;    /* so far */
     uint64_t n_stretch;   /* events in a stretch */
     uint64_t n_in;        /* in the running slice */
-    double told_us;       /* the driver's time that is told of */
+    double told_us;       /* the driver's time reported so far */
     bench_slice slice;    /* kept back: more of the kind may follow */
     bench_levels most[2]; /* in the stretch: live, resident */
-    bench_levels last;    /* that was read */
+    bench_levels last;    /* the last levels read */
     uint64_t shown[BENCH_N_LEVELS];
     bool has_shown;
     uint64_t iteration;
-    double iteration_us; /* when it began; negative = none yet */
+    double iteration_us; /* begin of the iteration; negative = none yet */
 } bench_tracer;
 
 typedef struct bench_tracer_subject {
@@ -94,7 +94,8 @@ bool bench_tracer_open(bench_tracer *tracer, const char *path, bench_failure *fa
 /* Ends the file. False and a message, and no file, if something could not be written. */
 bool bench_tracer_close(bench_tracer *tracer, bench_failure *failure);
 
-/* A replay begins. Its driver, which must time its calls, is watched until the replay's end. */
+/* A replay begins. The replay's driver, which must time the calls, is watched until the replay's
+ * end. */
 void bench_tracer_begin(bench_tracer *tracer, const bench_tracer_subject *subject);
 /* Live and resident bytes at the end. */
 void bench_tracer_end(bench_tracer *tracer, uint64_t live_bytes, uint64_t resident_bytes);

@@ -1,6 +1,6 @@
 /* verify.c - tests whether an allocator makes the device calls of a PyTorch recording.
  *
- * The device's counters give the event of a call; the simulator's log gives its size. Operation k
+ * The device's counters give the event of a call. The simulator's log gives its size. Operation k
  * of the counters is call k of the log. */
 #include "bench/run/verify.h"
 
@@ -71,7 +71,7 @@ static bool is_given_back(uint8_t action)
     return action == BENCH_SNAPSHOT_SEGMENT_FREE || action == BENCH_SNAPSHOT_SEGMENT_UNMAP;
 }
 
-/* Repeats what the recording did to the device just before `event`. */
+/* Repeat the recorded actions on the device just before `event`. */
 static bool follow_recorded(verify *v, uint64_t event)
 {
     const bench_recording *r = v->recording;

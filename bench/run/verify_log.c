@@ -1,4 +1,4 @@
-/* verify_log.c - lets the simulator write its log to a file, and reads that file. */
+/* verify_log.c - makes the simulator write its log to a file, and reads the file. */
 #include "bench/run/verify_log.h"
 
 #include <errno.h>

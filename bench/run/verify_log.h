@@ -9,7 +9,7 @@
 #include "vmm/driver.h"
 
 /* Write the sizes of the last n successful calls of `entry` into bytes[0..n), from the simulator's
- * log, which must be full. False and a message when it holds fewer, or cannot be read. */
+ * log, which must be full. False and a message when the log holds fewer, or cannot be read. */
 bool bench_verify_log_read(const pl_driver *drv, pl_entry entry, uint64_t *bytes, size_t n,
                            bench_failure *failure);
 

@@ -2,7 +2,8 @@
  *
  * Blocks of a tag are allocated and used. Then the tag sleeps and wakes several times each way, and
  * the least time counts. Before, the driver's plain copies move the instance's memory to
- * page-locked host memory and back. Their speed is the limit for a sleep that stores contents. */
+ * page-locked host memory and back. The copies' speed is the limit for a sleep that stores
+ * contents. */
 #ifndef PLEAT_BENCH_SLEEP_SLEEP_H
 #define PLEAT_BENCH_SLEEP_SLEEP_H
 
@@ -12,7 +13,7 @@
 
 enum { BENCH_SLEEP_MOST_ROUNDS = 100, BENCH_SLEEP_N_HOWS = 3 };
 
-/* One call; times in ns. The least of all rounds, each by itself. */
+/* One call; times in ns. The least of all rounds, for each time separately. */
 typedef struct bench_sleep_call {
     double ns;        /* by the clock of the host */
     double driver_ns; /* in driver calls; on the simulator by its cost file, on top of `ns` */
@@ -20,8 +21,8 @@ typedef struct bench_sleep_call {
 } bench_sleep_call;
 
 typedef struct bench_sleep_figures {
-    uint64_t bytes;      /* that went and came */
-    uint64_t kept_bytes; /* of these: bytes with stored contents */
+    uint64_t bytes;      /* sent and brought back */
+    uint64_t kept_bytes; /* with stored contents */
     bench_sleep_call sleep;
     bench_sleep_call wake;
 } bench_sleep_figures;

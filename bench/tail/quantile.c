@@ -1,4 +1,4 @@
-/* quantile.c - exact quantiles of recorded times: they are few enough to be sorted. */
+/* quantile.c - exact quantiles of recorded times, by sorting. */
 #include "bench/tail/quantile.h"
 
 #include <stdlib.h>

@@ -32,7 +32,7 @@ static void add(bench_script *s, bench_step_kind kind, uint32_t block, uint32_t 
     s->n_streams = stream < s->n_streams ? s->n_streams : stream + 1;
 }
 
-/* Adds the allocation of a new block; returns its number. */
+/* Add the allocation of a new block, and return its number. */
 static uint32_t add_alloc(bench_script *s, uint32_t stream, uint64_t bytes)
 {
     uint32_t block = s->n_blocks;
@@ -60,7 +60,7 @@ static void add_pairs(bench_script *s, unsigned n)
     }
 }
 
-/* Add work that stays unfinished on the stream from this step on. */
+/* Add unfinished work on the stream from this step on. */
 static void add_running(bench_script *s, uint32_t stream, uint32_t block)
 {
     s->depth = RUNNING;
@@ -244,7 +244,7 @@ const char *bench_script_pattern(unsigned index)
 
 /* ---- works ----------------------------------------------------------------------------------- */
 
-/* Like a replay: work on the block after its allocation and before its free. */
+/* Work on the block after its allocation and before its free, as in a replay. */
 static void add_event(bench_script *s, const bench_event *event, uint32_t *streams)
 {
     if (!bench_event_is_block(event)) {

@@ -46,11 +46,11 @@ typedef struct bench_script {
 
 enum { BENCH_TAIL_LEAST_BLOCKS = 64, BENCH_TAIL_MOST_BLOCKS = 1 << 21 };
 
-/* The n-th pattern's name; NULL at the end. docs/benchmarks.md describes each. */
+/* The n-th pattern's name; NULL at the end. Each pattern is described in docs/benchmarks.md. */
 const char *bench_script_pattern(unsigned index);
 
-/* Open the pattern named `spec` with about `n_blocks` blocks, or else the work that `spec` names.
- * False and a message when the work does not exist, or host memory is missing. */
+/* Open the pattern named `spec` with about `n_blocks` blocks, or else the work named `spec`. False
+ * and a message when the work does not exist, or host memory is missing. */
 bool bench_script_open(const char *spec, unsigned n_blocks, bench_script *out,
                        bench_failure *failure);
 void bench_script_close(bench_script *script); /* a zeroed one is fine */

@@ -1,10 +1,8 @@
-/* tail.h - measures single calls, above all the rare long ones, and how long they block other
- * threads.
+/* tail.h - measures single calls, above all rare long ones, and how long they block other threads.
  *
- * A script is run several times with fresh instances. The least time of each call counts, which
- * excludes the effect of other programs. Time in driver calls is subtracted and shown separately.
- * As many further runs time the holds of the device's lock, since timing holds slows the calls
- * down. */
+ * A script is run several times with fresh instances. The least time of each call counts. So other
+ * programs have no effect. Time in driver calls is subtracted and shown separately. As many further
+ * runs time the holds of the device's lock, since timing holds slows the calls down. */
 #ifndef PLEAT_BENCH_TAIL_TAIL_H
 #define PLEAT_BENCH_TAIL_TAIL_H
 
@@ -23,7 +21,7 @@ typedef struct bench_tail_figures {
     double p99_9;
     double most;
     uint64_t worst_step;         /* index in the script of the slowest call */
-    uint64_t worst_driver_calls; /* which it made */
+    uint64_t worst_driver_calls; /* made by the longest call */
     double most_driver;          /* in one call, inside the driver */
     double longest_hold;         /* of the device's lock */
 } bench_tail_figures;

@@ -57,7 +57,7 @@ double bench_page_value(const bench_page *page, const bench_sample *of, const ch
     return is_there ? sum : -1.0;
 }
 
-/* Split `name{labels} value`. False: the line has another form. */
+/* Split `name{labels} value`. False: another kind of line. */
 static bool split(char *line, bench_sample *out)
 {
     char *begin = strchr(line, '{');
@@ -138,7 +138,7 @@ bool bench_page_read(const char *path, bool is_own, bench_page *out, bench_failu
     if (descriptor < 0 || fstat(descriptor, &st) != 0) {
         return bench_fail(failure, "%s: %s", path, strerror(errno));
     }
-    /* A folder passes: reading it fails with a fitting message. */
+    /* A folder passes: reading it later fails with a fitting message. */
     bool is_file = S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
     if (!is_file || (is_own && geteuid() != 0 && st.st_uid != geteuid())) {
         close(descriptor);

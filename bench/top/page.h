@@ -25,17 +25,17 @@ typedef struct bench_page {
 /* The most bytes that a page may have. */
 enum { BENCH_PAGE_BYTES = 16 << 20 };
 
-/* Read the file. False and a message: the file cannot be read, or holds no metrics of pleat.
- * is_own: the file must belong to this user. */
+/* Read the file. False and a message: unreadable, or no metrics of pleat. is_own: the file must
+ * belong to this user. */
 bool bench_page_read(const char *path, bool is_own, bench_page *out, bench_failure *failure);
 /* Parse a text in place of a file. The text is freed with the page, or by this call. */
 bool bench_page_parse(const char *path, char *text, bench_page *out, bench_failure *failure);
 void bench_page_free(bench_page *page);
 
-/* Copies the value of a label; "" if there is none. Returns `out`. */
+/* Copy the value of a label; "" if there is no such label. Returns `out`. */
 const char *bench_page_label(const bench_sample *sample, const char *key, char *out, size_t n);
 /* The sum of all samples called `name` with the instance and device of `of` and, unless NULL, with
- * `tag`. Negative: there are no such samples. */
+ * `tag`. Negative: no such samples. */
 double bench_page_value(const bench_page *page, const bench_sample *of, const char *name,
                         const char *tag);
 

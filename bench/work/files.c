@@ -1,4 +1,4 @@
-/* files.c - works in files: finds the files, their kind and their events.
+/* files.c - works in files: finds the files, their kinds and their events.
  *
  * The bundled traces are beside the repository's command, or installed. */
 #include "bench/work/files.h"
@@ -53,7 +53,7 @@ unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries)
     return n_found > 0 ? (unsigned)n_found : 0;
 }
 
-/* The length of the path before `:key=value`; all of `text` if a file has this name. */
+/* The length of the path before `:key=value`, or of all of `text` if a file has this name. */
 static size_t path_length(const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -73,7 +73,7 @@ bool bench_file_find(const char *work, char *path, size_t n)
     }
     snprintf(name, sizeof name, "%.*s", (int)length, work);
     if (work[length] && bench_generator_find(name, length)) {
-        return false; /* its parameters look like options, but a generator has none */
+        return false; /* parameters look like options, but a generator has no options */
     }
     if (access(name, F_OK) == 0 || strchr(name, '/')) {
         return (size_t)snprintf(path, n, "%s", work) < n;
@@ -186,7 +186,7 @@ static bool find_table(const char *path, const char *begin, const char *end, fil
                       path);
 }
 
-/* A file is opened twice, for its kind and for its events. A pipe would lose its beginning. */
+/* A file is opened twice, for the kind and for the events. A pipe would lose its beginning. */
 static bool check_seekable(const char *path, bench_failure *failure)
 {
     struct stat st;

@@ -137,7 +137,7 @@ static unsigned find_key(const bench_generator *generator, const char *key)
     return N_KEYS;
 }
 
-/* Read one `key=value`; both strings are terminated. */
+/* Read one `key=value`. Both strings end with NUL. */
 static bool read_item(const bench_generator *generator, const char *key, const char *value,
                       bool given[N_KEYS], bench_values *out, bench_failure *failure)
 {

@@ -1,7 +1,7 @@
 /* generator.h - runs generated during the replay: `name:key=value,key=value`.
  *
- * A generator is one constant object with a table of its parameters. The same values give the same
- * events on every machine. Published patterns are generators too. */
+ * A generator is a constant object with a table of its parameters. Equal values give equal events
+ * on every machine. Published patterns are generators too. */
 #ifndef PLEAT_BENCH_GENERATOR_H
 #define PLEAT_BENCH_GENERATOR_H
 
@@ -12,7 +12,7 @@
 typedef struct bench_param {
     const char *name;
     const char *doc; /* with the unit */
-    double standard; /* if the spec does not give it */
+    double standard; /* the default of a spec */
     double least;
     double most;
     const char *const *words; /* NULL-terminated; NULL = a number */
@@ -22,7 +22,7 @@ typedef struct bench_param {
 enum { BENCH_MOST_PARAMS = 32 };
 
 /* `iterations` and `seed` are parameters of every generator. */
-extern const bench_param bench_common_params[]; /* these two; ends with a NULL name */
+extern const bench_param bench_common_params[]; /* two parameters; ends with a NULL name */
 typedef struct bench_values {
     uint64_t iterations;
     uint64_t seed;
@@ -31,9 +31,9 @@ typedef struct bench_values {
 
 typedef struct bench_generator {
     const char *name;
-    const char *doc;           /* one line */
+    const char *doc;           /* one line of text */
     const bench_param *params; /* ends with a NULL name; NULL = none */
-    uint64_t iterations;       /* if the spec does not give them */
+    uint64_t iterations;       /* the default of a spec */
     bool is_host;              /* the blocks are pinned memory of the host */
     /* NULL and a message when the values do not fit together, or out of host memory. */
     void *(*create)(const bench_values *values, bench_failure *failure);

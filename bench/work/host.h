@@ -1,4 +1,4 @@
-/* host.h - limits and counts the host memory that a work may take, where its arrays grow. */
+/* host.h - limits and counts the host memory of a work, where its arrays grow. */
 #ifndef PLEAT_BENCH_HOST_H
 #define PLEAT_BENCH_HOST_H
 
@@ -16,8 +16,8 @@ typedef struct bench_host {
     char problem[96];
 } bench_host;
 
-/* Like realloc: `array` has `before` bytes. NULL: `array` stays as before; bench_host_problem tells
- * why. */
+/* Like realloc: `array` has `before` bytes. NULL: `array` stays as before. The reason is in
+ * bench_host_problem. */
 void *bench_host_resize(bench_host *host, void *array, size_t before, size_t bytes);
 void bench_host_free(bench_host *host, void *array, size_t bytes);
 /* Why there was no memory. */

@@ -47,7 +47,7 @@ static size_t first_place(const bench_ids *ids, unsigned bits, uint64_t id)
     return (size_t)(bench_random_next(&random) >> (64 - bits));
 }
 
-/* Search `entries`, which are not the table's own while it grows. */
+/* Search `entries`: while the table grows, they are not the table's own. */
 static bench_id *find(const bench_ids *ids, bench_id *entries, unsigned bits, uint64_t id)
 {
     size_t mask = ((size_t)1 << bits) - 1;
@@ -58,8 +58,8 @@ static bench_id *find(const bench_ids *ids, bench_id *entries, unsigned bits, ui
     return &entries[i];
 }
 
-/* Move the entries into a table twice as large. If fewer than half of them live and dead ones may
- * be forgotten, use a new table of the same size. */
+/* Move the entries into a table twice as large. If fewer than half of the entries live and dead
+ * ones may be forgotten, use a new table of equal size. */
 static bool make_room(bench_ids *ids)
 {
     bool drops = ids->forgets && ids->n_live < ids->n_entries / 2;

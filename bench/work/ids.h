@@ -1,5 +1,6 @@
 /* ids.h - finds the slot of a live block by its id: ids are a trace's numbers or a recording's
- * addresses. Open addressing over all ids ever seen, or over the live ones and some others. */
+ * addresses. Open addressing over all ids ever seen, or over the live ones and a part of the dead
+ * ones. */
 #ifndef PLEAT_BENCH_IDS_H
 #define PLEAT_BENCH_IDS_H
 
@@ -15,7 +16,7 @@ typedef struct bench_id {
 
 typedef struct bench_ids {
     bench_host *host;
-    bench_id *entries; /* 1 << bits of them */
+    bench_id *entries; /* 1 << bits entries */
     unsigned bits;
     bool forgets; /* drops ids that are not live before the table grows */
     bool has_forgotten;
@@ -24,13 +25,13 @@ typedef struct bench_ids {
     uint64_t seed; /* random, so that a file cannot choose colliding ids */
 } bench_ids;
 
-/* With `forgets`, ids of freed blocks are dropped when room is short, so the table is as large as
- * the number of live blocks, not as long as the run. */
+/* With `forgets`, ids of freed blocks are dropped when room is short. So the table grows with the
+ * number of live blocks, not with the length of the run. */
 bool bench_ids_init(bench_ids *ids, bench_host *host, bool forgets);
 void bench_ids_fini(bench_ids *ids);
 /* The entry of `id`, made if need be. Valid until the next call. NULL: see bench_host_problem. */
 bench_id *bench_ids_get(bench_ids *ids, uint64_t id);
-/* Begin the life of the entry's block; end its life. */
+/* Begin or end the life of the entry's block. */
 void bench_ids_begin(bench_ids *ids, bench_id *entry);
 void bench_ids_end(bench_ids *ids, bench_id *entry);
 

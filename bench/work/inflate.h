@@ -18,7 +18,7 @@ enum { BENCH_INFLATE_RATIO = 64 };
 /* Limits of reading a file (0 = the usual limits), and the progress to report to. */
 typedef struct bench_limits {
     uint64_t inflated_bytes;  /* inflate=SIZE: the most decompressed bytes */
-    uint64_t host_bytes;      /* memory=SIZE: the most host memory for its events */
+    uint64_t host_bytes;      /* memory=SIZE: the most host memory for the events */
     bench_progress *progress; /* NULL = nobody */
 } bench_limits;
 

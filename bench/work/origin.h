@@ -1,5 +1,5 @@
-/* origin.h - a file's facts beyond its events: the run behind the recording, and the call stack of
- * each allocation.
+/* origin.h - a file's facts beyond its events: the recorded run, and the call stack of each
+ * allocation.
  *
  * Only memory snapshots of PyTorch have such facts. For all other works everything here is
  * empty. */
@@ -15,22 +15,22 @@
 enum { BENCH_CONF_BYTES = 4096 };
 
 typedef struct bench_origin {
-    bool is_pytorch;             /* a snapshot of it */
-    bool is_rmm;                 /* a log of it */
-    bool has_failed;             /* an allocation of that run was refused */
+    bool is_pytorch;             /* from a snapshot of PyTorch */
+    bool is_rmm;                 /* from a log of RMM */
+    bool has_failed;             /* an allocation of the run was refused */
     bench_told told;             /* how much of the run is recorded */
-    uint64_t held_bytes;         /* the most that the run held from the driver; 0 = not known */
-    char allocator[32];          /* its allocator, by our names; "" = not known */
-    char conf[BENCH_CONF_BYTES]; /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
+    uint64_t held_bytes;         /* most bytes held from the driver by the run; 0 = not known */
+    char allocator[32];          /* the run's allocator, by pleat's names; "" = not known */
+    char conf[BENCH_CONF_BYTES]; /* the run's PYTORCH_CUDA_ALLOC_CONF, or "" */
     char **stacks;               /* clean texts, a line a frame, the innermost first */
     uint32_t n_stacks;
-    uint32_t *stack_of; /* by the number of the event, of allocations: 1 + index; 0 = none */
+    uint32_t *stack_of; /* by event number: 1 + index of the allocation's stack; 0 = none */
     size_t n_stack_of;
 } bench_origin;
 
 void bench_origin_fini(bench_origin *origin);
 
-/* The stack of the allocation that is event `event`, by index; -1 = none. */
+/* The index of the stack of event `event`, an allocation; -1 = none. */
 static inline int64_t bench_origin_stack(const bench_origin *origin, uint64_t event)
 {
     return event < origin->n_stack_of ? (int64_t)origin->stack_of[event] - 1 : -1;

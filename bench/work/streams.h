@@ -8,10 +8,10 @@
 typedef struct bench_streams {
     uint64_t ids[BENCH_MOST_STREAMS];
     uint32_t n;
-    uint32_t last; /* the last found stream: often the next one, too */
+    uint32_t last; /* the last found stream, often the next one, too */
 } bench_streams;
 
-/* The number of the stream called `id`. False when there are too many. */
+/* The number of the stream called `id`. False: too many streams. */
 static inline bool bench_streams_find(bench_streams *streams, uint64_t id, uint32_t *out)
 {
     uint32_t i = streams->last;

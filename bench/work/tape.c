@@ -34,7 +34,7 @@ static bool complain(bench_tape *tape, const char *problem)
     return false;
 }
 
-/* A smaller array may not be had; then the larger one stays. */
+/* If the smaller array cannot be had, the larger one stays. */
 static void shrink(bench_tape *tape, size_t capacity)
 {
     bench_event *entries = bench_host_resize(
@@ -97,7 +97,7 @@ static bool make_room(bench_tape *tape)
     return true;
 }
 
-/* Make room for one more slot, and for every slot on the stack, so that a free needs no memory. */
+/* Make room for one more slot, and for every slot on the stack. So a free needs no memory. */
 static bool make_slot_room(bench_tape *tape)
 {
     if (tape->n_free_slots > 0 || tape->n_slots < tape->slot_capacity) {

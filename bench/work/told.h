@@ -4,8 +4,8 @@
  *   recording             |--------------------------|
  *                 begins late, or its ring is full    ends out of memory, or in a step
  *
- * The missing part may need more memory than the recorded one, so a need is a lower bound. What
- * fails on a part of the run fails on the whole. A run that completes does so only up to the end of
+ * The missing part may need more memory than the recorded one. So a need is a lower bound. A
+ * failure in a part of the run is a failure of the whole run. A success holds only up to the end of
  * the recording. */
 #ifndef PLEAT_BENCH_TOLD_H
 #define PLEAT_BENCH_TOLD_H
@@ -13,17 +13,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All false: the recording is whole, as far as it shows. */
+/* All false: the recording is whole, as far as can be seen. */
 typedef struct bench_told {
     bool has_no_history; /* only the blocks at the moment of the snapshot */
     bool begins_late;    /* blocks lived, or memory was held, before the first entry */
-    bool has_run_over;   /* the ring is full: its older entries are gone */
+    bool has_run_over;   /* the ring is full, and older entries are gone */
     bool is_apart;       /* the history does not lead to the snapshot's blocks */
     bool ends_failed;    /* the last allocation was refused */
-    bool has_gone_on;    /* one before the last was */
-    bool ends_early;     /* with more live than it comes down to: in the middle of a step */
+    bool has_gone_on;    /* a request before the last one was refused */
+    bool ends_early;     /* in the middle of a step, with more live bytes than at its end */
     uint64_t n_entries;
-    uint64_t live_before_bytes; /* before the first entry, each block rounded up to 512; */
+    uint64_t live_before_bytes; /* live before the first entry, each block rounded up to 512; */
     uint64_t held_before_bytes; /* and from the driver */
 } bench_told;
 
@@ -45,8 +45,8 @@ static inline bool bench_told_is_whole(const bench_told *told)
 }
 
 /* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
- * driver. So before the first entry the run needed at most the memory held at that entry. A full
- * ring belongs to a long run, whose cache may have been emptied before. Then there is no such
+ * driver. So before the first entry the run needed at most the memory held there. A full ring
+ * belongs to a long run, whose cache may have been emptied before. In this case there is no
  * bound. */
 static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
 {

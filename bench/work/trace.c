@@ -8,7 +8,7 @@
 #include "bench/work/lines.h"
 #include "bench/work/streams.h"
 
-#define UNWANTED UINT32_MAX /* the slot of a live block that is not written */
+#define UNWANTED UINT32_MAX /* the slot of an unwanted live block */
 
 typedef struct reader {
     const char *path;

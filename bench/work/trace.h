@@ -21,8 +21,7 @@ typedef enum bench_blocks {
 
 /* Read and check the whole trace. False and a message with file and line when a line is malformed,
  * an id is unknown or allocated twice, or a size is 0 or absurd. Also when the file is damaged, too
- * large or without an allocation. `limits` may be NULL. Blocks that are not wanted are checked,
- * too. */
+ * large or without an allocation. `limits` may be NULL. Unwanted blocks are checked, too. */
 bool bench_trace_read(const char *path, const bench_limits *limits, bench_blocks wanted,
                       bench_tape *tape, bench_failure *failure);
 

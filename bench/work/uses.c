@@ -1,4 +1,5 @@
-/* uses.c - the current uses of blocks on other streams, and the freed bytes that wait for them. */
+/* uses.c - the current uses of blocks on other streams, and the freed bytes waiting for these
+ * uses. */
 #include "bench/work/uses.h"
 
 #include <string.h>

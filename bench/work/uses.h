@@ -1,7 +1,7 @@
-/* uses.h - the current uses of blocks on other streams, and the freed bytes that wait for them.
+/* uses.h - the current uses of blocks on other streams, and the freed bytes waiting for these uses.
  *
- * A block freed while another stream uses it is pending until its last use ends. The program does
- * not need the block any more. But no request can have the memory yet.
+ * A block freed during another stream's use is pending until the last use ends. The program does
+ * not need the block any more. But no request can get the memory yet.
  *
  *   first_of[slot] -> use <-> use <-> use     a ring: the uses of one block
  *
@@ -16,11 +16,11 @@
 #include "bench/work/host.h"
 
 typedef struct bench_use {
-    uint64_t bytes;    /* of its block, rounded; 0 = a free number */
-    uint32_t slot;     /* of its block, while the block is live */
-    uint32_t next;     /* in the ring; for a free number: the next free one, plus 1 */
+    uint64_t bytes;    /* of the used block, rounded; 0 = a free number */
+    uint32_t slot;     /* of the used block, while the block is live */
+    uint32_t next;     /* next of the ring; of a free number: the next free one, plus 1 */
     uint32_t previous; /* in the ring */
-    bool is_freed;     /* its block is */
+    bool is_freed;     /* the block is freed */
 } bench_use;
 
 typedef struct bench_uses {

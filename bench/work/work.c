@@ -1,4 +1,4 @@
-/* work.c - finds the work that a spec names, opens it, and runs over its events. */
+/* work.c - finds and opens a spec's work, and runs over its events. */
 #include "bench/work/work.h"
 
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static bool open_generator(const bench_generator *generator, const char *spec, c
            (work->n_slots > 0 || bench_fail(failure, "%s: it allocates nothing", work->name));
 }
 
-/* Lists the generators' names, for a message about a mistyped one. */
+/* List the generators' names, for a message about a mistyped name. */
 static void list_generators(char *out, size_t n)
 {
     size_t used = 0;
@@ -150,7 +150,7 @@ static void offer_files(const char *path, size_t n_folder, pl_nearest *nearest)
     for (const struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
         char clean[sizeof entry->d_name];
         bench_text_clean(entry->d_name, strlen(entry->d_name), clean, sizeof clean);
-        if (strcmp(clean, entry->d_name) == 0) { /* other names cannot be shown, and so not typed */
+        if (strcmp(clean, entry->d_name) == 0) { /* a name that cannot be shown cannot be typed */
             pl_nearest_offer(nearest, (pl_span){ clean, strlen(clean) });
         }
     }

@@ -1,5 +1,4 @@
-/* work.h - what can be replayed: traces, imported recordings, published patterns, generated
- * training runs.
+/* work.h - the works: traces, imported recordings, published patterns, generated training runs.
  *
  *   file      FILE or the bare name of a bundled trace; its content tells its kind
  *   pattern   pytorch#35901, ... (bench/patterns)
@@ -25,7 +24,7 @@ typedef struct bench_work {
     uint64_t n_marks;            /* iterations */
     uint32_t n_slots;            /* most live blocks */
     uint32_t n_streams;
-    bool is_host;                     /* its blocks are pinned memory of the host */
+    bool is_host;                     /* the blocks are pinned memory of the host */
     uint64_t peak_live_bytes;         /* largest sum of live blocks, each rounded up to 512 bytes */
     uint64_t peak_event;              /* the first event with that sum */
     uint64_t peak_pending_bytes;      /* largest sum of freed blocks still used by other streams */
@@ -35,7 +34,7 @@ typedef struct bench_work {
     bench_values values;              /* of the generator */
 } bench_work;
 
-/** Open what `spec` names, check all of it and count it; a generator is run once for this.
+/** Open the work named `spec`, check all of it and count it. A generator is run once for this.
  *
  *  Params   progress tells how far that is; may be NULL.
  *  Returns  false and a message that names the culprit: an unknown file, pattern or generator, a
@@ -46,12 +45,13 @@ bool bench_work_open_showing(const char *spec, bench_progress *progress, bench_w
                              bench_failure *failure);
 bool bench_work_open(const char *spec, bench_work *out, bench_failure *failure);
 void bench_work_close(bench_work *work); /* a zeroed one is fine */
-/* The same for a program that has device memory only: works of pinned memory are refused. */
+/* bench_work_open_showing for a program with device memory only: works of pinned memory are
+ * refused. */
 bool bench_work_open_device(const char *spec, bench_progress *progress, bench_work *out,
                             bench_failure *failure);
 
-/* Without opening it: is it a file (of any content)? Then `found` is its path with its options, and
- * its name is bench_work_name's. */
+/* Without opening the work: is it a file (of any content)? If so, `found` is its path with options,
+ * and bench_work_name gives its name. */
 bool bench_work_find(const char *spec, char *found, size_t n);
 void bench_work_name(const char *found, char out[BENCH_NAME_BYTES]);
 
@@ -67,7 +67,7 @@ typedef struct bench_cursor {
 /* False and a message when out of host memory. */
 bool bench_cursor_open(const bench_work *work, bench_cursor *out, bench_failure *failure);
 void bench_cursor_close(bench_cursor *cursor);
-/* The next entries, marks included, valid until the next call; 0 at the end, SIZE_MAX and a message
+/* The next entries, marks included, valid until the next call. 0 at the end. SIZE_MAX and a message
  * when out of host memory, or when the temporary file cannot be read. */
 size_t bench_cursor_next(bench_cursor *cursor, const bench_event **entries, bench_failure *failure);
 

@@ -23,10 +23,10 @@ typedef struct pl_private pl_private; /* a private pool of one allocator */
 
 enum { PL_OWN_BYTES = 512 };
 
-/* What every allocator is made with, and the options that only some of them know. */
+/* The options of every allocator, and the options that only some allocators know. */
 typedef struct pl_allocator_options {
     uint64_t limit_bytes;  /* most resident bytes; 0 = none set */
-    uint32_t wait_ms;      /* most that a whole call waits on the host; 0 = never */
+    uint32_t wait_ms;      /* bound on the host's waiting in a whole call; 0 = never wait */
     pl_observer *observer; /* told of all actions; NULL = nobody */
     /* Requests are made larger (rounding.h): of pleat and the models of PyTorch. */
     unsigned roundup_divisions[PL_N_DIVISIONS];
@@ -39,8 +39,8 @@ void pl_allocator_options_init(pl_allocator_options *options); /* the defaults *
 const pl_option_table *pl_option_table_at(unsigned index);
 /* Where in pl_allocator_options the struct of `table` begins. */
 size_t pl_own_offset(const pl_option_table *table);
-/* Copy the struct out and in. Always copy, and never point into `own`: those bytes have no declared
- * type, so a compiler may drop writes through such a pointer. */
+/* Copy the struct out and in. Always copy, and never point into `own`. These bytes have no declared
+ * type, so a compiler may drop writes through a pointer. */
 void pl_own_get(const pl_allocator_options *options, const pl_option_table *table, void *own);
 void pl_own_set(pl_allocator_options *options, const pl_option_table *table, const void *own);
 
@@ -48,23 +48,22 @@ void pl_own_set(pl_allocator_options *options, const pl_option_table *table, con
 typedef enum pl_piece_kind {
     PL_PIECE_LIVE,
     PL_PIECE_PENDING, /* freed, but not yet usable by every stream */
-    PL_PIECE_FREE,    /* resident, for any request of its stream */
+    PL_PIECE_FREE,    /* resident, and usable by any request of its stream */
     PL_PIECE_HOLE,    /* addresses without memory, between resident pieces of one segment */
 } pl_piece_kind;
 
 typedef struct pl_piece {
     pleat_devptr base;
     uint64_t bytes;
-    uint64_t requested_bytes;     /* live only, else 0 */
-    uint64_t awaited_bytes;       /* pending: the requested bytes until FREE_COMPLETED is told; else
-                                   * 0 */
+    uint64_t requested_bytes;     /* of a live block; else 0 */
+    uint64_t awaited_bytes;       /* pending, until FREE_COMPLETED is told: as requested; else 0 */
     pl_stream *stream;            /* the owner's, or the stream it pends on; NULL = nobody's */
     pl_stream *segment_stream;    /* the stream that the segment serves first; NULL = none */
     const pl_private *private_in; /* NULL = the default pool */
     const char *tag;              /* of the segment, valid as long as the process; NULL = none */
     pl_piece_kind kind;
     bool is_asleep; /* the tag sleeps, so the address may have no memory */
-    bool is_first;  /* a segment begins here */
+    bool is_first;  /* the piece is the first of a segment */
     bool is_small;  /* the segment is for small requests only */
 } pl_piece;
 
@@ -106,7 +105,7 @@ typedef struct pl_share_list {
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
-    bool needs_host; /* for pinned memory of the host only; has no options of its own */
+    bool needs_host; /* for pinned memory of the host only, and without own options */
     const pl_option_table *options; /* NULL = no options of its own */
     pleat_status (*create)(pl_device *dev, const pl_allocator_options *options, pl_allocator **out);
     /* Waits for fences. EBUSY and *n_live when blocks live and !force. After PLEAT_OK, or with
@@ -114,9 +113,9 @@ typedef struct pl_allocator_ops {
     pleat_status (*destroy)(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
     /* bytes in [1, 2^60]. ENOMEM_DEVICE, EPENDING, ENOSPACE_VA, ENOMEM_HOST, EDRIVER, ... */
     pleat_status (*alloc)(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
-    /* alloc, or private_alloc if `pool` is not NULL, when the caller has asked the driver about the
-     * stream's capture. asked NULL: the allocator asks the driver itself, at the point where its
-     * original does. */
+    /* alloc, or private_alloc if `pool` is not NULL, after the caller has asked the driver about
+     * the stream's capture. If `asked` is NULL, the allocator asks the driver at the point where
+     * its original does. */
     pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
                                 const pl_capture_info *asked, pleat_devptr *out);
     /* alloc on the stream of the calling thread's front, after that front could not serve the
@@ -134,24 +133,24 @@ typedef struct pl_allocator_ops {
      * alloc_asked. */
     pleat_status (*free_asked)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
                                const pl_capture_info *asked);
-    /* Free a block in the order of its owner's stream. The caller does not name the stream, and the
-     * stream may be gone, so its handle is not given to the driver. Returns as `free`. NULL:
-     * callers use `free` with the stream that `query` returns. */
+    /* Free a block in the order of its owner's stream. The caller does not name the stream. The
+     * stream may be gone, so the driver does not get its handle. Returns as `free`. NULL: callers
+     * use `free` with the stream from `query`. */
     pleat_status (*free_own)(pl_allocator *a, pleat_devptr ptr);
     /* front_bind: bind the calling thread's unbound front to the stream, and set its alloc and
-     * free. The allocator may unbind the front later at any time. False: not possible now.
-     * front_unbind: unbind the front if it is bound to this allocator. NULL where the allocator has
+     * free. The allocator may unbind the front later at any time. False: not possible now. The call
+     * front_unbind unbinds the front if it is bound to this allocator. NULL where the allocator has
      * no fronts. */
     bool (*front_bind)(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
     void (*front_unbind)(pl_allocator *a, pl_front *front);
     pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     /* Any address inside a live block. EFOREIGN. */
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
-    /* List the chunks under live memory and mark them as shared, so they are never moved again. The
-     * memory is `bytes` from `ptr` on, in one block or in committed pages of one buffer. 0 means up
-     * to the block's end or to the first page that is not committed. EFOREIGN (some of it is not
-     * live); EASLEEP; ENOTSUP (not exportable); ENOMEM_HOST. NULL: this allocator's memory cannot
-     * be shared. */
+    /* List the chunks under live memory and mark them as shared. Shared chunks are never moved
+     * again. The memory is `bytes` from `ptr` on, in one block or in committed pages of one buffer.
+     * If `bytes` is 0, the memory reaches to the block's end or to the first uncommitted page.
+     * EFOREIGN (not live in full). EASLEEP. ENOTSUP (not exportable). ENOMEM_HOST. NULL: this
+     * allocator's memory cannot be shared. */
     pleat_status (*share)(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out);
     /* Give memory back to the driver until at most keep_bytes are resident or nothing free is left.
      * Waits for fences only if `wait`, pleat at most wait_ms. */
@@ -159,8 +158,8 @@ typedef struct pl_allocator_ops {
     /* 0 = none. Gives back free memory above the limit. ENOMEM_DEVICE if live granules exceed the
      * limit; the old limit then stays. */
     pleat_status (*set_limit)(pl_allocator *a, uint64_t bytes);
-    /* From now on round requests up by these divisions (rounding.h), which the caller has checked.
-     * NULL where the rounding cannot change. */
+    /* From now on round requests up by these checked divisions (rounding.h). NULL where the
+     * rounding cannot change. */
     void (*set_rounding)(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS]);
     /* Move live blocks together and give the emptied memory back. The caller lets no work run or be
      * submitted until the call returns. ECAPTURE (a capture is known); EPENDING; ENOTSUP; EDRIVER;
@@ -174,10 +173,10 @@ typedef struct pl_allocator_ops {
      * oldest is released. */
     pleat_status (*release_capture_of)(pl_allocator *a, void *handle);
     /* From now on a capture that has ended keeps only memory of private pools. NULL where the
-     * allocator does not do this. */
+     * allocator lacks this function. */
     void (*let_captures_go)(pl_allocator *a);
     /* Captures may begin from now on (true), or no more (false). Calls pair. In between the
-     * allocator makes no call that would break a capture. NULL where the allocator makes none. */
+     * allocator makes no call that breaks captures. NULL where the allocator makes none. */
     void (*expect_captures)(pl_allocator *a, bool is_expected);
     /* The stream is about to be destroyed, or has been. Fence the frees on the stream while that is
      * possible, then let go of the stream (pl_stream_put). NULL where streams are kept. */
@@ -195,22 +194,22 @@ typedef struct pl_allocator_ops {
     /* A capture that used the pool has ended, so frees made during the capture can be fenced
      * now. */
     void (*private_rest)(pl_allocator *a, pl_private *pool);
-    /* End the pool; the pointer becomes invalid. Its free memory is for every request now, and its
-     * live blocks' memory once they are freed. */
+    /* End the pool; the pointer becomes invalid. Its free memory is usable by every request now.
+     * Memory of its live blocks follows when they are freed. */
     void (*private_release)(pl_allocator *a, pl_private *pool);
-    /* How many captures allocated in the pool, once the driver has told that none of their graphs
-     * can run or be launched again. 0 before. */
+    /* The number of captures that allocated in the pool, if none of their graphs can run or be
+     * launched again; else 0. */
     uint64_t (*private_gone)(pl_allocator *a, pl_private *pool);
     void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES]);
     /* Checkpoints of private pools. All three functions are NULL where there are none. List a
-     * pool's live blocks by address. The roster refers to their owners until it is dropped.
+     * pool's live blocks by address. The roster refers to the blocks' owners until roster_drop.
      * ENOMEM_HOST. */
     pleat_status (*private_save)(pl_allocator *a, pl_private *pool, pl_roster *out);
-    /* Make the pool's live blocks exactly those of the roster, in one step for every caller. The
-     * caller lets no request of the pool run meanwhile. is_settled: all uses of the pool's free
-     * memory are over. EPOOL (the roster is of another pool); EPENDING; EPOISONED; ENOMEM_HOST.
-     * After a failure all is as before, and out->odd is the address at fault. After success the
-     * caller drops both rosters of *out. */
+    /* Make the pool's live blocks exactly the roster's, in one step for every caller. The caller
+     * lets no request of the pool run meanwhile. is_settled: all uses of the pool's free memory are
+     * over. EPOOL (roster of another pool). EPENDING. EPOISONED. ENOMEM_HOST. After a failure all
+     * is as before, and out->odd is the address at fault. After success the caller drops both
+     * rosters of *out. */
     pleat_status (*private_restore)(pl_allocator *a, pl_private *pool, const pl_roster *saved,
                                     bool is_settled, pl_restored *out);
     void (*roster_drop)(pl_allocator *a, pl_roster *roster);
@@ -224,7 +223,7 @@ typedef struct pl_allocator_ops {
      * room. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
     pleat_status (*buffer_open)(pl_allocator *a, pl_private *room, size_t most_bytes,
                                 size_t page_bytes, pleat_devptr *out);
-    /* EFOREIGN (no buffer begins there); EINVAL (beyond most_bytes); ECAPTURE; EPOISONED; and the
+    /* EFOREIGN (no buffer begins at `base`). EINVAL (beyond most_bytes). ECAPTURE. EPOISONED. The
      * errors of alloc. A failed change leaves the committed pages and the buffer's size alone. */
     pleat_status (*buffer_change)(pl_allocator *a, const pl_buffer_change *change,
                                   pl_stream *stream);
@@ -235,8 +234,8 @@ typedef struct pl_allocator_ops {
      * alloc_asked. Its free memory is for every request. A room stays until the allocator is
      * destroyed. ENOMEM_HOST. */
     pleat_status (*room_open)(pl_allocator *a, const char *tag, pl_private **out);
-    /* The most bytes that the room's live blocks may have, rounded; 0 = no limit. A limit below the
-     * live bytes is allowed: the room then gets no further blocks. */
+    /* The most rounded bytes of the room's live blocks; 0 = no limit. A limit below the live bytes
+     * is allowed: the room then gets no further blocks. */
     void (*room_set_limit)(pl_allocator *a, pl_private *room, uint64_t bytes);
     void (*room_read)(pl_allocator *a, pl_private *room, pl_room_figures *out);
     /* Give the room's memory back to the driver; addresses and blocks stay, contents as `how` says.
@@ -258,9 +257,10 @@ typedef struct pl_allocator_ops {
     pleat_status (*room_share)(pl_allocator *a, pl_private *room, pl_share_list *out);
     /* Shall later wakes leave the contents that a sleep stored on the host, for the next sleep? */
     void (*room_retain)(pl_allocator *a, pl_private *room, bool is_retained);
-    /* Copy the stored contents of [ptr, ptr + bytes) to `to`. `to` NULL: set *at to where they lie
-     * in host memory, valid until the next sleep or wake. EFOREIGN (some of it is not stored).
-     * ENOTSUP (it is not contiguous in host memory). EWRITE (the file cannot be read). */
+    /* Copy the stored contents of [ptr, ptr + bytes) to `to`. If `to` is NULL, set *at to the
+     * stored bytes in host memory, which are valid until the next sleep or wake. EFOREIGN (not
+     * stored in full). ENOTSUP (not contiguous in host memory). EWRITE (the file cannot be
+     * read). */
     pleat_status (*room_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
     /* All figures except num_ooms, which stays 0. Only the caller knows whether a refused request
      * is repeated, so the caller counts the final failures. */
@@ -270,11 +270,11 @@ typedef struct pl_allocator_ops {
      * The lock is held: `see` calls no allocator and does not block. */
     void (*visit)(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
                   void *context);
-    /* `visit` for the next few pieces, in one hold of the lock. *from is the address to begin at, 0
-     * at first; the call moves it to the next piece. Each piece is reported as it is during that
-     * hold. If a piece came to reach across *from since the last call, it is left out, and the next
-     * piece is marked as the first of a segment. False: no more pieces. NULL: the allocator is only
-     * visited at once. */
+    /* `visit` for the next few pieces, in one hold of the lock. *from is the first address to
+     * report, 0 at first; the call moves *from to the next piece. Each piece has its state during
+     * the hold. A piece that came to reach across *from since the last call is left out. Then the
+     * next piece is marked as the first of a segment. False: no more pieces. NULL: the allocator is
+     * only visited at once. */
     bool (*visit_some)(pl_allocator *a, pleat_devptr *from,
                        void (*see)(void *context, const pl_piece *piece), void *context);
     /* Every walker; 0, or the number of the first broken invariant. */

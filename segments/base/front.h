@@ -3,13 +3,13 @@
  * keeps "late" blocks of any size: freed blocks that become free memory in the thread's next
  * request, in the same hold of the lock.
  *
- * The allocator may stop, empty and unbind fronts in a call of any thread. It unbinds fronts while
- * every call must notice some event. While it is bound, the owner may call the front's `alloc` and
- * `free` instead of the allocator's, between pl_front_enter and pl_front_leave. Both succeed at
- * once or change nothing. The allocator may stop, empty and unbind fronts in a call of any thread.
- * It unbinds fronts when every call must notice an event such as a capture. The owner executes no
- * locked instruction for this. A thread that stops fronts first makes all processors finish their
- * stores (barrier.h). Then it waits until no owner is inside.
+ * A front is owned by one thread and bound to one stream of one allocator. While it is bound, the
+ * owner may call the front's `alloc` and `free` instead of the allocator's, between pl_front_enter
+ * and pl_front_leave. Both succeed at once or change nothing. The allocator may stop, empty and
+ * unbind fronts in a call of any thread. The allocator unbinds fronts while an event is going on
+ * that every call must notice. Stopping costs the owner no locked instruction. A thread that stops
+ * fronts first makes all processors finish their stores (barrier.h), and then waits until no owner
+ * is inside.
  *
  *   owner    in_use = 1;  if is_stopped: in_use = 0, and take the long way;  ...;  in_use = 0
  *   others   is_stopped = 1;  barrier;  wait for in_use == 0;  ...;  is_stopped = 0 */
@@ -28,11 +28,11 @@ struct pl_allocator;
 struct pl_block;
 
 enum {
-    PL_FRONT_UNIT = 512,      /* one magazine for each multiple of this size */
+    PL_FRONT_UNIT = 512,      /* requests are rounded up to units; one magazine per size */
     PL_FRONT_BINS = 256,      /* of magazines; no block is in the first */
     PL_FRONT_DEPTH = 8,       /* blocks in a magazine */
     PL_FRONT_BLOCKS = 128,    /* in a front */
-    PL_FRONT_BYTES = 2 << 20, /* likewise */
+    PL_FRONT_BYTES = 2 << 20, /* in a front */
     PL_FRONT_LATE = 8,        /* late blocks */
     PL_FRONT_MOST_BYTES = (PL_FRONT_BINS - 1) * PL_FRONT_UNIT, /* larger blocks never go in */
 };
@@ -50,10 +50,10 @@ typedef struct pl_late {
 } pl_late;
 
 typedef struct pl_front {
-    _Atomic uint32_t in_use;     /* atomic: by its owner */
+    _Atomic uint32_t in_use;     /* atomic: 1 while the owner is inside */
     _Atomic uint32_t is_stopped; /* atomic: written under the allocator's lock */
-    /* The front's binding: the key by which callers know it (0 = unbound), and the allocator's
-     * calls. Written by the owner, or by the thread that unbinds the stopped front. */
+    /* How callers know the binding (0 = unbound), and the allocator's calls. Written by the owner,
+     * or by the thread that unbinds the stopped front. */
     _Atomic uint64_t key; /* atomic */
     const void *stream;   /* the handle */
     void *user;           /* the caller's */
@@ -65,18 +65,17 @@ typedef struct pl_front {
     const void *owner; /* unique to the owning thread */
     uint32_t lane;
     size_t most_bytes;       /* of a block */
-    _Atomic uint32_t n_kept; /* atomic: blocks in it */
-    size_t bytes;            /* of these, rounded */
+    _Atomic uint32_t n_kept; /* atomic: blocks in the front */
+    size_t bytes;            /* bytes of these blocks, rounded */
     /* By how much its requests may raise the figures of live blocks before a peak is lifted. */
-    _Atomic bool has_room; /* atomic: room was given since the last collection; else the next are
-                            * 0 */
+    _Atomic bool has_room; /* atomic: room was given since the last collection */
     int64_t room_n;
     int64_t room_bytes;
     int64_t room_requested;
     _Atomic uint64_t n_freed;    /* atomic: blocks freed into the front since the last count; */
-    uint64_t freed_bytes;        /* their bytes, rounded, */
+    uint64_t freed_bytes;        /* the bytes of these blocks, rounded, */
     uint64_t freed_requested;    /* and as requested */
-    struct pl_front *next;       /* the allocator's lock: the list of its fronts */
+    struct pl_front *next;       /* the allocator's lock: next in the allocator's list */
     pl_late late[PL_FRONT_LATE]; /* a ring, the first freed first */
     unsigned first_late;
     _Atomic uint32_t n_late;             /* atomic */

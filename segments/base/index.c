@@ -5,8 +5,8 @@
 
 enum { STEPS_LOG2 = 3, STEPS = 1 << STEPS_LOG2 };
 
-/* How many low bits of a size differ between members of its bin. None below 16 units; one more each
- * time that the bins become twice as wide. */
+/* How many low bits of a size differ between members of its bin. None below 16 units. One more for
+ * each doubling of the bins' width. */
 static unsigned free_bits(size_t units)
 {
     return (63u ^ (unsigned)__builtin_clzll(units | STEPS)) - STEPS_LOG2;
@@ -20,9 +20,9 @@ static unsigned bin_of(size_t units)
     return bits * STEPS + (unsigned)(units >> bits);
 }
 
-/* The low bits that distinguish a size from others of its bin, moved to the top: the next deciding
- * bit is the highest one. When these bits are used up, two sizes of a bin are equal, and the
- * remaining bits decide nothing. */
+/* The low bits that distinguish sizes within a bin, moved to the top. The highest bit decides
+ * first. When these bits are used up, two sizes of a bin are equal, and the remaining bits decide
+ * nothing. */
 static uint64_t path_of(size_t units)
 {
     unsigned bits = free_bits(units);
@@ -173,7 +173,7 @@ void pl_index_remove(pl_index *index, pl_index_node *node)
     take_out(index, node);
 }
 
-/* A separate function, so that the common case, a single node, saves no registers. */
+/* A separate function: the common case, a single node, then saves no registers. */
 static __attribute__((noinline)) void resize_joined(pl_index *index, pl_index_node *node,
                                                     size_t bytes)
 {
@@ -203,7 +203,7 @@ typedef struct fit {
     size_t excess;
 } fit;
 
-/* A node that is too small wraps around to an excess above this bound. */
+/* The excess of a node that is too small wraps around to more than this. */
 static const size_t most_excess = SIZE_MAX / 2;
 
 static inline void try_node(fit *best, pl_index_node *at, size_t bytes)
@@ -311,7 +311,7 @@ static bool is_on_path(const pl_index_node *root, const pl_index_node *node)
     return root == node;
 }
 
-/* A bin's tree is at most as deep as a size has bits. The stack holds one sibling per level. */
+/* A bin's tree is at most as deep as a size has bits. The stack holds a sibling for each level. */
 static int check_bin(pl_index_node *root, unsigned bin, size_t *n)
 {
     pl_index_node *stack[64 + 1];

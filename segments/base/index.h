@@ -1,11 +1,11 @@
-/* index.h - the size index: finds the smallest run that is large enough.
+/* index.h - the size index: finds the smallest sufficient run.
  *
  * Sizes fall into bins, with a bitmap of the bins that are not empty. A unit is 512 bytes. Bins are
  * exact below 16 units; above, each power of two has 8 bins. Each bin is a bitwise digital tree
  * keyed by size. So the fit is a best fit, and its cost grows only with the logarithm of a bin's
  * population. Nodes of equal size form a ring behind one tree node. Nodes are embedded in their
- * owners, so no operation allocates or fails. Sources: the bitmap of bins is from TLSF (Masmano et
- * al. 2004); the tree is from dlmalloc's large bins (Lea, "A Memory Allocator"). */
+ * owners. No operation allocates or fails. Sources: the bitmap of bins is from TLSF (Masmano et al.
+ * 2004); the tree is from dlmalloc's large bins (Lea, "A Memory Allocator"). */
 #ifndef PLEAT_SEGMENTS_INDEX_H
 #define PLEAT_SEGMENTS_INDEX_H
 
@@ -17,7 +17,7 @@ enum { PL_INDEX_UNIT = 512, PL_INDEX_BINS = 320, PL_INDEX_WORDS = PL_INDEX_BINS 
 
 typedef struct pl_index_node {
     struct pl_index_node *child[2];
-    struct pl_index_node **slot;     /* the pointer to this node; NULL = not the first of a ring */
+    struct pl_index_node **slot;     /* pointer to this node; NULL = not first of a ring */
     struct pl_index_node *ring_next; /* nodes of equal size, circular */
     struct pl_index_node *ring_prev;
     size_t bytes; /* the key; set while in an index */

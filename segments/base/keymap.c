@@ -1,8 +1,8 @@
 /* keymap.c - the map's slow paths: growing, giving back, walking, checking. See keymap.h.
  *
- * The old table is emptied from its highest slot down. Each emptied slot is followed only by empty
- * slots, so an entry leaves without shifting others. Only chains of the highest slots may continue
- * in the lowest ones. */
+ * The old table is emptied from its highest slot down. All slots behind an emptied slot are empty,
+ * so an entry leaves without shifting others. Only chains of the highest slots may continue in the
+ * lowest ones. */
 #include "segments/base/keymap.h"
 
 #include "vmm/base/lock.h"
@@ -115,7 +115,7 @@ void *pl_keymap_next(const pl_keymap *map, size_t *cursor)
 
 /* ---- the walker ------------------------------------------------------------------------------ */
 
-/* Check I3 and I4 for one table and count its keys. */
+/* Check I3 and I4 for one table, and count the keys. */
 static int check_table(const pl_keymap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {

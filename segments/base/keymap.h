@@ -7,8 +7,8 @@
  * insertion into reserved room cannot fail.
  *
  * A growing map has two tables for a while. Insertions go into the larger table. Each reservation
- * moves a few entries out of the smaller table. A look-up that fails in one table tries the second
- * one. So no call moves a million entries under the lock.
+ * moves a few entries out of the smaller table. A failed look-up in one table tries the second
+ * table. So no call moves a million entries under the lock.
  *
  * The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_KEYMAP_H
@@ -61,9 +61,9 @@ pleat_status pl_keymap_make_room(pl_keymap *map, pl_host *host, size_t n_more);
 void *pl_keymap_find_old(const pl_keymap *map, pleat_devptr key, size_t *at);
 void pl_keymap_remove_old(pl_keymap *map, size_t at);
 
-/* Make room for `n_more` keys beyond those in the map. The room is not reserved for one caller. A
- * caller that drops the lock before its insertion must also count the insertions of other threads.
- * Returns PLEAT_OK; ENOMEM_HOST, and the map is as before. */
+/* Make room for `n_more` keys beyond those in the map. Room is not reserved for a caller. A caller
+ * that drops the lock before its insertion must also count other threads' insertions. Returns
+ * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
 static inline pleat_status pl_keymap_reserve(pl_keymap *map, pl_host *host, size_t n_more)
 {
     size_t n = map->count + n_more;

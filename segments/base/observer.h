@@ -1,8 +1,8 @@
-/* observer.h - an allocator reports each of its actions; histories record them.
+/* observer.h - how an allocator reports its actions. Histories record these reports.
  *
  * An action is reported under the allocator's lock, when it takes effect. So the order of reports
- * is the order of state changes: replaying the reports leads from any visit (allocator.h) to the
- * next one. The actions on memory:
+ * is the order of state changes. Replaying the reports leads from any visit (allocator.h) to the
+ * next. The actions on memory:
  *
  *   SEGMENT_ALLOC, SEGMENT_FREE   a segment of the driver's, whole (classic caches)
  *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. A chunk that
@@ -13,8 +13,8 @@
  *   FREE_COMPLETED                its uses on other streams, too, are over, or there were none: at
  *                                 once after FREE_REQUESTED then
  *
- * A segment is reported before its blocks. Its end is reported after theirs. Memory freed by
- * `destroy` is not reported. The names and their order are PyTorch's: TraceEntry of
+ * The reports of a segment's blocks lie between the reports of the segment's start and end. Memory
+ * freed by `destroy` is not reported. The names and their order are PyTorch's: TraceEntry of
  * c10/cuda/CUDACachingAllocator.h. */
 #ifndef PLEAT_SEGMENTS_OBSERVER_H
 #define PLEAT_SEGMENTS_OBSERVER_H

@@ -38,7 +38,7 @@ typedef struct pl_option {
     uint64_t scale;           /* 0 = 1 */
     const char *const *words; /* in the order of the enum; NULL at the end */
     bool is_second_spelling;  /* the value of the row before, under a second name */
-    const char *help;         /* what docs/configuration.md says */
+    const char *help;         /* the text in docs/configuration.md */
 } pl_option;
 
 /* Offset and bytes of a row, and number and rows of a table. */
@@ -50,8 +50,8 @@ typedef struct pl_option_table {
     const pl_option *options;
     unsigned n;
     size_t bytes; /* size of the struct with the values */
-    /* Do the values go together, once all are read? `chosen` is the allocator to be made; its table
-     * may be a different one. ECONF; the driver error's detail names the conflict. NULL: any values
+    /* Do the values go together, once all are read? `chosen` is the allocator to be made, perhaps
+     * with a different table. ECONF; the driver error's detail names the conflict. NULL: any values
      * do. */
     pleat_status (*check)(const struct pl_allocator_options *options,
                           const struct pl_allocator_ops *chosen);
@@ -60,7 +60,7 @@ typedef struct pl_option_table {
 /* The defaults. `own` is the struct as bytes, at any place; likewise below. */
 void pl_options_reset(const pl_option_table *table, void *own);
 
-/* A value that is a number, a size, a boolean or a word. */
+/* The value, if it is a number, a size, a boolean or a word. */
 uint64_t pl_option_load(const pl_option *option, const void *own);
 void pl_option_store(const pl_option *option, void *own, uint64_t value);
 

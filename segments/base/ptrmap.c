@@ -1,8 +1,8 @@
 /* ptrmap.c - the map's slow paths: growing, giving back, walking, checking. See ptrmap.h.
  *
- * The old table is emptied from its highest slot down. Each emptied slot is followed only by empty
- * slots, so an entry leaves without shifting others. Only chains of the highest slots may continue
- * in the lowest ones. */
+ * The old table is emptied from its highest slot down. All slots behind an emptied slot are empty,
+ * so an entry leaves without shifting others. Only chains of the highest slots may continue in the
+ * lowest ones. */
 #include "segments/base/ptrmap.h"
 
 #include "vmm/base/lock.h"
@@ -11,7 +11,7 @@ enum { LEAST_LOG2 = 8, MOST_LOG2 = 48, MOVES = 16 };
 enum { SPARSE_SLOTS = 1 << 11, HALF_SLOTS = 1 << 15 };
 
 /* The fuller a table, the further lie its entries from home, and a processor does not foresee how
- * far. Small tables can be filled less: their memory hardly counts. */
+ * far. Small tables are filled less, since their memory hardly counts. */
 static size_t room_of(size_t n_slots)
 {
     if (n_slots <= HALF_SLOTS) {
@@ -164,7 +164,7 @@ void *pl_ptrmap_next(const pl_ptrmap *map, size_t *cursor)
 
 /* ---- the walker ------------------------------------------------------------------------------ */
 
-/* Check I3 and I4 for one table and count its keys. */
+/* Check I3 and I4 for one table, and count the keys. */
 static int check_table(const pl_ptrmap_table *table, size_t *n_taken)
 {
     for (size_t i = 0; i < slots_of(table); i++) {

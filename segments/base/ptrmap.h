@@ -2,9 +2,9 @@
  *
  * Open addressing with linear probing. The number of slots is a power of two. At most 4/5 of the
  * slots are taken, and fewer in a small table. An object is aligned to 64 bytes and has its
- * address, the key, at byte PL_PTRMAP_KEY_AT. So six bits of a slot are unused by the pointer. Four
+ * address, the key, at byte PL_PTRMAP_KEY_AT. So the pointer leaves six bits of a slot unused. Four
  * tell how far the slot lies from the key's home; two are bits of the key's hash. A look-up reads
- * an object only if these bits fit; one time in twenty such an object is the wrong one. A removal
+ * an object only if these bits fit. One object in twenty that fits is the wrong one. A removal
  * reads only objects that lie very far from home.
  *
  *   | pointer to the object ............................ | tag 2 | distance 4 |   0 = empty
@@ -15,8 +15,8 @@
  * reserved room cannot fail.
  *
  * A growing map has two tables for a while. Insertions go into the larger table. Each reservation
- * moves a few entries out of the smaller table. A look-up that fails in one table tries the second
- * one. So no call moves a million entries under the lock.
+ * moves a few entries out of the smaller table. A failed look-up in one table tries the second
+ * table. So no call moves a million entries under the lock.
  *
  * The owner's lock guards the map. Only pl_ptrmap_peek needs no lock. A peek may miss a key, and
  * the object found may be changing at that moment. So the caller must check the object again. A
@@ -39,11 +39,11 @@ enum { PL_PTRMAP_TAG_AT = 24 }; /* hash bits that do not select the home in tabl
 typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
 typedef struct pl_ptrmap_table {
-    _Atomic pl_ptrmap_slot *slots; /* atomic, written under the lock; NULL = none; their number is a
-                                    * power of two >= 256 */
-    size_t mask;                   /* number of slots - 1; 0 = no slots */
-    unsigned shift;                /* 64 - log2 of the number of slots */
-    struct pl_ptrmap_table *next;  /* of spent ones */
+    _Atomic pl_ptrmap_slot
+        *slots;     /* atomic, written under the lock; NULL, or a power of two >= 256 */
+    size_t mask;    /* number of slots - 1; 0 = no slots */
+    unsigned shift; /* 64 - log2 of the number of slots */
+    struct pl_ptrmap_table *next; /* the next spent table */
 } pl_ptrmap_table;
 
 /* I1  count <= most, at most 4/5 of the slots of `now`
@@ -74,13 +74,13 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
 void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
 
 pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
-/* Empty up to n more slots of the old table, if there is one. A map that grows empties the rest at
- * once. So callers that reserve more often than they insert call this in between. */
+/* Empty up to n more slots of the old table, if there is one. A growing map empties all the rest at
+ * once. Callers that reserve more often than they insert call this function in between. */
 void pl_ptrmap_move(pl_ptrmap *map, pl_host *host, size_t n);
 
-/* Make room for `n_more` keys beyond those in the map. The room is not reserved for one caller. A
- * caller that drops the lock before its insertion must also count the insertions of other threads.
- * Returns PLEAT_OK; ENOMEM_HOST, and the map is as before. */
+/* Make room for `n_more` keys beyond those in the map. Room is not reserved for a caller. A caller
+ * that drops the lock before its insertion must also count other threads' insertions. Returns
+ * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
 static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size_t n_more)
 {
     size_t n = map->count + n_more;
@@ -95,7 +95,7 @@ static inline pl_ptrmap_slot pl_ptrmap_at(const pl_ptrmap_table *table, size_t a
     return atomic_load_explicit(&table->slots[at], memory_order_relaxed);
 }
 
-/* Release order: a thread that reads the slot without the lock also sees the object. */
+/* Release order, so that a thread without the lock sees the object behind a slot. */
 static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pl_ptrmap_slot slot)
 {
     atomic_store_explicit(&table->slots[at], slot, memory_order_release);
@@ -269,7 +269,7 @@ static inline bool pl_ptrmap_has_at(const pl_ptrmap *map, const void *value, siz
            pl_ptrmap_value(pl_ptrmap_at(&map->now, at)) == value;
 }
 
-/* Then remove it. */
+/* Remove the value of pl_ptrmap_has_at. */
 static inline void pl_ptrmap_remove_found(pl_ptrmap *map, size_t at)
 {
     pl_ptrmap_clear(&map->now, at);

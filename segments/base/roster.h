@@ -38,14 +38,14 @@ typedef struct pl_roster {
 
 /* NULL: no host memory. The new block is zeroed and never moves. */
 pl_roster_block *pl_roster_add(pl_roster *roster, pl_host *host);
-/* Free one page, so that a caller can drop its lock between pages. False: no page was left. */
+/* Free one page. A caller can drop its lock between pages. False: no page was left. */
 bool pl_roster_drop_page(pl_roster *roster, pl_host *host);
 
 /* The result of a restore. */
 typedef struct pl_restored {
     pl_roster freed;  /* blocks that the restore ended */
     pl_roster live;   /* blocks that the restore made live */
-    pleat_devptr odd; /* it failed: where */
+    pleat_devptr odd; /* failure: the address at fault */
 } pl_restored;
 
 /* Where a reader is. */
@@ -65,7 +65,7 @@ static inline pl_roster_block *pl_roster_at(const pl_roster_cursor *cursor)
     return cursor->page != NULL ? &cursor->page->block[cursor->i] : NULL;
 }
 
-/* There is a block. */
+/* The cursor must be at a block. */
 static inline void pl_roster_next(pl_roster_cursor *cursor)
 {
     if (++cursor->i == cursor->page->n) {

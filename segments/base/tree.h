@@ -1,8 +1,8 @@
 /* tree.h - an ordered set (an AVL tree) of objects that embed their node.
  *
- * No function allocates, fails or recurses. Insertion and removal take O(log n). Two nodes a and b
- * are equal if neither a < b nor b < a. Two nodes are equal if neither comes before the second. The
- * owner's lock guards the tree. Source: Knuth, TAOCP 3, 6.2.3. */
+ * No function allocates, fails or recurses. Insertion and removal take O(log n). The order is
+ * strict and total: no two nodes of a tree compare equal. Two nodes a and b compare equal if
+ * neither a < b nor b < a. The owner's lock guards the tree. Source: Knuth, TAOCP 3, 6.2.3. */
 #ifndef PLEAT_SEGMENTS_TREE_H
 #define PLEAT_SEGMENTS_TREE_H
 
@@ -32,9 +32,8 @@ typedef struct pl_tree {
 #define PL_TREE_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
 void pl_tree_init(pl_tree *tree, pl_tree_before before);
-void pl_tree_insert(pl_tree *tree, pl_tree_node *node); /* the node is in no tree, and equal to no
-                                                         * node here */
-void pl_tree_remove(pl_tree *tree, pl_tree_node *node); /* in this tree */
+void pl_tree_insert(pl_tree *tree, pl_tree_node *node); /* in no tree yet; unequal to all here */
+void pl_tree_remove(pl_tree *tree, pl_tree_node *node); /* the node is in this tree */
 
 /* The first node not before `key`, or NULL. */
 pl_tree_node *pl_tree_lower_bound(const pl_tree *tree, const pl_tree_node *key);

@@ -2,7 +2,7 @@
  * allocator interface. Caches differ only in what these calls do under the lock.
  *
  * A cache embeds a pl_cache as its first member. A pl_cache_kind names the cache's own part of the
- * calls; PL_CACHE_OPS fills the rest of its function table. */
+ * calls. PL_CACHE_OPS fills the rest of its function table. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_CACHE_H
 
@@ -22,7 +22,7 @@ typedef struct pl_cache_kind {
     /* For destroy: give everything to the driver, live blocks too, and free all host memory except
      * the pl_cache itself. Returns how many objects the driver refused. */
     size_t (*release_all)(pl_cache *c);
-    /* For pl_cache_free; NULL if the table of functions has a free of its own. */
+    /* For pl_cache_free. NULL if the function table has a different free. */
     pleat_status (*free)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
     /* pl_allocator_ops.record_stream; `stream` is not NULL. */
     pleat_status (*record)(pl_cache *c, pleat_devptr ptr, pl_stream *stream);
@@ -30,10 +30,9 @@ typedef struct pl_cache_kind {
     pleat_status (*query)(pl_cache *c, pleat_devptr ptr, pleat_block_info *out);
     /* pl_allocator_ops.trim: give cached memory back while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
-    /* pl_allocator_ops.release_capture: memory that the stream's captures held may be used
-     * again. */
+    /* pl_allocator_ops.release_capture: memory held by the stream's captures may be used again. */
     pleat_status (*end_capture)(pl_cache *c, pl_stream *stream);
-    /* Add what `stats`, a copy, lacks: pending and free bytes, and more. */
+    /* Add pending bytes, free bytes and more to `stats`, a copy. */
     void (*tell_stats)(pl_cache *c, pleat_stats *out);
     void (*visit)(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context);
     int (*check)(pl_cache *c); /* 0, or the number of the first broken rule */
@@ -58,7 +57,7 @@ struct pl_cache {
 /* Make a cache of `bytes`, zeroed except for its pl_cache. ENOMEM_HOST. */
 pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options, pl_cache **out);
-/* Free the cache. All its other host memory has been freed before. */
+/* Free the cache. All other host memory of the cache has been freed before. */
 void pl_cache_fini(pl_cache *c);
 
 /* Check the arguments of a request: EINVAL, ESIZE. */
@@ -74,8 +73,8 @@ static inline pleat_status pl_cache_check_request(size_t bytes, const pl_stream 
  * many stay, 0 or 1. Lock dropped meanwhile. */
 size_t pl_cache_mfree_last(pl_cache *c, pleat_devptr ptr);
 
-/* Lock held, may be dropped: may a request for `bytes`, whose last round ended with `st`, try
- * again? See pl_waiter_may_try. */
+/* With the lock, which may be dropped: may a request for `bytes`, after a round ended with `st`,
+ * try again? See pl_waiter_may_try. */
 bool pl_cache_may_try(pl_cache *c, pl_turn *turn, pleat_status st, uint64_t bytes);
 
 pleat_block_info pl_cache_info(const pl_cache *c, pleat_devptr base, size_t bytes,

@@ -1,14 +1,14 @@
 /* cuda_async.c - the driver's own pool behind the allocator interface. See cuda_async.h.
  *
- * A failed allocation is tried once more. Before, the host waits for the device, and the pool gives
- * all free memory back: memory that other streams freed is then available in whole pages. wait_ms
- * does not bound this wait. Takes the allocator's lock (rank 20), which is dropped around driver
- * calls.
+ * A failed allocation is tried once more. Before that, the host waits for the device, and the pool
+ * gives all free memory back. Memory freed by other streams is then available in whole pages. The
+ * wait is not bounded by wait_ms. Takes the allocator's lock (rank 20), which is dropped around
+ * driver calls.
  *
- * The statistics are PyTorch's: reserved is what the pool holds, as last asked (vmm/async_pool.h).
- * Segments and free stretches inside the pool cannot be seen from outside, so segments and inactive
- * splits are not counted, and visit shows blocks only.
- * Source: c10/cuda/CUDAMallocAsyncAllocator.cpp. */
+ * The statistics are PyTorch's. Reserved bytes are the pool's size at the last query
+ * (vmm/async_pool.h). Segments and free stretches inside the pool cannot be seen from outside, so
+ * segments and inactive splits are not counted, and visit shows blocks only. Source:
+ * c10/cuda/CUDAMallocAsyncAllocator.cpp. */
 #include <string.h>
 
 #include "segments/classic/cuda_async.h"
@@ -71,7 +71,7 @@ static pleat_status allocate(pl_async *p, pl_async_block *block)
     return st;
 }
 
-/* Would the block fit if all memory that is not live were free? */
+/* Would the block fit if all memory except live blocks were free? */
 static bool may_fit(const pl_async *p, const pl_async_block *block)
 {
     uint64_t total = pl_device_total_bytes(p->base.dev);
@@ -162,7 +162,7 @@ static pl_async_block *find_live(const pl_async *p, pleat_devptr ptr)
     return block && block->ptr == ptr && !block->is_held ? block : NULL;
 }
 
-/* A block that went back to the driver is forgotten, so its second free counts as foreign. */
+/* A block that went back to the driver is forgotten. So its second free counts as foreign. */
 static pleat_status not_live(const pl_async *p, pleat_devptr ptr)
 {
     const pl_async_block *block = block_around(p, ptr);
@@ -209,7 +209,8 @@ static pleat_status trim_pool(pl_async *p, uint64_t keep_bytes, uint64_t *releas
     return st;
 }
 
-/* Beside a capture the host may not wait; then only what the driver knows to be free goes back. */
+/* Beside a capture the host may not wait. Then only memory that the driver knows to be free goes
+ * back. */
 static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_async *p = async_of(&c->base);
@@ -266,8 +267,7 @@ static void tell_stats(pl_cache *c, pleat_stats *out)
     out->num_device_free = out->ops_free;
 }
 
-/* Neighbouring blocks are shown as one segment, since the memory between other blocks is
- * unknown. */
+/* Neighbouring blocks are shown as one segment, since memory between other blocks is unknown. */
 static void visit(pl_cache *c, void (*see)(void *context, const pl_piece *piece), void *context)
 {
     const pl_async *p = async_of(&c->base);

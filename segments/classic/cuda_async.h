@@ -5,20 +5,20 @@
  *                             \--free, when that cannot be done now--> held --> the driver
  *
  * The driver decides where memory lies, which memory is reused and which goes back to the device.
- * This allocator knows its blocks and orders their frees. A block that several streams used is
- * freed on the pool's own stream, behind all of them. So no user stream waits for another.
+ * This allocator only knows the blocks and orders their frees. A block used by several streams is
+ * freed on the pool's own stream, behind all of them. So no user stream waits for another user.
  *
  * A freed block is held in two cases:
- * - The block was allocated in a capture, or one of its streams is being captured at the free, so
- *   the graph will use the block. The block is held until pl_allocator_ops.release_capture.
- * - One of its streams is out of reach: destroyed, another thread's default stream, or the legacy
- *   stream beside a capture. The block is held until the host has waited for the whole device. The
- *   host does so before a request fails, in a trim that waits, and in destroy.
+ * - The graph will use the block: the block was allocated in a capture, or one of its streams is
+ *   being captured at the free. The block is held until pl_allocator_ops.release_capture.
+ * - One of the block's streams is out of reach: destroyed, another thread's default stream, or the
+ *   legacy stream beside a capture. The block is held until the host has waited for the whole
+ *   device. This happens before a request fails, in a trim that waits, and in destroy.
  *
  * The driver keeps a limit set after creation in steps of 32 MiB (vmm/async_pool.h). So a request
- * may be refused that the same limit at creation would allow. A request of a captured stream is
- * served outside the graph, on the pool's own stream, and the host waits for that stream. PyTorch
- * makes the request a node of the graph instead.
+ * may be refused that would fit under the same limit set at creation. A request of a captured
+ * stream is served outside the graph, on the pool's own stream, and the host waits for that stream.
+ * PyTorch makes the request a node of the graph instead.
  *
  * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
  * c10/cuda/CUDAMallocAsyncAllocator.cpp of PyTorch (2026). */
@@ -30,7 +30,7 @@
 #include "segments/classic/order.h"
 #include "vmm/async_pool.h"
 
-#define PL_ASYNC_ALIGN ((size_t)512) /* what drivers round sizes up to */
+#define PL_ASYNC_ALIGN ((size_t)512) /* unit to which drivers round sizes up */
 
 typedef struct pl_async_options {
     uint64_t release_threshold_bytes; /* how much the pool keeps; 0 = all */
@@ -52,8 +52,7 @@ typedef struct pl_async_block {
     size_t bytes; /* as asked for */
     pl_stream *stream;
     uint64_t lanes;    /* of all streams that used the block (order.h) */
-    uint64_t captured; /* held: lanes with captures that hold the block; 0 = held until a wait for
-                        * the device */
+    uint64_t captured; /* held: lanes with captures that hold it; 0 = held until a device wait */
     bool is_held;
     bool is_apart; /* allocated on the pool's own stream, since `stream` was being captured */
     pl_birth birth;
@@ -70,8 +69,8 @@ typedef struct pl_async {
     pl_tree blocks; /* by address */
     pl_async_block *held;
     size_t n_held;
-    uint64_t n_freeing, freeing_bytes, freeing_asked_bytes; /* live blocks on their way */
-    uint64_t n_moving, moving_bytes, moving_asked_bytes;    /* held blocks on their way */
+    uint64_t n_freeing, freeing_bytes, freeing_asked_bytes; /* live blocks that are leaving */
+    uint64_t n_moving, moving_bytes, moving_asked_bytes;    /* held blocks that are leaving */
 } pl_async;
 
 static inline uint64_t pl_async_rounded(size_t bytes)
@@ -84,7 +83,7 @@ static inline void pl_async_tell(const pl_async *p, pl_action action, const pl_a
     pl_tell(p->base.observer, action, block->ptr, block->bytes, block->stream, NULL);
 }
 
-/* The pool's segments are unknown, so each block is reported as a segment of its own. */
+/* Report each block as a separate segment, since the pool's segments are unknown. */
 static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
                                          const pl_async_block *block)
 {
@@ -92,7 +91,8 @@ static inline void pl_async_tell_segment(const pl_async *p, pl_action action,
 }
 
 /* cuda_async_free.c. Lock held on entry and exit, dropped around driver calls. */
-/* Free a live block; `stream` as in pl_allocator_ops.free. A failure leaves it live. */
+/* Free a live block; `stream` as in pl_allocator_ops.free. After a failure the block is live as
+ * before. */
 pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream);
 /* Free the blocks that are held by captures of this stream alone. After an error, such as EDRIVER,
  * the other blocks stay held. */

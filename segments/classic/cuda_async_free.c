@@ -1,13 +1,13 @@
 /* cuda_async_free.c - how blocks go back to the driver: in order, held, or at the end.
  *
- * A block on its way to the driver is not in the tree: once the driver has the block, another
+ * A block on its way to the driver is not in the tree. Once the driver has the block, another
  * thread's next block may get the address. Its share of the statistics is subtracted after the
  * driver has taken the block. Until then the walker finds the share in the counters of blocks on
  * their way. Guarded by the allocator's lock, which is dropped around driver calls. Source:
  * c10/cuda/CUDAMallocAsyncAllocator.cpp: free_impl, sync_raw. */
 #include "segments/classic/cuda_async.h"
 
-/* What became of an attempt to free a block. */
+/* The result of an attempt to free a block. */
 typedef enum outcome {
     GONE,
     LATER, /* not before the host has waited, or before a capture is gone */
@@ -79,7 +79,7 @@ static outcome free_behind_all(pl_async *p, const pl_async_block *block, pleat_s
     return became;
 }
 
-/* Free a block that only its own stream used. */
+/* Free a block that no other stream used. */
 static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_status *st)
 {
     *st = pl_async_pool_free(p->pool, block->ptr, block->bytes, block->stream);
@@ -89,7 +89,7 @@ static outcome free_in_order(pl_async *p, const pl_async_block *block, pleat_sta
     return *st == PLEAT_OK ? GONE : FAILED;
 }
 
-/* Try to free a block on its way to the driver; set block->captured to the lanes that hold it. */
+/* Try to free a block on its way to the driver; set block->captured to the holding lanes. */
 static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
 {
     uint64_t own_lane = pl_order_lane(block->stream);
@@ -109,7 +109,7 @@ static outcome try_free(pl_async *p, pl_async_block *block, pleat_status *st)
     outcome became = is_plain ? free_in_order(p, block, st) : free_behind_all(p, block, st);
     pl_lock_acquire(&p->base.lock);
     if (*st == PLEAT_ECAPTURE && is_plain && !pl_stream_is_legacy(block->stream)) {
-        /* Do not ask the stream again: its capture may be over, but its graph may remain. */
+        /* Do not ask the stream again: the capture may be over, but its graph may remain. */
         block->captured = own_lane;
     }
     return became;
@@ -210,7 +210,7 @@ static void take_held(pl_async *p, pl_async_block **link)
     p->moving_asked_bytes += block->bytes;
 }
 
-/* The end of a held block on its way: gone, or held as before. */
+/* End the way of a held block: gone, or held as before. */
 static void land(pl_async *p, pl_async_block *block, bool is_gone)
 {
     p->n_moving--;

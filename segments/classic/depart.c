@@ -1,8 +1,8 @@
 /* depart.c - how free memory goes back to the driver. See depart.h.
  *
  * Takes no lock: the caller holds the cache's lock. The driver's free waits for the whole device.
- * Here the host first waits for each stream that used a departing piece, and counts these host
- * syncs. Pieces that captured streams used stay. */
+ * Here the host first waits for each stream that used a departing piece. These host syncs are
+ * counted. Pieces used by captured streams stay. */
 #include "segments/classic/depart.h"
 
 bool pl_depart_takes(pl_departing *d, const pl_order_uses *uses, size_t bytes)
@@ -49,7 +49,7 @@ static bool let_go(pl_cache *c, pl_departing *d, const pl_depart_kind *kind, uin
     return are_gone;
 }
 
-/* Some of the picked pieces could not go: give back whatever else can. */
+/* Some picked pieces could not go: give back other pieces instead. */
 static pleat_status let_others_go(pl_cache *c, pl_order *order, pl_departing *d,
                                   const pl_depart_kind *kind, uint32_t wait_ms, uint64_t *released)
 {

@@ -2,9 +2,9 @@
  * stream.
  *
  * Pieces are picked while more than keep_bytes would stay reserved. The host waits once for each
- * stream that used these pieces. Then the pieces go one by one. A piece cannot go while its uses
- * are not over, or if the driver refuses it. Such a piece is put aside, and another piece is picked
- * in its place. At the end all pieces put aside are put back, so that no piece is tried twice.
+ * stream that used a picked piece. Then the pieces go one by one. A piece cannot go while its uses
+ * are not over, or if the driver refuses. Such a piece is put aside, and a further piece is picked
+ * instead. At the end all pieces put aside are put back. So no piece is tried twice.
  *
  * Lock held on entry and exit, dropped around driver calls. */
 #ifndef PLEAT_SEGMENTS_CLASSIC_DEPART_H
@@ -13,7 +13,8 @@
 #include "segments/classic/cache.h"
 #include "segments/classic/order.h"
 
-/* Embedded in each piece: the next piece that departs or was put aside. */
+/* Embedded in each piece: the next piece in the list of departing pieces, or of pieces put
+ * aside. */
 typedef struct pl_leaver {
     struct pl_leaver *next;
 } pl_leaver;
@@ -25,14 +26,14 @@ typedef struct pl_departing {
     const pl_cache *cache;
     const pl_order *order;
     uint64_t keep_bytes;
-    bool only_idle;   /* pick no piece whose uses are not known to be over */
+    bool only_idle;   /* pick only pieces with uses known to be over */
     pl_leaver *first; /* picked */
     pl_leaver *stuck; /* put aside */
     uint64_t bytes;   /* of the picked pieces */
     uint64_t open;    /* lanes of the picked pieces with uses not known to be over */
 } pl_departing;
 
-/* What differs between the allocators. */
+/* The differences between the allocators. */
 typedef struct pl_depart_kind {
     /* Pick free pieces in the allocator's order, by pl_depart_takes and pl_depart_add. */
     void (*pick)(pl_cache *c, pl_departing *d);
@@ -51,7 +52,8 @@ static inline bool pl_depart_wants_more(const pl_departing *d)
     return d->cache->reserved_bytes - d->cache->releasing_bytes - d->bytes > d->keep_bytes;
 }
 
-/* Is a piece with these uses and bytes picked? If so, count it; the caller must add it. */
+/* Is a piece with these uses and bytes picked? If so, the piece is counted, and the caller must add
+ * it. */
 bool pl_depart_takes(pl_departing *d, const pl_order_uses *uses, size_t bytes);
 void pl_depart_add(pl_departing *d, pl_leaver *leaver);
 

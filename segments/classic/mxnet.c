@@ -106,7 +106,7 @@ pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* If another stream that used the block is being captured, hold the block: the graph will use it
+/* If another user stream of the block is being captured, hold the block: the graph will use it
  * again. */
 static pleat_status free_live(pl_mxnet *m, pl_mxnet_block *block, pl_stream *stream)
 {
@@ -139,8 +139,7 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return block ? free_live(m, block, stream) : pl_mxnet_not_live(m, ptr);
 }
 
-/* The graph is gone. Its launches count as one more use, which ends with the work submitted so
- * far. */
+/* The graph is gone. Its launches count as one more use up to the work submitted so far. */
 static void end_hold(pl_mxnet *m, uint64_t lane)
 {
     pl_mxnet_block **link = &m->held;

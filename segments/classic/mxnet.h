@@ -6,31 +6,31 @@
  *
  * A request is rounded up to a size class. The newest free block of exactly that class serves the
  * request. Without one, the driver is asked for a block of the class. Nothing is split, merged or
- * aged. The whole cache goes back to the driver before a new block that would leave less of the
- * device free than the reserve, and after the driver refused a block.
+ * aged. The whole cache goes back to the driver in two cases: if a new block would leave less free
+ * memory than the reserve, and after the driver refused a block.
  *
  * Naive and Round differ only in the rounding. The versions differ in two things. MXNet 2 also
- * gives the cache back when nothing at all would stay free, even with a reserve of 0. And it tries
+ * gives the cache back when nothing at all would stay free, even with a reserve of 0. MXNet 2 tries
  * again after any failure of the driver; 1.6 to 1.9 only after a lack of memory. If the driver does
  * not tell how much is free, MXNet 2 fails. 1.6 to 1.9 do not check; here the answer counts as
  * nothing free.
  *
  * Differences from MXNet:
- * - Round's array of lists ends at 16 GiB, and larger sizes index past its end. Here lists are made
- *   when a size is first seen, and the same formula holds for all sizes.
+ * - Round's array of lists ends at 16 GiB, and larger sizes index past its end. Here a list is made
+ *   when its size is first seen, and the same formula holds for all sizes.
  * - A limit of the instance counts as the size of the device.
  * - MXNet gets frees only when the work is over (1.x), or waits on the host for a block's events
  *   when the block is used again (2.x). Here a free is a point on its stream. The freeing stream
  *   gets the block back at once. For another stream, or after uses by several, the host waits
  *   (order.h).
- * - A request of a captured stream does not wait: it skips blocks that need a wait, and gives
- *   nothing back. If another stream that used a block is being captured at the block's free, the
+ * - A request of a captured stream does not wait. It skips blocks that need a wait, and gives
+ *   nothing back. If another user stream of a block is being captured at the block's free, the
  *   block is held until pl_allocator_ops.release_capture. MXNet knows nothing of captures. A block
- *   that the captured stream itself allocated and freed is cached as usual. Another stream may get
+ *   that the captured stream itself allocated and freed is cached as usual. Other streams may get
  *   this block after the capture, while the graph may still use it. A program that launches the
  *   graph must keep the block live.
- * - cudaFree waits for the device. Here the host first waits for each stream that used one of the
- *   departing blocks. So there is one host sync per stream with work left, not one per block.
+ * - cudaFree waits for the device. Here the host first waits for each stream that used a departing
+ *   block. So the number of host syncs is the number of streams with work left, not of blocks.
  *
  * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
  * src/storage/pooled_storage_manager.h and storage_manager_helpers.h of MXNet, 1.6 to 2.0.
@@ -52,7 +52,7 @@ typedef struct pl_mxnet_list pl_mxnet_list;
 typedef enum pl_mxnet_state {
     PL_MXNET_LIVE,
     PL_MXNET_FREEING, /* still live; free() is asking the driver with the lock dropped */
-    PL_MXNET_CACHED,  /* in its class's list */
+    PL_MXNET_CACHED,  /* in the list of its class */
     PL_MXNET_HELD,    /* in pl_mxnet.held: a graph may use the block */
     PL_MXNET_TAKEN,   /* in no list: a call is working on the block */
 } pl_mxnet_state;
@@ -63,12 +63,12 @@ struct pl_mxnet_block {
     pleat_devptr ptr;  /* const */
     pl_mxnet_list *list;
     union {
-        pl_mxnet_block *next; /* cached: the next of its list; held: the next of pl_mxnet.held */
+        pl_mxnet_block *next; /* next in the class's list (cached) or in pl_mxnet.held */
         pl_leaver leaver;     /* taken, on the way to the driver */
     };
     pl_mxnet_state state;
     size_t requested_bytes;
-    pl_stream *stream;  /* its last owner */
+    pl_stream *stream;  /* the last owner */
     pl_order_uses uses; /* of a live block: lanes so far */
     uint64_t held;      /* lanes with captures that hold the block */
     pl_birth birth;     /* unpooled only */
@@ -118,7 +118,7 @@ typedef struct pl_mxnet {
     uint64_t cached_bytes;
     pl_doubt *doubtful;
     size_t n_away;    /* blocks on their way to the driver that may return */
-    size_t n_growing; /* calls that may insert into the maps after the lock was dropped */
+    size_t n_growing; /* calls that may insert into the maps after a drop of the lock */
 } pl_mxnet;
 
 /* Tell the observer what happened to a block. Lock held. */
@@ -148,7 +148,7 @@ size_t pl_mxnet_round_not(const pl_mxnet_options *options, size_t bytes);
 /* mxnet_pool.c: lists and blocks. Lock held; only reuse drops the lock. */
 void pl_mxnet_pool_init(pl_mxnet *m);
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes); /* or NULL */
-void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, first in its list */
+void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, first in the list */
 pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link);      /* cached -> taken */
 void pl_mxnet_hold(pl_mxnet *m, pl_mxnet_block *block, uint64_t lanes); /* taken -> held */
 /* taken -> live */
@@ -167,9 +167,9 @@ pleat_status pl_mxnet_reuse(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
 pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream,
                            pl_mxnet_block **out);
 /* Give cached blocks to the driver while more than keep_bytes are reserved (ReleaseAll). A block
- * stays if its uses are not over after a wait of at most wait_ms for each stream, or if one of its
- * streams is being captured. Other blocks go instead. EDRIVER, ENOMEM_HOST: some blocks could not
- * be given back and stay cached. */
+ * stays if one of its streams is being captured, or if its uses are not over after a wait of at
+ * most wait_ms for each stream. Other blocks go instead. EDRIVER, ENOMEM_HOST: some blocks could
+ * not be given back and stay cached. */
 pleat_status pl_mxnet_release_cached(pl_mxnet *m, uint64_t keep_bytes, uint32_t wait_ms,
                                      uint64_t *released);
 /* Give a taken block whose uses are over to the driver. EDRIVER: the block is still taken. */
@@ -197,7 +197,7 @@ pleat_status pl_mxnet_query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out
 pleat_status pl_mxnet_give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_mxnet_end_capture(pl_cache *c, pl_stream *stream);
 
-/* What every table of functions has in common. */
+/* The common part of all function tables. */
 /* clang-format off */
 #define PL_MXNET_COMMON_OPS          \
     .needs_vmm = false,              \

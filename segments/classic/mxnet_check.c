@@ -9,8 +9,8 @@ typedef struct tally {
     uint64_t live_bytes, active_bytes, requested_bytes, bytes, rounding_bytes;
 } tally;
 
-/* A freed block is pending if not every stream can use it at once. It is held by a capture, in a
- * call's hands, or used by another stream in work not known to be over. */
+/* A freed block is pending if not every stream can use it at once. Such a block is held by a
+ * capture, in a call's hands, or used by another stream in work not known to be over. */
 static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
 {
     if (block->state == PL_MXNET_CACHED) {
@@ -20,8 +20,8 @@ static bool is_pending(const pl_mxnet *m, const pl_mxnet_block *block)
     return block->state == PL_MXNET_HELD || block->state == PL_MXNET_TAKEN;
 }
 
-/* A block that is neither live nor cached is held, in a call's hands or on its way: all of these
- * are pending. Of the cached blocks only doubtful ones may be pending. */
+/* A block that is neither live nor cached is held, in a call's hands or on its way to the driver.
+ * All such blocks are pending. Of the cached blocks only doubtful ones may be pending. */
 static uint64_t pending_bytes(pl_mxnet *m)
 {
     uint64_t live_bytes = m->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;
@@ -38,7 +38,7 @@ static uint64_t pending_bytes(pl_mxnet *m)
     return bytes;
 }
 
-/* Nothing is split, so a block that is neither live nor pending is free. */
+/* A block that is neither live nor pending is free, since nothing is split. */
 void pl_mxnet_tell_stats(pl_cache *c, pleat_stats *out)
 {
     out->pending_bytes = pending_bytes(pl_mxnet_of(&c->base));

@@ -2,9 +2,9 @@
  *
  * Upholds I1 and I5 of mxnet.h. The allocator's lock is held on entry and exit and dropped around
  * every driver call. A block that a call works on is in no list meanwhile. On its way to the driver
- * the block is not in tree and map either, since the driver may give its address to another block.
- * The block's bytes count as reserved_bytes until the driver has them. Bytes requested from the
- * driver count as growing_bytes. Host memory is allocated before the driver is asked.
+ * a block is not in tree and map either, since the driver may give the address to a new block. The
+ * block's bytes count as reserved_bytes until the driver has them. Bytes requested from the driver
+ * count as growing_bytes. Host memory is allocated before the driver is asked.
  *
  * Blocks go back to the driver through depart.h. Source: PooledStorageManager, Alloc and
  * ReleaseAll, of MXNet. */
@@ -28,8 +28,8 @@ static void fresh_fini(pl_mxnet *m, fresh *f)
     pl_host_free(&m->base.host, f->list);
 }
 
-/* Make room in the maps for three kinds of blocks: of this call, of other growing calls, and blocks
- * that the driver may refuse to take. */
+/* Make room in the maps for blocks of this call and of other growing calls, and for blocks that the
+ * driver may refuse to take. */
 static pleat_status fresh_init(pl_mxnet *m, fresh *f)
 {
     size_t n = m->n_growing + m->n_away + 1;

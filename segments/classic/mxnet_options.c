@@ -1,4 +1,4 @@
-/* mxnet_options.c - the options of MXNet's pools: the table, and what a pool refuses.
+/* mxnet_options.c - the options of MXNet's pools: their table and refusals.
  *
  * Source: the page "Environment variables" of MXNet's documentation. */
 #include "segments/classic/mxnet.h"

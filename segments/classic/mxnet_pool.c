@@ -1,7 +1,7 @@
 /* mxnet_pool.c - the lists of free blocks: last in, first out.
  *
  * Upholds I2, I3, I4 and I6 of mxnet.h. Guarded by the allocator's lock. Only pl_mxnet_reuse drops
- * the lock, while the host waits for another stream's last use of a block; that block is taken
+ * the lock, while the host waits for another stream's last use of a block. The block is taken
  * meanwhile. A hit on the block's own stream makes no driver call and allocates no host memory.
  * Source: PooledStorageManager, Alloc and Free, of MXNet. */
 #include "segments/classic/mxnet.h"
@@ -117,7 +117,7 @@ static pl_mxnet_block *take_quiet(pl_mxnet *m, pl_mxnet_list *list, pl_stream *s
     return *link ? pl_mxnet_take(m, link) : NULL;
 }
 
-/* Other streams used the newest block, in work not known to be over: wait for this work. If a
+/* Other streams used the newest block, in work not known to be over. Wait for this work. If a
  * capture forbids the wait, take a block that needs no wait. */
 static pleat_status wait_for_newest(pl_mxnet *m, pl_mxnet_list *list, pl_stream *stream,
                                     pl_mxnet_block **out)

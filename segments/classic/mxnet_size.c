@@ -17,7 +17,7 @@ size_t pl_mxnet_round_naive(const pl_mxnet_options *options, size_t bytes)
     return paged > options->large_bytes ? round_up(paged, options->large_bytes) : paged;
 }
 
-/* Powers of two up to 2^cutoff, multiples of it beyond. */
+/* Powers of two up to 2^cutoff; above, multiples of 2^cutoff. */
 size_t pl_mxnet_round_round(const pl_mxnet_options *options, size_t bytes)
 {
     unsigned cutoff = options->cutoff;

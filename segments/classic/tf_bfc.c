@@ -159,7 +159,7 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* If another stream that used the chunk is being captured, hold the chunk: the graph will use it
+/* If another user stream of the chunk is being captured, hold the chunk: the graph will use it
  * again. */
 static pleat_status free_live(pl_bfc *b, pl_bfc_chunk *chunk, pl_stream *stream)
 {
@@ -195,8 +195,7 @@ static pleat_status free_at(pl_cache *c, pleat_devptr ptr, pl_stream *stream)
     return chunk ? free_live(b, chunk, stream) : not_live(b, ptr);
 }
 
-/* The graph is gone. Its launches count as one more use, which ends with the work submitted so
- * far. */
+/* The graph is gone. Its launches count as one more use up to the work submitted so far. */
 static void end_hold(pl_bfc *b, uint64_t lane)
 {
     pl_bfc_chunk **link = &b->held;

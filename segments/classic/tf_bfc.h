@@ -4,29 +4,28 @@
  *   |## live ##|------ free ------|# live #|-- free --|
  *
  * Sizes are multiples of 256. A request takes the smallest free chunk that fits, in any region; of
- * equal chunks the lowest. The chunk is split if it is at least twice the request, or if more than
- * 128 MiB would be left over (or the option's fraction of the memory limit). A freed chunk merges
- * with free neighbours of its region. When no chunk fits, the driver is asked for a region. The
- * first has 2 MiB, and each further one twice as much, within the memory limit. After each refusal
- * the region is a tenth smaller. When that fails, all wholly free regions are given back and the
- * driver is asked once more.
+ * equal chunks the lowest. The chunk is split in two cases: it is at least twice the request, or
+ * the rest would exceed 128 MiB (or the option's fraction of the memory limit). A freed chunk
+ * merges with free neighbours of its region. When no chunk fits, the driver is asked for a region.
+ * The first has 2 MiB, and each later one twice as much, within the memory limit. After each
+ * refusal the region is a tenth smaller. When that fails, all wholly free regions are given back
+ * and the driver is asked once more.
  *
  * Differences from TensorFlow:
  * - Addresses are multiples of 256, as in TensorFlow. All other allocators here give multiples of
  *   512.
- * - TensorFlow walks 21 bins upwards, each a set of chunks by size and address. One tree by size
- *   and address has the same order, so this file uses a tree.
- * - BFC serves one stream. Here a free chunk knows the streams that used it (order.h). Another
- *   stream that gets the chunk waits for these streams on the GPU. If one of them is out of reach,
- *   the host waits. A merged chunk knows the streams of all its parts. Idle chunks are not
- *   preferred: the choice is BFC's. Where a capture forbids the wait, take the smallest chunk that
- *   needs no wait.
+ * - TensorFlow walks 21 bins upwards, each a set of chunks by size and address. This file uses one
+ *   tree by size and address, which gives the same order.
+ * - BFC serves one stream. Here a free chunk knows its user streams (order.h). Another stream that
+ *   gets the chunk waits on the GPU for these streams. If a user stream is out of reach, the host
+ *   waits. A merged chunk knows the streams of all its parts. Idle chunks are not preferred: the
+ *   choice is BFC's. Where a capture forbids the wait, take the smallest chunk that needs no wait.
  * - Timestamps of frees, and the retry that waits up to 10 s for other threads' frees, are left
  *   out. A request becomes smaller only after a lack of memory; other driver failures are returned.
  * - Chunks of different regions are never merged, even of neighbouring regions.
- * - If another stream that used a chunk is being captured at the chunk's free, the chunk is held
+ * - If another user stream of a chunk is being captured at the chunk's free, the chunk is held
  *   until pl_allocator_ops.release_capture. BFC knows nothing of captures. A chunk that the
- *   captured stream itself allocated and freed is free as usual. Another stream may get this chunk
+ *   captured stream itself allocated and freed is free as usual. Other streams may get this chunk
  *   after the capture, while the graph may still use it. A program that launches the graph must
  *   keep the chunk live.
  *
@@ -44,7 +43,7 @@
 
 #define PL_BFC_QUANTUM ((size_t)256)             /* kMinAllocationSize */
 #define PL_BFC_FIRST_REGION ((size_t)2 << 20)    /* with allow_growth */
-#define PL_BFC_FRAGMENTATION ((size_t)128 << 20) /* most a chunk may exceed its request by */
+#define PL_BFC_FRAGMENTATION ((size_t)128 << 20) /* most excess of a chunk over its request */
 
 typedef struct pl_bfc_chunk pl_bfc_chunk;
 typedef struct pl_bfc_region pl_bfc_region;
@@ -121,7 +120,7 @@ typedef struct pl_bfc {
     uint64_t free_bytes;
     pl_doubt *doubtful;
     size_t region_bytes; /* of the next region (curr_region_allocation_bytes_) */
-    size_t n_growing;    /* calls that may insert into the map after the lock was dropped */
+    size_t n_growing;    /* calls that may insert into the map after a drop of the lock */
 } pl_bfc;
 
 static inline pl_bfc *pl_bfc_of(pl_allocator *a)
@@ -135,7 +134,7 @@ static inline void pl_bfc_tell(const pl_bfc *b, pl_action action, const pl_bfc_c
     pl_tell(b->base.observer, action, chunk->ptr, chunk->requested_bytes, chunk->stream, NULL);
 }
 
-/* The same for a region. */
+/* Tell the observer what happened to a region. */
 static inline void pl_bfc_tell_region(const pl_bfc *b, pl_action action,
                                       const pl_bfc_region *region)
 {
@@ -152,7 +151,7 @@ static inline bool pl_bfc_is_split(const pl_bfc_chunk *chunk)
     return chunk->prev || chunk->next;
 }
 
-/* Does this free chunk fill its region? */
+/* Does this free chunk fill the region? */
 static inline bool pl_bfc_is_whole(const pl_bfc_chunk *chunk)
 {
     return chunk->state == PL_BFC_FREE && !pl_bfc_is_split(chunk);
@@ -165,10 +164,10 @@ pl_bfc_chunk *pl_bfc_find(const pl_bfc *b, size_t rounded_bytes); /* best fit, o
 pl_bfc_chunk *pl_bfc_find_quiet(const pl_bfc *b, size_t rounded_bytes, const pl_stream *stream);
 bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t rounded_bytes);
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk); /* free -> taken */
-void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk); /* taken -> free, as it is */
+void pl_bfc_put_back(pl_bfc *b, pl_bfc_chunk *chunk); /* taken -> free, without merging */
 void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk);  /* taken -> free, merged */
-/* Make `chunk`, which is taken, live. To split the chunk, pass a `spare` for the rest; else NULL.
- * The map must have room. */
+/* Make `chunk`, which is taken, live. A chunk is split if `spare` is given for the rest; else
+ * `spare` is NULL. The map must have room. */
 void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t bytes,
                      pl_stream *stream);
 /* live -> taken: counts as active (PyTorch's term), but not as allocated any more */
@@ -181,9 +180,9 @@ void pl_bfc_end_active(pl_bfc *b, pl_bfc_chunk *chunk); /* taken: counts as acti
  * is a live chunk. */
 pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk **out);
 /* Give wholly free regions to the driver while more than keep_bytes are reserved. A region stays if
- * its uses are not over after a wait of at most wait_ms for each stream, or if one of its streams
- * is being captured. Other regions go instead. EDRIVER, ENOMEM_HOST: some regions could not be
- * given back and stay. */
+ * one of its streams is being captured, or if its uses are not over after a wait of at most wait_ms
+ * for each stream. Other regions go instead. EDRIVER, ENOMEM_HOST: some regions could not be given
+ * back and stay. */
 pleat_status pl_bfc_release_free(pl_bfc *b, uint64_t keep_bytes, uint32_t wait_ms,
                                  uint64_t *released);
 /* For destroy: every region, with live chunks or not. Returns how many the driver refused. */

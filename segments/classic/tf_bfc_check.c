@@ -35,8 +35,8 @@ static bool is_pending(const pl_bfc *b, const pl_bfc_chunk *chunk)
     return chunk->state == PL_BFC_HELD || chunk->state == PL_BFC_TAKEN;
 }
 
-/* A chunk that is neither live nor free is held, in a call's hands or on its way: all of these are
- * pending. Of the free chunks only doubtful ones may be pending. */
+/* A chunk that is neither live nor free is held, in a call's hands or on its way to the driver. All
+ * such chunks are pending. Of the free chunks only doubtful ones may be pending. */
 static uint64_t pending_bytes(pl_bfc *b)
 {
     uint64_t live_bytes = b->base.stats.allocated_bytes[PLEAT_SIZES_ALL].current;

@@ -1,8 +1,8 @@
 /* tf_bfc_chunk.c - the order of free chunks, splitting and merging.
  *
- * Upholds I1 to I4 and I7 of tf_bfc.h. Guarded by the allocator's lock; never drops it, calls the
- * driver or allocates.
- * Source: bfc_allocator.cc: FindChunkPtr, ShouldSplitChunk, SplitChunk, Merge, TryToCoalesce. */
+ * Upholds I1 to I4 and I7 of tf_bfc.h. Guarded by the allocator's lock, which this file never
+ * drops. Never calls the driver, never allocates. Source: bfc_allocator.cc: FindChunkPtr,
+ * ShouldSplitChunk, SplitChunk, Merge, TryToCoalesce. */
 #include "segments/classic/tf_bfc.h"
 
 static bool is_chunk_before(const pl_tree_node *a, const pl_tree_node *b)
@@ -55,7 +55,7 @@ bool pl_bfc_should_split(const pl_bfc *b, const pl_bfc_chunk *chunk, size_t roun
     return chunk->bytes >= rounded_bytes * 2 || chunk->bytes - rounded_bytes >= b->most_waste_bytes;
 }
 
-/* A free chunk stays split or whole, so this subtracts exactly what pl_bfc_put_back added. */
+/* A free chunk stays split or whole. So this function subtracts what pl_bfc_put_back added. */
 void pl_bfc_take_out(pl_bfc *b, pl_bfc_chunk *chunk)
 {
     pl_lock_assert(&b->base.lock);
@@ -115,7 +115,7 @@ void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_bfc_put_back(b, chunk);
 }
 
-/* The chunk keeps its first `bytes`; `rest` becomes the remainder. */
+/* The chunk keeps the first `bytes`; `rest` becomes the remainder. */
 static void split(pl_bfc_chunk *chunk, pl_bfc_chunk *rest, size_t bytes)
 {
     *rest = (pl_bfc_chunk){

@@ -1,10 +1,9 @@
-/* tf_bfc_grow.c - gets regions from the driver, gives them back, and reuses chunks of other
- * streams.
+/* tf_bfc_grow.c - gets and gives back regions, and reuses chunks of other streams.
  *
  * Upholds I6 of tf_bfc.h. The allocator's lock is held on entry and exit and dropped around every
  * driver call. A chunk or region that a call works on is in no index meanwhile. A chunk is taken
  * while the stream is made to wait for its users. A region on its way to the driver has left the
- * tree; a region on its way from the driver is not in the tree yet. Bytes of such regions count as
+ * tree. A region on its way from the driver has not entered it. Bytes of such regions count as
  * reserved_bytes or growing_bytes. Host memory is allocated before the driver is asked.
  *
  * Regions go back to the driver through depart.h. Source: bfc_allocator.cc: AllocateRawInternal,
@@ -322,8 +321,8 @@ static pleat_status reuse(pl_bfc *b, const request *r, fresh *f, pl_bfc_chunk **
     }
     pl_bfc_take_out(b, chunk);
     uint64_t lanes = pl_order_unordered(&b->order, &chunk->uses, r->stream);
-    /* Count this as a call that makes room. The rest that is split off later may be most of the
-     * device, and other requests may lack it. */
+    /* Count this as a call that makes room. The rest of a later split may be most of the device,
+     * and other requests may lack it. */
     pl_waiter_leave(&b->base.waiter);
     pleat_status st = pl_order_after(&b->order, lanes, r->stream);
     pl_waiter_return(&b->base.waiter, &f->turn);

@@ -159,9 +159,9 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
     return PLEAT_OK;
 }
 
-/* As emptyCache, all unsplit blocks go, but only while more than keep_bytes are reserved. Also
- * serves set_limit: as setMemoryFraction, but the cache gives way at once, and a limit that cannot
- * be kept is refused. */
+/* As emptyCache, all unsplit blocks go, but only while more than keep_bytes are reserved. Serves
+ * set_limit, too. Unlike setMemoryFraction, the cache shrinks at once, and a limit that cannot be
+ * kept is refused. */
 static pleat_status give_back(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_torch *t = pl_torch_of(&c->base);
@@ -213,8 +213,7 @@ static void tell_stats(pl_cache *c, pleat_stats *out)
     out->pinned_granules = t->lost_bytes / pl_device_granule_bytes(c->dev);
 }
 
-/* A block that a call is working on serves no request: it is pending, like a block with uses that
- * are not over. */
+/* A block in a call's hands serves no request. It is pending, like a block with unfinished uses. */
 static pl_piece_kind kind_of(const pl_torch_block *block)
 {
     if (!block->is_mapped || block->state == PL_TORCH_LOST) {
@@ -231,8 +230,8 @@ static pl_piece_kind kind_of(const pl_torch_block *block)
     }
 }
 
-/* The hole at the end of a segment is left out: with pages it is most of the segment, and tells
- * nothing. */
+/* The hole at the end of a segment is left out: with pages it is most of the segment, and
+ * uninteresting. */
 static void visit_segment(const pl_torch_segment *segment,
                           void (*see)(void *context, const pl_piece *piece), void *context)
 {

@@ -11,11 +11,11 @@
  * (torch_linear.c) the unit is a whole segment. For torch-expandable (torch_expand.c,
  * torch_unmap.c) the unit is a page under reserved addresses.
  *
- * Differences from PyTorch. Streams are ordered by first sight, not by handle; no choice depends on
- * this, since blocks never change streams. The lock is dropped around every driver call, as with
- * release_lock_on_cudamalloc. There are no private pools. A block freed during a capture is reused
- * like others. But recorded uses on a stream that is being captured at the free are held until
- * pl_allocator_ops.release_capture.
+ * Differences from PyTorch. Streams are ordered by first sight, not by handle. No choice depends on
+ * the order, since blocks never change streams. The lock is dropped around every driver call, as
+ * with release_lock_on_cudamalloc. Private pools are missing. A block freed during a capture is
+ * reused like others. But recorded uses on a stream that is being captured at the free are held
+ * until pl_allocator_ops.release_capture.
  *
  * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
  * c10/cuda/CUDACachingAllocator.cpp, c10/core/AllocatorConfig.h of PyTorch (2026). */
@@ -43,10 +43,10 @@ typedef struct pl_torch_use pl_torch_use;
 typedef struct pl_torch_source pl_torch_source;
 
 typedef enum pl_torch_state {
-    PL_TORCH_FREE,     /* in its pool's tree of free blocks */
+    PL_TORCH_FREE,     /* in the pool's tree of free blocks */
     PL_TORCH_LIVE,     /* in the map */
     PL_TORCH_FREEING,  /* in the map; free() is recording fences with the lock dropped */
-    PL_TORCH_PENDING,  /* freed, but uses on other streams are not known to be over */
+    PL_TORCH_PENDING,  /* freed, but with uses on other streams not known to be over */
     PL_TORCH_TAKEN,    /* in no tree, map or queue: a call is working on the block */
     PL_TORCH_UNMAPPED, /* addresses without memory, in the pool's tree of unmapped blocks */
     PL_TORCH_LOST,     /* perhaps mapped, perhaps not, after an undo failed: never used again */
@@ -95,8 +95,8 @@ struct pl_torch_block {
     size_t requested_bytes;
     pl_torch_use *uses;        /* recorded streams; empty unless LIVE or FREEING */
     unsigned n_pending;        /* uses that wait in a queue or for a capture's end */
-    uint64_t born;             /* n_searches when it became free (gc_count_base) */
-    pl_torch_block *departing; /* the next one on the way to the driver */
+    uint64_t born;             /* n_searches when the block became free (gc_count_base) */
+    pl_torch_block *departing; /* the next block on the way to the driver */
 };
 
 /* One stream's use of one block, from record_stream until the fence has passed. */
@@ -116,7 +116,7 @@ typedef struct pl_torch_request {
     pl_stream *stream;
     size_t bytes;         /* as asked */
     size_t rounded_bytes; /* as a block */
-    size_t segment_bytes; /* as a segment, should one be needed */
+    size_t segment_bytes; /* size of a segment for the request, if one is needed */
     pl_torch_pool *pool;
 } pl_torch_request;
 
@@ -127,8 +127,8 @@ struct pl_torch_source {
     pleat_status (*grow)(pl_torch *t, const pl_torch_request *r, pl_torch_block **out);
     /* Collect by age: give back the oldest cached memory, as much as the threshold demands. */
     pleat_status (*collect)(pl_torch *t);
-    /* With a split limit: give back oversize blocks. *enough: these blocks together are as large as
-     * the request. */
+    /* With a split limit: give back oversize blocks. *enough: these blocks add up to the
+     * request. */
     pleat_status (*release_oversize)(pl_torch *t, const pl_torch_request *r, bool *enough);
     /* Give free memory back, large pool first, while more than keep_bytes are reserved. */
     pleat_status (*release)(pl_torch *t, uint64_t keep_bytes, uint64_t *released);
@@ -169,7 +169,7 @@ struct pl_torch {
     size_t n_queued;     /* uses in queues */
     size_t n_moving;     /* uses on their way from held to a queue */
     uint64_t lost_bytes; /* in reserved_bytes, under lost blocks */
-    size_t n_growing;    /* calls that may insert into the map after the lock was dropped */
+    size_t n_growing;    /* calls that may insert into the map after a drop of the lock */
     bool is_polling;     /* a thread pops fences */
 };
 
@@ -193,23 +193,25 @@ static inline void pl_torch_tell(const pl_torch *t, pl_action action, const pl_t
 /* torch_pool.c: the free blocks. No driver calls; all with the lock held. */
 void pl_torch_pools_init(pl_torch *t);
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
-pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r); /* stays in its pool */
+/* the block stays in its pool */
+pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r);
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes);
-/* Make `block`, free or taken, live for the request. If the block is split, `spare` becomes its
- * first, live part; else `spare` must be NULL. The map must have room. Returns the live block. */
+/* Make `block`, free or taken, live for the request. For a split, `spare` becomes the first, live
+ * part. Without a split, `spare` must be NULL. The map must have room. Returns the live block. */
 pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_block *spare,
                                   const pl_torch_request *r);
 void pl_torch_take_out(pl_torch *t, pl_torch_block *block); /* free, unmapped -> taken */
 void pl_torch_put_back(pl_torch *t, pl_torch_block *block); /* the reverse, by is_mapped */
 /* Cut the first `bytes` off a taken block; `low` becomes that part, taken too. */
 void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes);
-/* A taken block absorbs its free neighbours, or, if it is unmapped, its unmapped ones. */
+/* A taken block absorbs its free neighbours; an unmapped one absorbs its unmapped neighbours. */
 void pl_torch_merge(pl_torch *t, pl_torch_block *block);
-/* A taken block absorbs the next block, which is also taken. Both are mapped, or both are not. */
+/* A taken block absorbs the next block, which is also taken. Either both are mapped, or neither
+ * is. */
 void pl_torch_absorb_next(pl_torch *t, pl_torch_block *block);
-/* The uses of a taken block are over: merge the block and return it to its pool (free_block). */
+/* After a taken block's uses: merge the block and return it to its pool (free_block). */
 void pl_torch_recycle(pl_torch *t, pl_torch_block *block);
-/* For destroy: free the host memory of a segment and of its blocks, live ones included. */
+/* For destroy: free the host memory of a segment and its blocks, live ones included. */
 void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment);
 
 /* torch_options.c */
@@ -247,8 +249,8 @@ pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torc
 extern const pl_torch_source pl_torch_pages;
 
 /* torch_event.c: uses by other streams. Lock held, dropped around driver calls. */
-/* Record a use. *added is false if there is none to record: the stream is the owner or recorded
- * already. PLEAT_OK; ENOMEM_HOST. */
+/* Record a use. *added is false if the stream is the owner or recorded already. PLEAT_OK;
+ * ENOMEM_HOST. */
 pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *stream, bool *added);
 void pl_torch_drop_newest_use(pl_torch *t, pl_torch_block *block);
 /* Record a fence for every use of a FREEING block and queue them. EDRIVER, ENOMEM_HOST: nothing

@@ -6,8 +6,8 @@
  *
  * Upholds I5 of torch_cache.h. Host memory for a use is allocated when the use is recorded, so that
  * a free needs none. Guarded by the allocator's lock, which is dropped around every call that
- * reaches the driver. Only one thread at a time removes uses from queues (is_polling); all other
- * threads only append. So a queue's first use stays there while its fence is queried without the
+ * reaches the driver. Only one thread at a time removes uses from queues (is_polling). All other
+ * threads only append. So a queue's first use stays while the thread queries its fence without the
  * lock. Source: c10/cuda/CUDACachingAllocator.cpp: recordStream, insert_events, process_events,
  * synchronize_and_free_events. */
 #include "segments/classic/torch_cache.h"
@@ -77,7 +77,8 @@ static void append(pl_torch *t, pl_torch_use *use)
     t->n_queued++;
 }
 
-/* Without the lock. A captured stream has no fences: a use on it gets none and is held later. */
+/* Without the lock. A captured stream has no fences. A use on such a stream gets none and is held
+ * later. */
 static pleat_status record_fences(pl_torch_use *uses)
 {
     for (pl_torch_use *use = uses; use; use = use->next) {
@@ -211,7 +212,7 @@ static pl_torch_use *take_held(pl_torch *t, const pl_stream *stream)
     return taken;
 }
 
-/* The uses may have begun before the capture, so they wait for a fence like all others. If
+/* The uses may have begun before the capture. So they wait for a fence like all others. If
  * recording a fence failed, the use stays held. */
 pleat_status pl_torch_release_held(pl_torch *t, pl_stream *stream)
 {

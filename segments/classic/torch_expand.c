@@ -4,26 +4,26 @@
  *   |## live ##|-- free --|..... unmapped .....|# live #|........... unmapped ...........|
  *   |  page  |  page  |  page  |               |  page  |
  *
- * A request goes to the first place, by address, that is big enough: neighbouring free and unmapped
- * blocks. In the unmapped blocks, whole pages are mapped as the request needs, one chunk each. If a
- * later block of the place fails, the pages mapped before stay, as free memory.
+ * A request goes to the lowest place that is large enough. A place consists of neighbouring free
+ * and unmapped blocks. In the unmapped blocks, whole pages are mapped as the request needs, one
+ * chunk each. If a later block of the place fails, the pages mapped before stay, as free memory.
  *
  * Upholds I6 and I9 of torch_cache.h. The allocator's lock is held on entry and exit and dropped
  * around every driver call. Meanwhile the blocks of a place are taken and merge with nothing. The
  * addresses behind the pages to be mapped stay in the pool, for other threads. Host memory is
  * allocated before the driver is asked.
  *
- * PyTorch differs in two ways that are invisible from outside. It asks the driver for an attribute
- * before each page. It merges the blocks of a place as they are mapped, not at the end. Source:
- * c10/cuda/CUDACachingAllocator.cpp. ExpandableSegment::map, find_expandable_block, map_block,
- * try_allocate_expandable_block. */
+ * PyTorch differs in two ways that are invisible from outside. PyTorch asks the driver for an
+ * attribute before each page. PyTorch merges the blocks of a place as they are mapped, not at the
+ * end. Source: c10/cuda/CUDACachingAllocator.cpp. ExpandableSegment::map, find_expandable_block,
+ * map_block, try_allocate_expandable_block. */
 #include <string.h>
 
 #include "segments/classic/torch_cache.h"
 #include "vmm/mapping.h"
 #include "vmm/range.h"
 
-/* The place of one request, and the pages mapped under it. */
+/* The place of a request, and the pages mapped under it. */
 typedef struct place {
     pl_torch_block *first; /* in address order */
     size_t n_blocks;
@@ -31,10 +31,10 @@ typedef struct place {
     size_t last_bytes;       /* how much of an unmapped last block is mapped */
     size_t page_bytes;       /* of the pool */
     pl_chunk *chunks;        /* room for n_pages */
-    pl_torch_block *rest;    /* host memory for what follows in the last block, if anything does */
+    pl_torch_block *rest;    /* host memory for a rest of the last block, if there is one */
     size_t n_mapped_pages;   /* in address order */
-    size_t n_refused;        /* chunks behind those, which the driver refused to take back */
-    pl_torch_block *lost_at; /* whose mapping could not be undone, or NULL */
+    size_t n_refused;        /* chunks behind these, refused by the driver */
+    pl_torch_block *lost_at; /* the block with a mapping that could not be undone, or NULL */
 } place;
 
 static bool is_allocatable(const pl_torch_block *block)
@@ -248,7 +248,7 @@ static void commit_block(pl_torch *t, const place *p, pl_torch_block *block, siz
     }
 }
 
-/* Note what is mapped. The blocks stay taken, except a lost one. */
+/* Note the mapped pages. The blocks stay taken, except a lost one. */
 static void commit_place(pl_torch *t, pl_torch_pool *pool, const place *p)
 {
     size_t n_committed = 0;
@@ -264,7 +264,7 @@ static void commit_place(pl_torch *t, pl_torch_pool *pool, const place *p)
     pl_torch_note_refused(t, pool, p->n_pages, p->chunks + p->n_mapped_pages, p->n_refused);
 }
 
-/* All pages are mapped: make the place one block, and merge the block with free neighbours. */
+/* All pages are mapped. Make the place one block, and merge it with free neighbours. */
 static pl_torch_block *join(pl_torch *t, const place *p)
 {
     pl_torch_block *block = p->first;
@@ -275,7 +275,7 @@ static pl_torch_block *join(pl_torch *t, const place *p)
     return block;
 }
 
-/* Return the place to its pool: mapped pages as free memory, all others unmapped as before. */
+/* Return the place to its pool: mapped pages are free memory, all others unmapped as before. */
 static void part(pl_torch *t, const place *p)
 {
     pl_torch_block *block = p->first;

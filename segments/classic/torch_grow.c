@@ -1,12 +1,12 @@
 /* torch_grow.c - the steps, in order, of a request that no free block serves.
  *
- * These are the steps of PyTorch's malloc. Collect by age; ask the driver; give back oversize
- * blocks and ask again; give back everything and ask again. The allocator's lock is held on entry
- * and exit and dropped around every driver call. Source: c10/cuda/CUDACachingAllocator.cpp: malloc,
- * alloc_block, release_cached_blocks. */
+ * These are the steps of PyTorch's malloc. 1. Collect by age. 2. Ask the driver. 3. Give back
+ * oversize blocks and ask again. 4. Give back everything and ask again. The allocator's lock is
+ * held on entry and exit and dropped around every driver call. Source:
+ * c10/cuda/CUDACachingAllocator.cpp: malloc, alloc_block, release_cached_blocks. */
 #include "segments/classic/torch_cache.h"
 
-/* What one request carries: the spare piece for a split, and its turn. */
+/* The state of one request: a spare block for a split, and the turn. */
 typedef struct attempt {
     pl_torch_block *spare;
     pl_turn turn;
@@ -40,8 +40,8 @@ static pleat_status try_grow(pl_torch *t, const pl_torch_request *r, attempt *a,
     return st;
 }
 
-/* The last resort but waiting: everything cached goes back, then one more try. Not on a stream that
- * is being captured. */
+/* The last step before waiting. Everything cached goes back, then one more try. Not on a stream
+ * that is being captured. */
 static pleat_status retry(pl_torch *t, const pl_torch_request *r, attempt *a, pl_torch_block **out)
 {
     pl_lock_release(&t->base.lock);

@@ -1,25 +1,25 @@
 /* torch_linear.c - the memory of torch-native: a segment is one cuMemAlloc.
  *
  * Upholds I6 of torch_cache.h. The allocator's lock is held on entry and exit and dropped around
- * every driver call. A segment that a call works on is in no index meanwhile. On its way to the
- * driver it has left the index; on its way from the driver it has not entered yet. The segment's
- * bytes count against the limit meanwhile, as reserved_bytes or as growing_bytes. Host memory is
- * allocated before the driver is asked.
+ * every driver call. A segment that a call works on is in no index meanwhile. A segment on its way
+ * to the driver has left the index. A segment on its way from the driver has not entered it. The
+ * segment's bytes count against the limit meanwhile, as reserved_bytes or as growing_bytes. Host
+ * memory is allocated before the driver is asked.
  *
  * PyTorch relies on the driver's free, which waits for all work of the device. Here this wait is
- * explicit: the host waits for a stream before the stream's first segment departs. So the host sync
+ * explicit. The host waits for a stream before the stream's first segment departs. So the host sync
  * is counted. Segments of a captured stream stay, since a graph may use them. Source:
  * c10/cuda/CUDACachingAllocator.cpp: alloc_block, garbage_collect_cached_blocks,
  * release_available_cached_blocks, release_blocks. */
 #include "segments/classic/order.h"
 #include "segments/classic/torch_cache.h"
 
-/* Segments on their way to the driver. Linked by `next` of their blocks, which is unused in a
- * segment of one block. */
+/* Segments on their way to the driver. The segments are linked by `next` of their blocks. A segment
+ * has one block here, so `next` is unused. */
 typedef struct departing {
     pl_torch_block *first;
     pl_torch_block *last;
-    uint64_t refused; /* lanes of streams whose segments could not go (order.h) */
+    uint64_t refused; /* lanes of streams with segments that could not go (order.h) */
 } departing;
 
 /* The segment at `ptr` becomes one taken block. */
@@ -117,7 +117,7 @@ static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_strea
     return pl_device_mfree(t->base.dev, block->ptr);
 }
 
-/* Give the departing segments to the driver. Segments that cannot go return to their pools. */
+/* Give the departing segments to the driver. A segment that cannot go returns to its pool. */
 static pleat_status depart(pl_torch *t, departing *d, uint64_t *released)
 {
     if (!d->first) {

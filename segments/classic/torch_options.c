@@ -102,7 +102,7 @@ static pleat_status refuse_page(const char *option, size_t bytes, size_t granule
     return PLEAT_ECONF;
 }
 
-/* PyTorch maps 2 and 20 MiB whatever the granularity is. If the granule does not divide these two
+/* PyTorch maps 2 and 20 MiB whatever the granularity is. If the granule does not divide these
  * sizes, they are rounded up. A size given by the user is refused instead. */
 static pleat_status settle_page(const char *option, size_t *page, size_t usual, size_t granule)
 {

@@ -7,8 +7,7 @@
 
 typedef struct pl_torch_options {
     size_t max_split_bytes;              /* larger blocks are not split; >= a large segment */
-    size_t max_non_split_rounding_bytes; /* accepted slack of an unsplit block; >= a large
-                                          * segment */
+    size_t max_non_split_rounding_bytes; /* slack of an unsplit block; >= a large segment */
     double garbage_collection_threshold; /* of the limit, in [0, 1); 0 = off */
     size_t large_segment_bytes;         /* segment of requests from 1 to 10 MiB; more than 10 MiB */
     double per_process_memory_fraction; /* of the device, in (0, 1]: a further limit; 0 = 1 */
@@ -26,7 +25,7 @@ static inline pl_torch_options pl_torch_own(const pl_allocator_options *options)
     return own;
 }
 
-/* Turn zeros into PyTorch's defaults. ECONF for what PyTorch refuses. */
+/* Turn zeros into PyTorch's defaults. ECONF for values that PyTorch refuses. */
 pleat_status pl_torch_settle_options(pl_torch_options *options);
 pleat_status pl_torch_settle_pages(pl_torch_options *options, size_t granule_bytes);
 /* per_process_memory_fraction in bytes; 0 = no limit. */

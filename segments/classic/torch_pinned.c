@@ -116,7 +116,7 @@ static pleat_status release(pl_cache *c, uint64_t keep_bytes, bool wait, uint64_
     return st;
 }
 
-/* Also of live blocks, whose uses are not known: all streams are waited for. */
+/* Uses of live blocks are not known, so all streams are waited for. */
 static size_t release_all(pl_cache *c)
 {
     pl_pinned *p = pl_pinned_of(c);
@@ -196,7 +196,7 @@ static pl_pinned_block *block_around(const pl_pinned *p, pleat_devptr ptr)
     return b && ptr - b->ptr < pl_pinned_bytes(b) ? b : NULL;
 }
 
-/* The live block at ptr; NULL: *st says why not. */
+/* The live block at ptr. NULL: *st tells why there is none. */
 static pl_pinned_block *find_live(const pl_pinned *p, pleat_devptr ptr, pleat_status *st)
 {
     pl_pinned_block *b = pl_keymap_find(&p->blocks, ptr);
@@ -236,7 +236,7 @@ static pleat_status query(pl_cache *c, pleat_devptr ptr, pleat_block_info *out)
     return PLEAT_OK;
 }
 
-/* PyTorch leaves what a capture used alone for good. */
+/* In PyTorch memory used by a capture is never used again. */
 static pleat_status end_capture(pl_cache *c, pl_stream *stream)
 {
     (void)c;

@@ -15,13 +15,13 @@
  *
  * Differences from PyTorch:
  * - A limit of the instance counts as the size of the host.
- * - One lock instead of one per class. So the figures are exact at any time.
+ * - One lock guards all classes. So the figures are exact at any time.
  * - Private pools of captures are missing. Requests of pleat_host.h name the idle stream
  *   (vmm/idle.h), which is never captured.
- * - A block allocated on a stream other than the idle one counts as used by that stream.
+ * - A block of any stream except the idle one counts as used by that stream.
  *
- * PyTorch's default options are modelled: no background thread (which would poll the same queue),
- * no cudaHostRegister, no reserved segment, no thresholds.
+ * Only PyTorch's default options are modelled: no background thread (which would poll the same
+ * queue), no cudaHostRegister, no reserved segment, no thresholds.
  *
  * All fields are guarded by the lock of the pl_cache.
  * Source: CachingHostAllocatorImpl in ATen/core of PyTorch 2.11. */
@@ -41,7 +41,7 @@ typedef enum pl_pinned_state {
     PL_PINNED_LIVE,
     PL_PINNED_FREEING, /* still live; free() is asking the driver with the lock dropped */
     PL_PINNED_PENDING, /* freed; n_pending fences have not passed */
-    PL_PINNED_CACHED,  /* in its class's list */
+    PL_PINNED_CACHED,  /* in the list of its class */
 } pl_pinned_state;
 
 struct pl_pinned_use {
@@ -57,8 +57,8 @@ struct pl_pinned_block {
     unsigned class;    /* const: log2 of the block's bytes */
     pl_pinned_state state;
     size_t requested_bytes;
-    pl_stream *stream;     /* its last owner */
-    pl_pinned_block *next; /* cached: in its list */
+    pl_stream *stream;     /* the last owner */
+    pl_pinned_block *next; /* cached: next in the class's list */
     pl_pinned_use *uses;   /* live: streams that used the block */
     unsigned n_pending;    /* pending: its fences, and streams being captured */
 };
@@ -79,8 +79,8 @@ typedef struct pl_pinned {
     pl_pinned_use *last;
     size_t n_queued;
     bool is_polling;  /* one thread at a time takes uses out of the queue */
-    pl_cond polled;   /* broadcast when it has */
-    size_t n_growing; /* calls that may insert into the map after the lock was dropped */
+    pl_cond polled;   /* broadcast when polling has ended */
+    size_t n_growing; /* calls that may insert into the map after a drop of the lock */
     uint64_t pending_bytes;
 } pl_pinned;
 

@@ -2,8 +2,8 @@
  *
  * Upholds I3 and I4. Host memory for a use is allocated when the use is noted, so that a free needs
  * none. Guarded by the allocator's lock, which is dropped around every call that reaches the
- * driver. One thread at a time removes uses from the queue; all others only append. So the queue's
- * first use stays there while its fence is queried without the lock. Source:
+ * driver. Only one thread at a time removes uses from the queue. All other threads only append. So
+ * the queue's first use stays while the thread queries its fence without the lock. Source:
  * CachingHostAllocatorImpl, free, record_event and process_events, of PyTorch. */
 #include "segments/classic/torch_pinned.h"
 

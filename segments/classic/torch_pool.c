@@ -1,12 +1,12 @@
 /* torch_pool.c - sizes, the choice of a free block, splitting and merging.
  *
- * Upholds I1..I3 and I7 of torch_cache.h. Guarded by the allocator's lock; never drops it, calls
- * the driver or allocates.
- * Source: c10/cuda/CUDACachingAllocator.cpp: round_size, get_pool, get_allocation_size,
- * get_free_block, should_split, alloc_found_block, free_block, try_merge_blocks. */
+ * Upholds I1..I3 and I7 of torch_cache.h. Guarded by the allocator's lock, which this file never
+ * drops. Never calls the driver, never allocates. Source: c10/cuda/CUDACachingAllocator.cpp:
+ * round_size, get_pool, get_allocation_size, get_free_block, should_split, alloc_found_block,
+ * free_block, try_merge_blocks. */
 #include "segments/classic/torch_cache.h"
 
-/* The order of free blocks. Within one segment all counters are equal, so the address decides. */
+/* The order of free blocks. Within one segment the counters are equal, so the address decides. */
 static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
 {
     const pl_torch_block *x = PL_TREE_ENTRY(a, const pl_torch_block, node);
@@ -49,7 +49,7 @@ void pl_torch_pools_init(pl_torch *t)
         pl_tree_init(&t->pools[i].unmapped, is_address_before);
         t->pools[i].index = i;
     }
-    t->next_counter = 1; /* search keys have 0, so they precede all blocks of their size */
+    t->next_counter = 1; /* the counter of search keys is 0, so keys come first among equal sizes */
 }
 
 static size_t round_up(size_t n, size_t step)
@@ -178,8 +178,8 @@ void pl_torch_cut(pl_torch_block *block, pl_torch_block *low, size_t bytes)
     block->bytes -= bytes;
 }
 
-/* Count a free block that cannot go back to the driver by itself, as a part of a segment. With
- * pages it can. */
+/* Count a free block that is only a part of a segment, and so cannot go back to the driver. With
+ * pages such a block can go back. */
 static void add_inactive_split(pl_torch *t, unsigned pool, size_t bytes)
 {
     if (!t->has_pages) {

@@ -22,8 +22,8 @@
 
 /* ---- refused chunks -------------------------------------------------------------------------- */
 
-/* Offer each chunk to the driver once more, until the driver refuses one. The chunks are taken out
- * one by one, since other threads may offer chunks, too. */
+/* Offer each chunk to the driver once more, until the driver refuses one. Chunks are taken out one
+ * by one, since other threads may offer chunks, too. */
 static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
 {
     for (size_t left = pool->refused.n; left > 0 && pool->refused.n > 0; left--) {
@@ -48,11 +48,10 @@ static void offer_refused(pl_torch *t, pl_torch_pool *pool, uint64_t *released)
 typedef struct departures {
     pl_torch_block *first;
     pl_torch_block *last;
-    uint64_t refused; /* lanes of streams whose pages could not go (order.h) */
+    uint64_t refused; /* lanes of streams with pages that could not go (order.h) */
 } departures;
 
-/* Find the bytes before the first and after the last whole page; false if there is no whole
- * page. */
+/* Find the bytes before the first and after the last whole page. False: there is no whole page. */
 static bool find_pages(const pl_torch_block *block, size_t *before, size_t *after)
 {
     size_t page = block->pool->page_bytes;
@@ -65,7 +64,7 @@ static bool find_pages(const pl_torch_block *block, size_t *before, size_t *afte
     return first < stop;
 }
 
-/* Take the whole pages of a free block along; its ends stay free. */
+/* Take the whole pages of a free block. The block's ends stay free. */
 static pleat_status take_pages(pl_torch *t, departures *d, pl_torch_block *block, size_t before,
                                size_t after)
 {
@@ -142,7 +141,7 @@ static pleat_status give_back(pl_torch *t, const pl_torch_block *block, pl_chunk
     return st;
 }
 
-/* A segment that consists of one unmapped block gives its addresses back. */
+/* A segment with one unmapped block gives its addresses back. */
 static pleat_status release_segment(pl_torch *t, pl_torch_block *block)
 {
     pl_torch_segment *segment = block->segment;

@@ -1,15 +1,15 @@
 /* unpooled.c - one driver allocation per block: MXNet's Unpooled, or plain cudaMalloc.
  *
  * Sizes are not rounded and nothing is cached. A free waits on the host for all streams that used
- * the block, as cudaFree does. So this allocator alone blocks on the GPU in a free. Each wait
- * counts as a host sync. A block is held if it was allocated in a capture, or if one of its streams
- * is being captured at the free: the graph will use the block. The block goes to the driver with
+ * the block, as cudaFree does. So this is the only allocator with frees that block on the GPU. Each
+ * wait counts as a host sync. A block is held if a graph will use it: it was allocated in a
+ * capture, or one of its streams is being captured at the free. The block goes to the driver with
  * pl_allocator_ops.release_capture. A refused request is tried again only after kept blocks were
  * given back, or after another thread's free.
  *
  * Built on mxnet.h, where the invariants are. A block that cannot go to the driver yet is kept in
- * the lists, which no request searches. Takes the allocator's lock (rank 20), which is dropped
- * around driver calls. Source: src/storage/naive_storage_manager.h of MXNet. */
+ * the lists. Requests do not search these lists. Takes the allocator's lock (rank 20), which is
+ * dropped around driver calls. Source: src/storage/naive_storage_manager.h of MXNet. */
 #include "segments/classic/mxnet.h"
 
 static const pl_mxnet_policy policy = {
@@ -33,8 +33,9 @@ static pleat_status unpooled_alloc(pl_allocator *a, size_t bytes, pl_stream *str
     return st;
 }
 
-/* Wait for all streams that used the block, unless captures hold the block (*captured). ECAPTURE: a
- * wait for the legacy stream would break another stream's capture. The block stays in the lists. */
+/* Wait for all streams that used the block, unless captures hold the block (*captured). ECAPTURE:
+ * waiting for the legacy stream would break another stream's capture. The block stays in the
+ * lists. */
 static pleat_status wait_for_users(pl_mxnet *m, const pl_mxnet_block *block, uint64_t *captured)
 {
     pleat_status st = pl_order_captured(&m->order, block->uses.lanes, captured);

@@ -72,8 +72,7 @@ typedef struct fuzz_world {
     fuzz_stream streams[FUZZ_STREAMS];
     fuzz_block blocks[FUZZ_BLOCKS];
     fuzz_domain domains[FUZZ_DOMAINS];
-    uint32_t users[FUZZ_GRAPHS]; /* by graph: slots that used the graph's addresses since its last
-                                  * launch */
+    uint32_t users[FUZZ_GRAPHS]; /* by graph: slots that used its addresses since its launch */
     bool is_capturing;
     unsigned origin; /* slot where the capture began */
     unsigned tag;    /* of the scope that the program is in; 0 = none */

@@ -24,7 +24,7 @@ static pleat_devptr first;
 static pleat_devptr blocks[MOST_BLOCKS];
 static pleat_devptr fresh[N_NEW]; /* what the other thread has got */
 
-/* ---- two layouts ----------------------------------------------------------------------------- */
+/* ---- the layout ------------------------------------------------------------------------------ */
 
 static void keep(const char *pattern)
 {

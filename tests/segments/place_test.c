@@ -85,8 +85,7 @@ START_TEST(a_free_block_behind_a_hole_is_reached_by_the_fewest_granules)
     rig_draw("AAAA|....|....|....|00BB");
     ck_assert_int_eq(found_at(6, NO_LIMIT), 12); /* one new granule, and the free block */
     ck_assert_uint_eq(new_granules(6), 1);
-    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* both places need two granules, so the lower
-                                                 * one */
+    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* the lower of two places that need two granules */
 }
 END_TEST
 

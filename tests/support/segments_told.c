@@ -228,8 +228,7 @@ void told_assert_agrees(pl_allocator *a)
     seen.live.n = 0;
     seen.freed.n = 0;
     seen.overlaps = false;
-    a->ops->visit(a, see, NULL); /* no assertion for each piece: Check writes every assertion to a
-                                  * file */
+    a->ops->visit(a, see, NULL); /* no assertion per piece: Check logs each assertion */
     ck_assert(!seen.overlaps);
     ck_assert_msg(told.why[0] == '\0', "%s", told.why);
     assert_same("resident", &told.resident, &seen.resident);
