@@ -20,7 +20,7 @@ N_SLOWEST = 20
 
 
 def choose(build, names):
-    """The programs and the expression, a line each; ValueError names an unknown NAME."""
+    """The programs and the expression, one per line. ValueError names an unknown NAME."""
     lines = (pathlib.Path(build) / "suites.txt").read_text(encoding="utf-8").splitlines()
     programs, quick = {}, []
     for suite, program, kind in map(str.split, lines):
@@ -50,7 +50,7 @@ def read_times():
 
 
 def read_reports(paths):
-    """(seconds, suite, report) of each suite that ran and was not skipped."""
+    """(seconds, suite, report) of each suite that ran."""
     found = []
     for path in map(pathlib.Path, paths):
         for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):

@@ -225,7 +225,7 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
 }
 END_TEST
 
-/* The former names: in a program's source, and in a linked program. */
+/* The former names, in a program's source and in a linked program. */
 START_TEST(former_names_do_the_same)
 {
     pleat_device_info info;

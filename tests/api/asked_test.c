@@ -1,8 +1,8 @@
 /* asked_test.c - the questions that pleat asks the driver about a stream: how many per request. A
- * free that does not ask about its handle must not give away memory in use.
+ * free that does not query its handle must not give away memory in use.
  *
  * Declared work on the simulator ends only when the host waits for it. So memory used too early is
- * a race, which api_unmake finds. */
+ * a race, found by api_unmake. */
 /* labels: unit model */
 #include <check.h>
 #include <stdio.h>
@@ -117,7 +117,7 @@ static void exchange_mode(int *mode)
         pl_cu_thread_capture_mode(pl_device_driver(pleat_internal_device(instance, 0)), mode), 0);
 }
 
-/* Allocate, record a use and free once; the calls must be those. */
+/* Allocate, record a use and free once. The questions must be these. */
 static void pay(void *stream, questions request, questions free)
 {
     count before = count_now();
@@ -153,7 +153,7 @@ START_TEST(a_request_asks_what_it_must_and_nothing_twice)
         }
     }
     exchange_mode(&mode);
-    ck_assert_int_eq(mode, c->mode); /* it is the application's */
+    ck_assert_int_eq(mode, c->mode); /* the mode is the application's */
     pl_device_leave(dev);
     api_free(instance, 0, kept, stream);
     if (k == CREATED) {
@@ -230,7 +230,7 @@ END_TEST
 
 #define PATIENT "capacity:64M,depth:1048576,dead_handles:error"
 
-/* Destroy the stream and create a new one, which gets the same handle. */
+/* Destroy the stream and create a new one with the same handle. */
 static void recycle(void *stream)
 {
     api_stream_end(instance, 0, stream);
@@ -253,7 +253,7 @@ static pleat_devptr use_large(void *stream)
     return ptr;
 }
 
-/* Streams that have the same handle one after another, and a second stream. */
+/* Two streams that have the same handle in turn, and a third stream. */
 typedef struct scene {
     void *handle;
     void *other;
@@ -331,7 +331,7 @@ START_TEST(what_a_new_stream_frees_for_a_gone_one_is_not_its_own)
 }
 END_TEST
 
-/* The second stream's work is pending; the first one's frees, and its ticks, came before. */
+/* The second stream's work is pending. The first stream's frees and ticks came before. */
 START_TEST(what_a_new_stream_used_and_freed_waits_for_it)
 {
     scene s = open_case(_i);
@@ -395,7 +395,7 @@ START_TEST(a_capture_on_a_handle_that_was_only_freed_on_keeps_its_own)
 }
 END_TEST
 
-/* The new stream is retired before its end: its remaining memory is fenced, or waits. */
+/* The new stream is retired before its end. Its remaining memory is fenced, or waits. */
 START_TEST(a_new_stream_that_only_freed_can_be_retired)
 {
     scene s = open_case(_i);
@@ -432,7 +432,7 @@ START_TEST(a_peers_stream_with_a_known_handle_is_asked_for)
 }
 END_TEST
 
-/* A handle whose stream was destroyed and not replaced: the caller is told, the block lives. */
+/* A free on a handle whose stream was destroyed. The caller gets an error, and the block lives. */
 START_TEST(a_free_on_a_destroyed_stream_is_refused)
 {
     make(SIM, "");
@@ -461,13 +461,13 @@ enum { N_STEPS = 4000 };
 typedef struct block {
     pleat_devptr ptr; /* 0 = none */
     size_t bytes;
-    unsigned slot;   /* the stream of its next work; frees go to its handle */
-    bool is_settled; /* no stream may touch it any more: an unordered use is pending */
+    unsigned slot;   /* the stream of the next work; frees go to its handle */
+    bool is_settled; /* an unordered use is pending, so no stream may touch the block */
 } block;
 
 static struct crowd {
     void *streams[N_SLOTS];
-    void *helper; /* orders a new stream after the previous one with the same handle */
+    void *helper; /* orders a new stream after the previous one of the handle */
     block blocks[N_BLOCKS];
     uint64_t random;
 } crowd;
@@ -479,7 +479,7 @@ static unsigned below(unsigned n)
 }
 
 /* With an order the new stream may use blocks of the gone one. Without an order it may only free
- * them. */
+ * these blocks. */
 static void renew(unsigned slot)
 {
     bool is_ordered = below(2) == 0;

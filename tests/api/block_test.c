@@ -1,4 +1,4 @@
-/* block_test.c - blocks: what requests get, and the errors of every kind of bad input. */
+/* block_test.c - blocks: the results of requests, and the errors of every bad input. */
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>

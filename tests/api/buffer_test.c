@@ -92,7 +92,7 @@ static uint64_t committed(pleat_devptr buffer)
     return info_of(buffer).committed_bytes;
 }
 
-/* ---- what it is ------------------------------------------------------------------------------ */
+/* ---- a buffer -------------------------------------------------------------------------------- */
 
 START_TEST(a_new_buffer_has_addresses_and_no_memory)
 {
@@ -152,14 +152,14 @@ START_TEST(pages_in_the_middle_come_and_go)
     work(buffer, 16 * MIB, streams[0]);
     ck_assert_int_eq(resize(buffer, 3 * MIB), PLEAT_OK);
     ck_assert_uint_eq(committed(buffer), 4 * MIB);
-    ck_assert_int_eq(decommit(buffer, 0, 3 * MIB), PLEAT_OK); /* to its end: the last page, too */
+    ck_assert_int_eq(decommit(buffer, 0, 3 * MIB), PLEAT_OK); /* to the buffer's end */
     ck_assert_uint_eq(committed(buffer), 0);
     destroy(buffer);
     close_pleat();
 }
 END_TEST
 
-/* What a buffer gives up feeds blocks, and the other way round, up to the device's last granule. */
+/* Memory of a buffer feeds blocks, and the reverse, up to the device's last granule. */
 START_TEST(memory_goes_to_blocks_and_back)
 {
     open_on(patient, "chunks:granule,reserve_mb:0");
@@ -236,7 +236,7 @@ START_TEST(another_stream_gets_decommitted_pages_behind_their_work)
     pleat_devptr block = api_alloc(instance, 0, 32 * MIB, streams[1]);
     work(block, 32 * MIB, streams[1]);
     api_free(instance, 0, block, streams[1]);
-    /* The same pages, but another stream than the one with pending work there. */
+    /* The same pages on a stream other than the one with pending work. */
     ck_assert_int_eq(pleat_buffer_resize(instance, 0, other, 0, streams[1]), PLEAT_OK);
     ck_assert_int_eq(pleat_buffer_resize(instance, 0, other, 64 * MIB, streams[0]), PLEAT_OK);
     work(other, 64 * MIB, streams[0]);
@@ -292,7 +292,7 @@ START_TEST(a_buffer_is_destroyed_under_work_and_its_addresses_serve_the_next)
         ck_assert_int_eq(pleat_buffer_query(instance, 0, buffer, &info), PLEAT_EFOREIGN);
         ck_assert_int_eq(resize(buffer, 1), PLEAT_EFOREIGN);
     }
-    /* Addresses that wait for two streams have to wait until the next call on the second one. */
+    /* Addresses that wait for two streams go at the next call on the second one. */
     ck_assert_uint_le(api_stats(instance, 0).address_bytes, 8 * 64 * MIB);
     close_pleat();
 }

@@ -125,7 +125,7 @@ START_TEST(without_callbacks_or_after_taking_them_back_requests_just_fail)
 }
 END_TEST
 
-/* A callback whose own requests fail, too. They must be refused without another call of the
+/* A callback whose own requests fail, too. They must be refused without a nested call of the
  * callback. */
 static bool ask_in_vain(pleat instance, int device, size_t bytes, void *context)
 {
@@ -172,8 +172,8 @@ END_TEST
 
 static pleat second_instance;
 
-/* Make every call from within the callback. Each pleat_destroy is refused, of this instance and of
- * any other. */
+/* Make every call from within the callback. Every pleat_destroy is refused, for this instance and
+ * for others. */
 static bool call_everything(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
@@ -213,7 +213,7 @@ START_TEST(a_callback_may_call_everything_but_destroy)
 }
 END_TEST
 
-/* Trims the other instance of the process: memory moves between instances under pressure. */
+/* Trim the second instance of the process: memory moves between instances under pressure. */
 static bool trim_second(pleat instance, int device, size_t bytes, void *context)
 {
     app *a = context;
@@ -266,7 +266,7 @@ static void *ask_for_too_much(void *context)
     return NULL;
 }
 
-/* Not NULL: pleat_destroy failed, or it returned before the callback did. */
+/* Returns NULL unless pleat_destroy failed, or returned before the callback. */
 static void *destroy(void *context)
 {
     const pleat *instance = context;

@@ -50,7 +50,7 @@ static void make_cancellable(pleat instance)
 
 typedef struct work {
     pleat instance;
-    void *captured; /* in a capture; 80 of 128 MiB are pending on this stream */
+    void *captured; /* being captured; 80 of 128 MiB are pending on it */
     void *other;
     _Atomic bool is_inside; /* whether a callback runs */
     _Atomic bool may_leave;
@@ -290,7 +290,7 @@ START_TEST(a_thread_cancelled_within_a_callback_ends_after_the_call)
     usleep(5000);
     atomic_store(&w.may_leave, true);
     ck_assert_int_eq(pthread_join(thread, &result), 0);
-    ck_assert_ptr_null(result); /* its function returned: no cancellation after the call */
+    ck_assert_ptr_null(result); /* the thread's function returned: no cancellation after the call */
     ck_assert_uint_eq(api_stats(w.instance, 0).num_ooms, 1);
     api_free(w.instance, 0, api_alloc(w.instance, 0, 4 * MIB, NULL), NULL);
     api_check(w.instance);
@@ -340,7 +340,7 @@ typedef struct loser {
     void *stream;
     unsigned seed;
     _Atomic unsigned n_calls;
-    /* Blocks of the thread when it is cancelled. The test frees them. */
+    /* Blocks of the thread at its cancellation. The test frees them. */
     pleat_devptr own[N_OWN];
 } loser;
 
@@ -371,7 +371,7 @@ static void *use_until_cancelled(void *arg)
     return NULL;
 }
 
-/* The device is too small for all threads, so calls wait for each other and for the GPU. */
+/* The device is too small for all threads. So calls wait for each other and for the GPU. */
 START_TEST(threads_cancelled_at_random_leave_the_instance_whole)
 {
     loser losers[N_THREADS] = { 0 };

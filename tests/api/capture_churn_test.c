@@ -1,10 +1,10 @@
-/* capture_churn_test.c - threads with streams that come and go. They capture graphs in private
- * pools, launch and drop them, and trim now and then. No request may be refused.
+/* capture_churn_test.c - threads with streams that come and go. The threads capture graphs in
+ * private pools, launch and drop graphs, and trim now and then. No request may be refused.
  *
  * The last frees of a gone stream, and the memory of a released pool, wait for a point behind all
- * work of the device. This point is recorded only while nobody captures. So requests need the other
- * threads to get on, and requests in captures have no other way. Without the yields of
- * pl_lock_yield a percent of them is refused once the device has been full. */
+ * work of the device. This point is recorded only while nobody captures. So requests depend on the
+ * progress of other threads, and requests in captures depend on nothing else. Without the yields of
+ * pl_lock_yield a percent of such requests is refused once the device has been full. */
 /* labels: stress */
 #include <check.h>
 #include <pthread.h>
@@ -40,11 +40,11 @@ typedef struct block {
     unsigned stream;
 } block;
 
-/* A graph keeps the blocks that its capture did not free. */
+/* A graph keeps the blocks that its capture left unfreed. */
 typedef struct graph {
     cu_graph graph; /* NULL = gone early */
     cu_graph_exec exec;
-    cu_event launched; /* the last launch; NULL = there was none */
+    cu_event launched; /* the last launch; NULL = never launched */
     pleat_pool_id pool;
     pleat_devptr kept[MOST_REQUESTS];
     bool is_there;
@@ -55,12 +55,12 @@ typedef struct guest {
     pthread_t thread;
     uint64_t random;
     cu_stream streams[N_STREAMS];
-    cu_event event; /* orders one stream after another */
+    cu_event event; /* orders a stream after another */
     block blocks[N_BLOCKS];
     graph graphs[N_GRAPHS];
     unsigned n_refused;
     unsigned n_wrong;
-    char why[256]; /* the first of them */
+    char why[256]; /* the first error */
 } guest;
 
 static struct scene {
@@ -165,7 +165,7 @@ static size_t size_of(guest *g, size_t large)
     return 512 + (below(g, 3) == 0 ? below(g, large) : below(g, 40 * KIB));
 }
 
-/* Another stream uses the block, too, and may become the stream that frees it. */
+/* A second stream uses the block, and may become the stream that frees it. */
 static void lend(guest *g, block *b, unsigned to)
 {
     pleat_sim_access access = { .ptr = b->ptr, .bytes = b->bytes, .is_write = true };
@@ -270,7 +270,7 @@ static void capture(guest *g, graph *made)
     }
 }
 
-/* Launches come one after another, on random streams. */
+/* Launches come one by one, on random streams. */
 static void launch(guest *g, graph *known)
 {
     cu_stream stream = g->streams[below(g, N_STREAMS)];
@@ -355,7 +355,7 @@ static void leave(guest *g)
     drive(g, "event", pl_cu_event_destroy(scene.drv, g->event));
 }
 
-/* A thread with a refused request goes on, since the others may need it. */
+/* A thread with a refused request goes on, since other threads may need it. */
 static void *live(void *arg)
 {
     guest *g = arg;

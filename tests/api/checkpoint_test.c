@@ -185,7 +185,7 @@ START_TEST(a_second_restore_keeps_all)
 }
 END_TEST
 
-/* One large block replaces many small ones, and the reverse. */
+/* A large block replaces many small ones, and the reverse. */
 START_TEST(blocks_of_other_sizes_are_replaced)
 {
     enum { N = 64 };
@@ -250,8 +250,8 @@ END_TEST
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Stream 1 still works on memory that a restore has made stream 0's again: when the block is freed,
- * a third party has to wait for stream 1. */
+/* Stream 1 still works on memory that a restore has given back to stream 0. When the block is
+ * freed, a third stream has to wait for stream 1. */
 START_TEST(what_another_stream_used_since_is_waited_for)
 {
     pleat_devptr a = alloc(GRANULE);
@@ -336,7 +336,7 @@ START_TEST(what_other_streams_use_is_given_with_its_waits)
 }
 END_TEST
 
-/* A block with a recorded use is missing in the checkpoint, so the restore frees it. */
+/* A block with a recorded use is missing in the checkpoint. So the restore frees it. */
 START_TEST(a_freed_block_waits_for_its_recorded_uses)
 {
     pleat_checkpoint checkpoint = take();
@@ -381,7 +381,7 @@ START_TEST(settled_memory_serves_any_stream_at_once)
 END_TEST
 
 /* The blocks were freed after the checkpoint. Their uses are over, but no tick says so. Some are
- * settled, some pending, and one waits for another stream. A restore makes all of them live again,
+ * settled, some pending, and one waits for a second stream. A restore makes all of them live again,
  * or changes nothing. */
 START_TEST(what_was_freed_since_comes_back_though_all_is_settled)
 {
@@ -421,7 +421,7 @@ START_TEST(what_was_freed_since_comes_back_though_all_is_settled)
     ck_assert(is_pool_just(NULL, 0));
     ck_assert_uint_eq(after.pinned_granules, before.pinned_granules);
     ck_assert_uint_eq(after.allocation[0].current, 0);
-    sim.finish(); /* no call names the other stream, so no tick tells about its end */
+    sim.finish(); /* no call names the other stream, so its end stays unseen */
     ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_OK); /* no capture is announced */
     restore(checkpoint, PLEAT_RESTORE_SETTLED);
     ck_assert(is_pool_just(a, 4));
@@ -652,7 +652,7 @@ START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
     ck_assert(is_same);
     ck_assert_int_eq(pleat_checkpoint_restore(many, 0, empty, 0, NULL, NULL), PLEAT_OK);
     ck_assert_int_eq(pleat_checkpoint_release(many, 0, full), PLEAT_OK);
-    if (PLEAT_DEBUG_LEVEL < 2) { /* such builds also walk everything after each call */
+    if (PLEAT_DEBUG_LEVEL < 2) { /* such builds walk everything after each call */
         ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
     }
     ck_assert_int_eq(pleat_pool_end(many, 0, id), PLEAT_OK);
@@ -667,7 +667,7 @@ START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
 }
 END_TEST
 
-/* Most checkpoints here are empty, since one with blocks takes a page. */
+/* Most checkpoints here are empty: a checkpoint with blocks takes a page. */
 START_TEST(very_many_checkpoints_are_taken_and_released_in_few_steps_each)
 {
     enum { N = PLEAT_DEBUG_LEVEL >= 2 ? 2000 : 20000, MOST_STEPS = 64, EVERY = 100 };

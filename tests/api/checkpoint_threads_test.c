@@ -40,7 +40,7 @@ static void close_pleat(void)
 }
 
 /* A restore frees this thread's blocks, and another thread may get their memory. So a free may find
- * no block at its address, but never a part of one. */
+ * no block at the address, but never a part of a block. */
 static void *come_and_go(void *arg)
 {
     size_t own = (uintptr_t)arg + 1;

@@ -1,4 +1,4 @@
-/* compact_test.c - pleat_device_compact for users: its effect, and where it may be called. */
+/* compact_test.c - pleat_device_compact for users: the effect, and the places of valid calls. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

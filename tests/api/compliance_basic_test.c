@@ -72,7 +72,7 @@ START_TEST(absurd_sizes_are_refused_and_the_device_stays_usable)
 }
 END_TEST
 
-/* BFC AllocateZeroBufSize; MXNet Basic_GPU. Both return null; here the result is an error. */
+/* BFC AllocateZeroBufSize; MXNet Basic_GPU. Both return null, while pleat's answer is an error. */
 START_TEST(zero_bytes_are_refused_without_a_trace)
 {
     compliance c = compliance_open(_i, "capacity:64M", "");
@@ -356,7 +356,7 @@ START_TEST(foreign_pointers_and_second_frees_are_refused_and_change_nothing)
 }
 END_TEST
 
-/* XLA's destructor tests; here destroying with live blocks is refused instead. */
+/* XLA's destructor tests. Here destroying with live blocks is refused. */
 START_TEST(an_instance_with_live_blocks_is_busy_until_forced)
 {
     compliance c = compliance_open(_i, "capacity:256M", "");

@@ -113,9 +113,9 @@ START_TEST(a_use_on_a_captured_stream_keeps_a_block_until_the_graph_is_gone)
 }
 END_TEST
 
-/* PyTorch keeps a graph's allocations in its private pool. This is its default pool, where the
- * stream gets the memory back at once. MXNet and BFC know nothing of captures, so the first request
- * gets the memory. */
+/* PyTorch keeps a graph's allocations in its private pool. This test uses the default pool, where
+ * the stream gets the memory back at once. MXNet and BFC know nothing of captures, so the first
+ * request gets the memory. */
 START_TEST(what_a_captured_stream_freed_is_withheld_or_goes_where_it_always_goes)
 {
     compliance c = compliance_open(_i, patient, "");

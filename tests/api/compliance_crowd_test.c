@@ -82,7 +82,7 @@ START_TEST(ten_thousand_random_steps_keep_all_contents)
 }
 END_TEST
 
-/* Free the block in one of three ways. Only its own stream used it, or another stream with a
+/* Free the block in one of three ways. Its users: only its own stream, another stream with a
  * recorded use, or the stream that frees it. */
 static void use_and_free(compliance *c, const written *w, uint64_t *random)
 {
@@ -287,7 +287,7 @@ START_TEST(devices_do_not_affect_each_other)
 }
 END_TEST
 
-/* Instances side by side, as in an A/B comparison, each beside another allocator. */
+/* Instances side by side, as in an A/B comparison, each beside a different allocator. */
 START_TEST(instances_on_one_device_keep_apart_and_leave_each_other_room)
 {
     char conf[256];

@@ -1,7 +1,7 @@
 /* compliance_stream_test.c - memory in use on streams, under every allocator.
  *
  * Declared work on the simulator does not finish by itself. So memory used too early is a hazard,
- * which compliance_close finds. */
+ * found by compliance_close. */
 #include <stdlib.h>
 
 #include "tests/support/api_compliance.h"
@@ -11,7 +11,7 @@
 
 static const char patient[] = "capacity:1G,depth:1048576";
 
-/* One of the next two blocks of that size is `ptr`. */
+/* One of the next two blocks of this size is `ptr`. */
 static void check_comes_back(compliance *c, pleat_devptr ptr, size_t bytes, void *stream)
 {
     pleat_devptr a = compliance_alloc(c, bytes, stream);
@@ -23,14 +23,14 @@ static void check_comes_back(compliance *c, pleat_devptr ptr, size_t bytes, void
     compliance_free(c, b, stream);
 }
 
-/* Make a call that names the stream. Some allocators learn only in such calls that the stream's
- * work is over. */
+/* Make a call that names the stream. Some allocators learn only in such calls that a stream's work
+ * is over. */
 static void name(compliance *c, void *stream)
 {
     compliance_free(c, compliance_alloc(c, 512, stream), stream);
 }
 
-/* The next block is used at once. It may be `old` in two cases only: the host has waited for all
+/* The next block is used at once. `old` is allowed in two cases only: the host has waited for all
  * work on `old`, or the stream is ordered after this work. Else the simulator sees a race. */
 static pleat_devptr reuse(compliance *c, pleat_devptr old, size_t bytes, void *stream)
 {
@@ -105,7 +105,7 @@ START_TEST(a_stream_reuses_its_own_block_at_once_and_nobody_waits)
 }
 END_TEST
 
-/* PyTorch's contract of free: the last use was on the block's stream or on a recorded one. */
+/* PyTorch's contract of free: the last use was on the block's stream or on a recorded stream. */
 START_TEST(a_free_on_another_stream_counts_as_a_use_there)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -126,7 +126,7 @@ START_TEST(all_recorded_uses_must_be_over)
     pleat_devptr ptr = compliance_alloc(&c, 4 * MIB, c.streams[0]);
     pleat_devptr other = compliance_alloc(&c, MIB, c.streams[0]);
     for (int i = 1; i < COMPLIANCE_STREAMS; i++) {
-        /* ordered by the test, so that the uses do not race */
+        /* the test orders the streams, so the uses do not race */
         compliance_order(&c, c.streams[i - 1], c.streams[i]);
         compliance_use(&c, c.streams[i], ptr, 4 * MIB);
         compliance_record(&c, ptr, c.streams[i]);
@@ -162,7 +162,7 @@ START_TEST(a_hundred_delayed_frees_do_not_run_out_of_memory)
 }
 END_TEST
 
-/* PyTorch test_mempool ..._reclaim_2_streams: one stream's cache makes way for another's. */
+/* PyTorch test_mempool ..._reclaim_2_streams: the cache of one stream makes way for a second. */
 START_TEST(memory_freed_on_one_stream_reaches_another_before_anything_fails)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -177,7 +177,7 @@ START_TEST(memory_freed_on_one_stream_reaches_another_before_anything_fails)
 }
 END_TEST
 
-/* MXNet and BFC have one cache for all streams; PyTorch has one for each stream. */
+/* MXNet and BFC have a common cache for all streams. PyTorch has a cache per stream. */
 START_TEST(only_shared_caches_hand_settled_memory_to_other_streams_first)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -239,7 +239,8 @@ START_TEST(destroying_waits_for_the_last_use)
 }
 END_TEST
 
-/* The legacy default stream orders itself with blocking streams only; these are non-blocking. */
+/* The legacy default stream is ordered with blocking streams only. These streams are
+ * non-blocking. */
 START_TEST(the_default_stream_is_a_stream_like_others)
 {
     compliance c = compliance_open(_i, patient, "");
@@ -257,7 +258,7 @@ START_TEST(the_default_stream_is_a_stream_like_others)
 }
 END_TEST
 
-/* The work of the destroyed stream goes on; a new stream may get its handle. */
+/* The destroyed stream's work goes on. A new stream may get the handle. */
 START_TEST(a_block_used_by_a_destroyed_stream_is_freed_and_goes_back)
 {
     compliance c = compliance_open(_i, patient, "");

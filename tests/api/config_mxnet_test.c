@@ -1,4 +1,4 @@
-/* config_mxnet_test.c - MXNet's own variables configure its pools and nothing else. */
+/* config_mxnet_test.c - MXNet's own variables configure only its pools. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,7 +143,7 @@ START_TEST(other_programs_variables_do_not_break_other_allocators)
         ck_assert_uint_eq(own.reserve_percent, 5);
         ck_assert_uint_eq(own.cutoff, 24);
     }
-    set("PLEAT_CONF", "allocator:mxnet"); /* the argument overrides it */
+    set("PLEAT_CONF", "allocator:mxnet"); /* the argument overrides PLEAT_CONF */
     ck_assert_str_eq(read_good("allocator:pleat").allocator->name, "pleat");
 }
 END_TEST

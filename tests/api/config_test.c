@@ -114,7 +114,8 @@ START_TEST(every_key_reaches_its_field)
 }
 END_TEST
 
-/* The divisions that a list gives the 16 intervals, 1 MiB to 32 GiB, and how it is written. */
+/* The divisions that a list gives the 16 intervals from 1 MiB to 32 GiB, and the list's written
+ * form. */
 static const struct divisions_case {
     const char *list;
     unsigned divisions[16];
@@ -163,7 +164,7 @@ START_TEST(a_large_segment_bounds_what_is_compared_with_it)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         (void)read_good(good[i]);
     }
-    /* Also if the keys come from two strings, each of them correct alone. */
+    /* Also if the keys come from two strings, each of which is correct. */
     ck_assert_int_eq(setenv("PLEAT_CONF", "max_split_size_mb:48", 1), 0);
     (void)read_good("");
     ck_assert_int_eq(pl_config_read("large_segment_size_mb:64", &config), PLEAT_ECONF);
@@ -205,7 +206,7 @@ START_TEST(an_error_of_the_environment_says_so)
 }
 END_TEST
 
-/* Refused configurations, and the names that their error texts must contain. */
+/* Refused configurations, and names that must be in the error texts. */
 static const struct bad_conf {
     const char *conf;
     const char *parts[6];
@@ -424,7 +425,7 @@ START_TEST(every_key_is_documented)
 }
 END_TEST
 
-/* No bytes crash the reader. Its status is one of two. */
+/* No bytes crash the reader. The status is one of two. */
 START_TEST(garbage_never_crashes)
 {
     static const char letters[] = "driver:sm,[]limt.019GTruefas_> \t";

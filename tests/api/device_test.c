@@ -8,7 +8,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* What holds for any statistics: live <= resident, pools add up, and the driver agrees. */
+/* True of all statistics: live <= resident, pools add up, and the driver agrees. */
 static void check_honest(pleat instance)
 {
     pleat_stats s = api_stats(instance, 0);

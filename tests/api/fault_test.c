@@ -4,8 +4,7 @@
  * 0, 1, ... until a run makes no k-th call. After every failing step live blocks and statistics are
  * as before, and the walkers pass. After a single fault a smaller request works too, the step
  * itself works, and in the end the simulator is empty. If all calls from the k-th on fail, undoing
- * fails, too. Still nothing crashes, and destroy reports the objects that it could not give
- * back. */
+ * fails, too. Still nothing crashes, and destroy reports the objects that are left. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdio.h>
@@ -22,12 +21,12 @@ enum { MIB = 1 << 20, KIB = 1 << 10, N_NAMES = 8, N_STREAMS = 3, MOST_K = 5000, 
 enum { DRIVER_CODE = 999 };
 
 typedef enum step_kind {
-    ALLOC,   /* name, stream, bytes; work is submitted on it */
-    FREE,    /* name, stream; work is submitted before it */
+    ALLOC,   /* name, stream, bytes; then work on the block */
+    FREE,    /* name, stream; work on the block comes first */
     RECORD,  /* name, stream */
     TRIM,    /* bytes to keep */
     LIMIT,   /* bytes */
-    COMPACT, /* FINISH follows: where waiting fails, too, its copies may still run */
+    COMPACT, /* FINISH follows: if waiting fails, too, copies may still run */
     FINISH,  /* all work submitted so far ends */
 } step_kind;
 
@@ -379,7 +378,7 @@ static void check_no_hazard(const run *r)
     }
 }
 
-/* The run is over and the test's own context gone: nothing is left, or destroy reported it. */
+/* After the run and the end of the test's own context, nothing is left, or destroy reported it. */
 static void check_end(const run *r, pleat_status st)
 {
     bool may_leak = r->plan->is_lasting && r->plan->is_driver;
@@ -403,7 +402,7 @@ static void check_end(const run *r, pleat_status st)
     check_no_hazard(r);
 }
 
-/* Nothing failed: the scenario tests takes, and large chunks where there are any. */
+/* After a run without faults: the scenario has tested takes, and large chunks if there are any. */
 static void check_scenario(const run *r)
 {
     if (r->subject->allocator == API_PLEAT) {

@@ -13,7 +13,7 @@
 
 enum { MIB = 1 << 20, GOOD = 42 };
 
-/* Run `body` in a child. It returns GOOD, or a number that names the failed check. */
+/* Run `body` in a child. It returns GOOD, or the number of the failed check. */
 static void check_in_child(int (*body)(pleat), pleat instance)
 {
     pid_t child = fork();

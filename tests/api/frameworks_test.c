@@ -465,8 +465,8 @@ typedef struct worker {
     bool has_failed;
 } worker;
 
-/* Every thread plays all hosts in turn on one device. Each block is freed through another host's
- * callback: any host may free any block. */
+/* Every thread plays all hosts in turn on one device. Each block is freed through a different
+ * host's callback, since any host may free any block. */
 static void *play_hosts(void *arg)
 {
     worker *w = arg;

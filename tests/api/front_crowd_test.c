@@ -21,7 +21,7 @@ enum { SLOWER = 20 };
 enum { SLOWER = 1 };
 #endif
 
-/* What went wrong is counted by the threads; the test asserts. */
+/* Threads count errors; the test asserts. */
 typedef struct crowd {
     pleat instance;
     void *streams[2];
@@ -30,7 +30,7 @@ typedef struct crowd {
     _Atomic unsigned n_wrong;
     _Atomic int status; /* of the last that was wrong */
     _Atomic uint64_t n_allocs;
-    _Atomic uint64_t n_bytes; /* requested, of these */
+    _Atomic uint64_t n_bytes; /* requested bytes of these */
     _Atomic bool is_over;
 } crowd;
 
@@ -105,7 +105,7 @@ static bool swallow(void *context, const void *bytes, size_t n)
     return true;
 }
 
-/* Make each call that looks into fronts. */
+/* Make every call that looks into fronts. */
 static void *look_around(void *arg)
 {
     crowd *c = arg;
@@ -245,7 +245,7 @@ static void *pair_until_gone(void *arg)
     return NULL;
 }
 
-/* Each new instance gets the slot of the last one. */
+/* Each new instance gets the slot of the previous one. */
 START_TEST(instances_go_while_their_fronts_are_used)
 {
     enum { N_THREADS = 4, N_ROUNDS = 60 };
@@ -313,7 +313,7 @@ static void *consume(void *arg)
         pthread_cond_broadcast(&belt.changed);
         pthread_mutex_unlock(&belt.mutex);
         is_good(c, pleat_block_free(c->instance, 0, ptr, NULL));
-        if (i % 10 == 0) { /* this thread's front holds the block that it freed */
+        if (i % 10 == 0) { /* this thread's front holds its freed block */
             pleat_devptr own = 0;
             is_good(c, pleat_block_alloc(c->instance, 0, 1000, NULL, &own));
             is_good(c, pleat_block_free(c->instance, 0, own, NULL));

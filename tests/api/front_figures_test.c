@@ -130,7 +130,7 @@ START_TEST(the_small_pools_peak_is_not_lifted_while_others_have_its_room)
     reset_peaks();
     give(&hands[0], a, 4096);
     give(&hands[1], b, 4096);
-    pleat_devptr c = take(NULL, 4096); /* collects both fronts' room and uses it up */
+    pleat_devptr c = take(NULL, 4096); /* collects the room of both fronts and uses it up */
     pleat_devptr d = take(NULL, 4096);
     give(NULL, large, 3 * MIB);
     give(NULL, c, 4096); /* this thread's front has the small pool's room for the next request */
@@ -172,7 +172,7 @@ typedef struct held {
     size_t bytes;
 } held;
 
-/* Few sizes, on both sides of each boundary, so that magazines are hit. */
+/* Few sizes on both sides of each boundary, so that they hit magazines. */
 static size_t draw_bytes(random_source *r)
 {
     static const size_t sizes[] = {

@@ -1,5 +1,5 @@
-/* front_late_test.c - "late" blocks: a thread has freed them, and they become free memory in its
- * next request (segments/base/front.h). Nobody takes them for live. */
+/* front_late_test.c - "late" blocks: freed by a thread, and turned into free memory in the thread's
+ * next request (segments/base/front.h). No caller takes a late block for live. */
 /* labels: unit */
 #include <check.h>
 
@@ -81,7 +81,7 @@ START_TEST(late_blocks_lift_no_peak)
     pleat_devptr large = api_alloc(instance, 0, 32 * MIB, NULL);
     pleat_devptr spare = api_alloc(instance, 0, 24 * MIB, NULL);
     pleat_devptr wall = api_alloc(instance, 0, 3 * MIB, NULL);
-    api_free(instance, 0, spare, NULL); /* resident, so a request for it needs nothing else */
+    api_free(instance, 0, spare, NULL); /* resident, so it serves a request alone */
     ck_assert_int_eq(pleat_device_reset_peaks(instance, 0), PLEAT_OK);
     uint64_t peak = api_stats(instance, 0).allocated_bytes[0].peak;
     api_free(instance, 0, large, NULL);
@@ -116,7 +116,7 @@ START_TEST(what_finds_no_place_in_a_front_goes_where_the_call_says)
     ck_assert_int_eq(pleat_block_free(instance, wrong, ptrs[0], stream), PLEAT_EDEVICE);
     pleat_stats stats = api_stats(instance, DEVICE);
     ck_assert_uint_eq(stats.allocated_bytes[0].current, 0);
-    ck_assert_uint_eq(stats.active_bytes[0].current, 0); /* no other stream has used them */
+    ck_assert_uint_eq(stats.active_bytes[0].current, 0); /* no second stream has used them */
     pleat_devptr all = api_alloc(instance, DEVICE, (size_t)N * (N + 1) / 2 * MIB, stream);
     ck_assert_uint_eq(all, ptrs[0]);
     api_free(instance, DEVICE, all, stream);
@@ -125,8 +125,7 @@ START_TEST(what_finds_no_place_in_a_front_goes_where_the_call_says)
 }
 END_TEST
 
-/* Nor to the front of a thread without a bound front, whose stream has the value of such a
- * handle. */
+/* An invalid handle may equal the key of an unbound front. It must not lead to such a front. */
 START_TEST(a_handle_of_no_stream_leads_to_no_front)
 {
     void *none = (void *)UINTPTR_MAX;
@@ -144,9 +143,9 @@ END_TEST
 
 /* ---- of other streams ------------------------------------------------------------------------ */
 
-/* Large frees of a young stream record events. The owning thread may destroy or capture a stream
- * between calls that name it. So only the next call that names the stream may record an event
- * there. */
+/* Large frees of a young stream record events. Between calls that name a stream, its thread may
+ * destroy or capture the stream. So only the next call that names the stream may record an event on
+ * it. */
 START_TEST(a_late_free_records_no_event_in_a_call_for_another_stream)
 {
     pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576",

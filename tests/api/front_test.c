@@ -1,5 +1,5 @@
-/* front_test.c - the blocks that threads keep in their fronts. Which requests they serve; that they
- * never count as live; that they are available to all other threads. */
+/* front_test.c - the blocks that threads keep in their fronts. They serve requests, never count as
+ * live, and are available to all other threads. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -230,7 +230,7 @@ START_TEST(a_kept_block_is_known_to_nobody)
         ck_assert(ptr == earlier || IS_WALKED);
         ck_assert_int_eq(pleat_block_query(instance, 0, ptr, &info), PLEAT_OK);
     }
-    api_hand_free(&other, instance, ptr, NULL); /* the block was reused, so this is its free */
+    api_hand_free(&other, instance, ptr, NULL); /* ends the block's second use */
     expect_double_free(pleat_block_free(instance, 0, ptr, NULL));
     ck_assert_uint_eq(api_stats(instance, 0).allocation[0].current, 0);
     api_hand_close(&other);
@@ -292,7 +292,7 @@ START_TEST(a_trim_gives_back_what_is_kept)
 }
 END_TEST
 
-/* The device has one granule, and a front keeps all of it. */
+/* The device has a single granule, and a front keeps all of it. */
 START_TEST(what_is_kept_serves_others_before_they_fail)
 {
     api_hand idle;
@@ -357,7 +357,7 @@ static void *fill_and_wait(void *arg)
     fill(NULL, *(const pleat *)arg);
     (void)pthread_setcancelstate(before, &before);
     for (;;) {
-        (void)pause(); /* until it is cancelled */
+        (void)pause(); /* until the cancellation */
     }
     return NULL;
 }

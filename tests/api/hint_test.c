@@ -34,12 +34,12 @@ START_TEST(the_nearest_word_is_told_if_it_is_near)
         { "replya", "; did you mean 'replay'?" },  /* exchanged */
         { "repla", "; did you mean 'replay'?" },   /* missing */
         { "rreplay", "; did you mean 'replay'?" }, /* too many */
-        { "reqlay", "; did you mean 'replay'?" },  /* another */
+        { "reqlay", "; did you mean 'replay'?" },  /* a different word */
         { "rpelya", "; did you mean 'replay'?" },  /* two of six */
         { "repbir", "; did you mean 'repair'?" },
         { "fti", "; did you mean 'fit'?" },
         { "fat", "; did you mean 'fit'?" },
-        { "replay", "-" }, /* it is that */
+        { "replay", "-" }, /* exactly the word */
         { "play", "; did you mean 'replay'?" },
         { "plai", "-" },
         { "ft", "; did you mean 'fit'?" },

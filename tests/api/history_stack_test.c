@@ -43,7 +43,7 @@ START_TEST(equal_stacks_are_stored_once)
     history_call_by_name(instance, 16);
     uint64_t bytes = api_stats(instance, 0).metadata_bytes;
     for (unsigned i = 0; i < 50; i++) {
-        history_call_by_name(instance, 16); /* the second call site: another stack */
+        history_call_by_name(instance, 16); /* a second call site, so a different stack */
     }
     size_t n = history_copy(instance, 0);
     ck_assert_uint_eq(history_find(n, PL_ACTION_ALLOC, 0)->frames,
@@ -76,7 +76,7 @@ START_TEST(forgotten_stacks_are_not_taken_for_others)
 }
 END_TEST
 
-/* Name a stack that is unique to this number. */
+/* Name a stack unique to this number. */
 static uint32_t name_made(pl_history_stacks *stacks, pl_host *host, uintptr_t number, void **made)
 {
     for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {

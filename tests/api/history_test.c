@@ -1,4 +1,4 @@
-/* history_test.c - what the history of a device holds, and how it is switched on and off. */
+/* history_test.c - the contents of a device's history, and how it is switched on and off. */
 /* labels: unit fault stress */
 #include <check.h>
 #include <pthread.h>
@@ -122,7 +122,7 @@ END_TEST
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 
-/* Makes `n` entries with rising numbers, so that entries can be told apart. */
+/* Make `n` entries with rising numbers. */
 static void number(pleat instance, uint64_t first, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {

@@ -75,7 +75,7 @@ static void work(void *ptr, size_t bytes, void *stream)
     ck_assert_int_eq(sim.work(stream, &access, 1), 0);
 }
 
-/* ---- what it is ------------------------------------------------------------------------------ */
+/* ---- pinned memory --------------------------------------------------------------------------- */
 
 START_TEST(the_host_uses_it_at_once_and_no_device_pays)
 {
@@ -107,7 +107,7 @@ START_TEST(unused_memory_serves_again_without_the_driver)
         ck_assert_ptr_eq(ptr, first);
         put(ptr, PLEAT_HOST_UNUSED);
     }
-    uint64_t n_most = _i == 0 ? 0 : 1000; /* the other cache queries its stream */
+    uint64_t n_most = _i == 0 ? 0 : 1000; /* the second cache queries its stream */
     ck_assert_uint_le(api_sim_counts().calls - n_calls, n_most);
     close_host();
 }

@@ -25,7 +25,7 @@ static pleat_mapping pieces[MOST_PIECES];
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Each piece matches the driver's answer for its address. The pieces side by side are the
+/* Each piece matches the driver's answer for the address. The pieces side by side are the
  * request. */
 static size_t check_list(pleat instance, pleat_devptr ptr, uint64_t bytes, uint64_t expected_bytes)
 {
@@ -218,7 +218,7 @@ START_TEST(without_host_memory_nothing_is_listed)
 }
 END_TEST
 
-/* ---- an observer that knows what is mapped --------------------------------------------------- */
+/* ---- an observer that mirrors the mappings --------------------------------------------------- */
 
 enum { MOST_RANGES = 8192 };
 
@@ -281,7 +281,7 @@ static void mirror_see(int device, pleat_mapping_change change, pleat_devptr bas
     (void)device;
     (void)context;
     pthread_mutex_lock(&mirror.mutex);
-    if (mirror.is_touched) { /* readable both after it has come and before it goes */
+    if (mirror.is_touched) { /* readable after it has come and before it goes */
         *(volatile char *)(uintptr_t)base += 0;
         *(volatile char *)(uintptr_t)(base + bytes - 1) += 0;
     }
@@ -588,7 +588,7 @@ static void join(pthread_t thread)
     ck_assert_ptr_null(failed);
 }
 
-/* Others allocate meanwhile: nobody's lock is held in an observer. */
+/* Others allocate meanwhile, which shows that an observer runs without locks. */
 START_TEST(who_removes_an_observer_waits_until_it_has_returned)
 {
     pthread_t threads[2];

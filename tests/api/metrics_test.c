@@ -1,4 +1,4 @@
-/* metrics_test.c - the file of metrics: its contents, and its protection from bad paths and other
+/* metrics_test.c - the file of metrics: the contents, and the protection from bad paths and foreign
  * files. */
 /* labels: unit */
 #include <check.h>
@@ -66,7 +66,7 @@ static bool read_page(void)
     return n > 0;
 }
 
-/* Make an instance that writes a page at its creation, at its end, and every `ms` in between. */
+/* Make an instance that writes a page at creation, at the end, and every `ms` in between. */
 static pleat make(int allocator, unsigned ms)
 {
     char more[256];
@@ -81,7 +81,7 @@ static void await_page(void)
     }
 }
 
-/* The value of a series with `labels` behind pid. -1: there is no such series. */
+/* The value of a series with `labels` behind pid. -1: no such series. */
 static double value(const char *name, const char *labels)
 {
     char series[256];
@@ -92,7 +92,7 @@ static double value(const char *name, const char *labels)
 
 #define expect(name, labels, n) ck_assert_double_eq(value(name, labels), (double)(n))
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- the contents ---------------------------------------------------------------------------- */
 
 START_TEST(the_last_page_tells_the_statistics)
 {
@@ -335,7 +335,7 @@ START_TEST(a_child_leaves_the_parents_file_alone)
 }
 END_TEST
 
-/* In a child: an instance with that option lives until a byte comes. */
+/* In a child: an instance with this option, which lives until a byte comes. */
 static pid_t start_other(const char *option, int from)
 {
     pid_t child = fork();

@@ -1,5 +1,5 @@
 /* oom_test.c - each verdict on a shortage, from numbers alone and in a real run. Also: which
- * requests count as failures. */
+ * requests count as failed. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,7 +284,7 @@ START_TEST(out_of_memory_while_mapping_is_out_of_memory)
 }
 END_TEST
 
-/* An unmap that stops in the middle is finished, or undone: nobody gets memory with a hole. */
+/* An unmapping that stops midway is finished or undone, so that no block has a hole. */
 START_TEST(a_trim_that_stops_in_the_middle_leaves_no_hole)
 {
     pleat instance = api_make(API_PLEAT,
@@ -313,7 +313,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* After a kernel has faulted nothing on the GPU is ever over: no request waits for that. */
+/* After a faulting kernel no work on the GPU ever ends, so no request waits for it. */
 START_TEST(a_broken_context_is_told_at_once)
 {
     static const int results[] = { 700, 719 };
@@ -335,7 +335,7 @@ START_TEST(a_broken_context_is_told_at_once)
 }
 END_TEST
 
-/* For any answer of the driver, the error has its number, its name and the call. */
+/* For any answer of the driver, the error has the number, the name and the call. */
 START_TEST(the_driver_s_own_words_are_told)
 {
     static const int results[] = { 1, 3, 46, 201, 214, 304, 600, 700, 719, 802, 999 };
@@ -424,7 +424,8 @@ static pleat_devptr settle_in_pool(pleat instance, void *stream)
     return ptr;
 }
 
-/* The free rest of each pool's granules is pending on both streams. Other pools cannot use it. */
+/* The free rest of each pool's granules is pending on both streams. Other pools cannot use this
+ * memory. */
 START_TEST(address_space_when_pools_have_it_all)
 {
     enum { MOST = 16 };
@@ -501,7 +502,8 @@ START_TEST(pinned_when_a_captured_graph_holds_the_difference)
 }
 END_TEST
 
-/* Of a chunk of 8 granules the first and the last are live; no request of 8 has a place there. */
+/* In a chunk of 8 granules only the first and the last are live. A request of 8 has no place in
+ * it. */
 START_TEST(tied_when_chunks_that_are_partly_in_use_hold_the_difference)
 {
     pleat instance = api_make(API_PLEAT, "capacity:256M", "chunks:mixed,chunk_share:1");
@@ -546,7 +548,7 @@ END_TEST
 /* ---- what is counted ------------------------------------------------------------------------- */
 
 /* A program holds 40 of the 64 MiB of its limit. When asked for memory, it first claims n_claims
- * times to have freed some, which is false. Then, if `helps`, it really frees its memory. */
+ * times, wrongly, to have freed some. Then, if `helps`, it really frees the memory. */
 typedef struct holder {
     pleat_devptr held; /* 0 = nothing */
     unsigned n_claims;

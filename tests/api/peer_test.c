@@ -82,7 +82,7 @@ START_TEST(every_live_byte_is_reachable_however_often_its_memory_moved)
 }
 END_TEST
 
-/* A peer's default stream has no handle, so no call has named it. */
+/* A peer's default stream has no handle, so no call can name it. */
 START_TEST(a_compaction_waits_for_peers_that_were_never_seen)
 {
     enum { GRANULE = 2 * MIB, N_FIRST = 31, N_LARGE = 32 };
@@ -154,7 +154,7 @@ static pleat_devptr use_there(pleat instance, void *here, void *there, int way)
 
 static void end_there(pleat instance, void *there, int how)
 {
-    if (how == RETIRES) { /* retired on its own device; the other devices learn of this */
+    if (how == RETIRES) { /* retired on its own device, which tells the others */
         ck_assert_int_eq(pleat_stream_retire(instance, 1, there), PLEAT_OK);
     }
     if (how != STAYS) {

@@ -121,7 +121,7 @@ START_TEST(a_fence_holds_up_those_behind_it)
     void *b = get(MIB);
     work(a, MIB, streams[0]);
     put(a, streams[0]);
-    put(b, streams[1]); /* no work runs there: its fence has passed, behind a's */
+    put(b, streams[1]); /* idle stream: its fence has passed, but is behind a's */
     void *c = get(MIB);
     ck_assert(c != a && c != b);
     ck_assert_uint_eq(api_stats(host, 0).pending_bytes, 2 * MIB);

@@ -1,5 +1,4 @@
-/* pool_live_test.c - private pools: their users, their live blocks, and blocks at given
- * addresses. */
+/* pool_live_test.c - private pools: users, live blocks, and blocks at given addresses. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -169,7 +168,8 @@ START_TEST(a_block_may_be_had_at_its_address)
     pleat_devptr a = alloc(4 * GRANULE);
     ck_assert_int_eq(alloc_at(a, 512, streams[0]), PLEAT_EBUSY);
     ck_assert_int_eq(alloc_at(a + GRANULE, 512, streams[0]), PLEAT_EBUSY);
-    ck_assert_int_eq(alloc_at(a, 4 * GRANULE, streams[0]), PLEAT_EBUSY); /* it lives already */
+    /* the block is live already */
+    ck_assert_int_eq(alloc_at(a, 4 * GRANULE, streams[0]), PLEAT_EBUSY);
     work(a, 4 * GRANULE, streams[0]);
     give(a);
     ck_assert_int_eq(alloc_at(a + GRANULE, 1000, streams[1]), PLEAT_EPENDING);
@@ -197,7 +197,7 @@ START_TEST(a_block_may_be_had_at_its_address)
 }
 END_TEST
 
-/* The memory there was freed in pieces. Some are settled; the others are pending on the stream. */
+/* The memory there was freed in pieces. Some are settled; some are pending on the stream. */
 START_TEST(a_block_may_be_had_of_pieces)
 {
     pleat_devptr a[4];
@@ -250,7 +250,7 @@ START_TEST(addresses_without_memory_are_refused)
 }
 END_TEST
 
-/* The pool has unused memory: the first granules of an area that an earlier pool left behind. A
+/* The pool has unused memory: the first granules of an area left behind by an earlier pool. A
  * refusal leaves this memory as movable as before. */
 START_TEST(a_refusal_pins_nothing)
 {

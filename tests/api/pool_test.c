@@ -1,4 +1,4 @@
-/* pool_test.c - private pools: names, users, routes, and which pool memory belongs to. */
+/* pool_test.c - private pools: names, users, routes, and the owners of memory. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -91,7 +91,7 @@ START_TEST(what_is_allocated_between_begin_and_end_is_the_pools)
 }
 END_TEST
 
-/* ---- filters: what they are asked, and when they are forgotten ---- */
+/* ---- filters: their arguments, and when they are forgotten ---- */
 
 typedef struct filter {
     void *stream; /* the stream that the filter accepts */
@@ -453,8 +453,8 @@ START_TEST(the_most_pools_of_a_device_are_named_where_one_more_is_refused)
 }
 END_TEST
 
-/* While statistics are read, pools are forgotten: pools before the one being read, in the order of
- * first use, and pools behind it. */
+/* Meanwhile pools are forgotten that are before the read one, in the order of first use, or behind
+ * it. */
 START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 {
     enum { N_READ = 1000, N_GONE = 300, N_KNOWN = 256 };
@@ -490,7 +490,7 @@ START_TEST(statistics_are_read_one_after_the_other_beside_very_many)
 }
 END_TEST
 
-/* If each pool reserved a 64th of the device's size, there would be room for only 64 pools. */
+/* If a pool reserved 1/64 of the device's size, there would be addresses for only 64 pools. */
 START_TEST(many_pools_share_few_addresses)
 {
     enum { N_SHARING = 300 };
@@ -640,7 +640,7 @@ END_TEST
 static _Atomic int n_wrong;
 static _Atomic bool is_over;
 
-/* Use a private pool repeatedly. Each pool serves only one thread's requests. */
+/* Use a private pool repeatedly. A pool serves the requests of one thread only. */
 static void *come_and_go(void *arg)
 {
     pleat_pool_id id = { 9, (uint64_t)(uintptr_t)arg + 1 };

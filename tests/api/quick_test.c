@@ -1,6 +1,6 @@
 /* quick_test.c - the short path of the commonest requests and frees has the same effect as the
  * general path. The short path is off while a history is recorded. So each random sequence is
- * played with and without a history, each on a fresh simulator, and all answers are compared. */
+ * played twice, with and without a history, on fresh simulators, and all answers are compared. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ static pleat_status turn_pool(run *x)
     return pleat_pool_begin(x->instance, 0, id, NULL, NULL, NULL);
 }
 
-/* Few sizes come often, as in programs; all others are as likely by powers of two. */
+/* Few sizes come often, as in programs. All other sizes are equally likely by powers of two. */
 static size_t draw_bytes(run *x)
 {
     static const size_t sizes[] = { 512, 4096, 70000, 1 << 20, (2 << 20) + 512, 12 << 20 };
@@ -233,7 +233,7 @@ START_TEST(the_straight_path_counts_as_the_general_way)
 END_TEST
 
 /* Equal answers hold only for one stream, enough memory and some thousand steps. Later the same
- * free bytes are pending in different pieces, so a request may take another place of its size. */
+ * free bytes are pending in different pieces. So a request may take another place of its size. */
 START_TEST(the_straight_path_answers_as_the_general_way)
 {
     const shape *s = &shapes[_i / N_SEEDS];

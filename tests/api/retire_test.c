@@ -1,4 +1,4 @@
-/* retire_test.c - a stream is retired while a call that named it is not over yet. */
+/* retire_test.c - a stream is retired during a call that named it. */
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ static void *free_slowly(void *arg)
 }
 
 /* The free is still recording a tick when the stream is retired. The last tick comes behind this
- * tick, so no free on the stream needs a tick of the whole context. */
+ * tick. So no free on the stream needs a tick of the whole context. */
 START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
 {
     pthread_t thread;
@@ -59,8 +59,8 @@ START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
 }
 END_TEST
 
-/* With stream_identity:handle a free on another stream records the tick. The stream counts as alive
- * until it is retired. */
+/* With stream_identity:handle a free on a second stream records the tick. The stream counts as
+ * alive until it is retired. */
 START_TEST(nor_is_one_that_another_streams_call_records)
 {
     pthread_t thread;

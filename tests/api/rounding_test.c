@@ -1,5 +1,5 @@
 /* rounding_test.c - enlarged requests: pleat's option roundup_power2_divisions, and torch's setting
- * of the same name, which changes while memory is in use. */
+ * of this name, which changes while memory is in use. */
 /* labels: unit stress */
 #include <check.h>
 #include <pthread.h>
@@ -88,7 +88,7 @@ START_TEST(other_allocators_keep_to_the_option)
 }
 END_TEST
 
-/* A front's sizes are the requested ones, so it keeps nothing here. */
+/* The sizes of a front are requested sizes. So a front keeps no enlarged block. */
 START_TEST(threads_keep_nothing_while_requests_are_made_larger)
 {
     pleat instance = api_make(API_PLEAT, "capacity:64M", "roundup_power2_divisions:4");
@@ -170,7 +170,7 @@ START_TEST(what_a_thread_kept_before_serves_no_larger_request)
 }
 END_TEST
 
-/* A front uses a block's own size, so enlarged blocks serve requests of that size. */
+/* The sizes of a front are block sizes. So enlarged blocks serve requests of their size. */
 START_TEST(blocks_made_larger_outlive_the_setting)
 {
     pleat_devptr large[8];

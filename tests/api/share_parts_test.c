@@ -139,7 +139,7 @@ START_TEST(role_read_and_answer)
 }
 END_TEST
 
-/* Keep the memory open while its owner gives it up. Report this, and check the contents again when
+/* Keep the memory open while the owner gives it up. Report this, and check the contents again when
  * told. */
 START_TEST(role_keep_open)
 {
@@ -156,7 +156,7 @@ START_TEST(role_keep_open)
 }
 END_TEST
 
-/* Each block's fill byte follows from its address in the owner. */
+/* Each block's fill byte follows from the address in the owner. */
 static int value_of(pleat_devptr there)
 {
     return (int)(there / 512 % 251);
@@ -210,7 +210,7 @@ START_TEST(another_process_opens_pages_of_a_buffer)
     ck_assert_uint_eq(pleat_share_n_blocks(name.bytes, name.n), 1);
     pass_name();
     finish(start("role_read_and_answer"));
-    (void)api_sim_counts(); /* takes the lock under which the memory got its second mapping */
+    (void)api_sim_counts(); /* takes the lock held when the memory got its second mapping */
     check_filled(buffer, 3 * MIB, 0x11);
     check_filled(buffer + 3 * MIB, 7 * MIB, 0xa5);
     check_filled(buffer + 10 * MIB, 8 * MIB, 0x11);
@@ -218,7 +218,7 @@ START_TEST(another_process_opens_pages_of_a_buffer)
 }
 END_TEST
 
-/* Owners of pages may differ: then they are several live blocks. */
+/* The pages may have several owners. Then they are several live blocks. */
 START_TEST(a_name_reaches_to_the_first_page_that_is_not_committed)
 {
     pleat instance = make_sharing("");
@@ -253,8 +253,8 @@ START_TEST(a_name_reaches_to_the_first_page_that_is_not_committed)
 }
 END_TEST
 
-/* The other process keeps the memory open. When it closes the memory, all of it goes back to the
- * driver. */
+/* The other process keeps the memory open. When the other process closes the memory, all of it goes
+ * back to the driver. */
 START_TEST(pages_that_go_stay_for_who_has_them_open)
 {
     int say[2];
@@ -276,7 +276,7 @@ START_TEST(pages_that_go_stay_for_who_has_them_open)
     ck_assert_int_eq(pleat_device_trim(instance, 0, 0, true, NULL), PLEAT_OK);
     ck_assert_uint_eq(api_stats(instance, 0).resident_bytes, PAGE);
     ck_assert_int_eq(pleat_buffer_resize(instance, 0, buffer, 6 * PAGE, NULL), PLEAT_OK);
-    fill(buffer + PAGE, 5 * PAGE, 0x33); /* other memory by now */
+    fill(buffer + PAGE, 5 * PAGE, 0x33); /* the pages have new memory by now */
     ck_assert_int_eq(write(hear[1], "", 1), 1);
     finish(child);
     check_filled(buffer + PAGE, 5 * PAGE, 0x33);
@@ -397,7 +397,7 @@ START_TEST(another_process_opens_all_blocks_of_a_tag)
 }
 END_TEST
 
-/* Each chunk is named once, also if several blocks share it. Chunks without a live block are not
+/* Each chunk is named once, even if several blocks share it. Chunks without a live block are not
  * named. */
 START_TEST(a_tag_has_each_of_its_chunks_once)
 {
@@ -646,7 +646,7 @@ static void *come_and_go(void *context)
     return NULL;
 }
 
-/* Check that the named places hold all blocks that stay. */
+/* Check that the named places contain all blocks that stay. */
 static void check_those_that_stay(pleat_devptr at, const pleat_devptr *ptrs, int n)
 {
     int n_found = 0;
@@ -728,7 +728,7 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* In the other process, play one test outside of Check's forks. */
+/* In the other process: play one test without Check's forks. */
 static Suite *make_role(const char *role)
 {
     Suite *suite = suite_create(role);

@@ -242,7 +242,7 @@ enum { SEATS = 64, TURN_MS = 2000, LONG_SECONDS = 10 };
 
 static talking talks[2];
 
-/* Make a sharing instance, with a block that needs more than one question. */
+/* Make a sharing instance with a block that needs several questions. */
 static pleat serve_block(pleat_devptr *ptr)
 {
     pleat instance = make_sharing("chunks:granule");
@@ -291,7 +291,7 @@ static bool is_hung_up_on(int fd)
     return got == 0 || errno == ECONNRESET;
 }
 
-/* The clock stands still, so that no caller is silent for too long. */
+/* The clock stands still. So no caller is silent for too long. */
 START_TEST(silent_callers_delay_nobody)
 {
     static const int numbers[] = { 6, SEATS, 300 };
@@ -309,7 +309,7 @@ START_TEST(silent_callers_delay_nobody)
     for (int i = 0; i < n; i++) {
         ck_assert(!is_hung_up_on(silent[i]) || n_gone++ == i);
     }
-    ck_assert_int_eq(n_gone, n < SEATS ? 0 : n + 1 - SEATS); /* the first ones */
+    ck_assert_int_eq(n_gone, n < SEATS ? 0 : n + 1 - SEATS); /* the first callers */
     for (int i = 0; i < n; i++) {
         close(silent[i]);
     }
@@ -605,7 +605,7 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* In the other process, play one test outside of Check's forks. */
+/* In the other process: play one test without Check's forks. */
 static Suite *make_role(void)
 {
     Suite *suite = suite_create("role");

@@ -187,7 +187,7 @@ END_TEST
 
 /* ---- two processes --------------------------------------------------------------------------- */
 
-/* The block lies behind another one, so that it may begin within a chunk. */
+/* The block lies behind `first`, so it may begin within a chunk. */
 static void exchange(const char *more, size_t before, size_t bytes, size_t inside)
 {
     static shared_name name;
@@ -203,7 +203,7 @@ static void exchange(const char *more, size_t before, size_t bytes, size_t insid
     fill(ptr, info.bytes, 0x5a);
     pass_name(&name);
     finish(start("role_open"));
-    (void)api_sim_counts(); /* takes the lock under which the memory got its second mapping */
+    (void)api_sim_counts(); /* takes the lock held when the memory got its second mapping */
     check_filled(ptr + inside, info.bytes - inside, 0xa5);
     check_filled(ptr, inside, 0x5a);
     check_filled(first, before, 1);
@@ -378,7 +378,7 @@ START_TEST(no_mapping_goes_under_work)
         close_at(instance, at, streams[i]);
     }
     ck_assert_uint_gt(api_sim_counts().mappings, mappings);
-    ck_assert_uint_eq(open_name(instance, &name), at); /* it is there yet */
+    ck_assert_uint_eq(open_name(instance, &name), at); /* the memory is still there */
     close_at(instance, at, streams[1]);
     ck_assert_uint_gt(api_sim_counts().mappings, mappings);
     sim.finish();
@@ -444,7 +444,7 @@ START_TEST(a_captured_stream_closes_nothing)
 }
 END_TEST
 
-/* Shared memory keeps its physical place; all other memory may move. */
+/* Shared memory keeps its physical place. All other memory may move. */
 START_TEST(compaction_leaves_shared_chunks_alone)
 {
     static shared_name name;
@@ -750,7 +750,7 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* In the other process, play one test outside of Check's forks. */
+/* In the other process: play one test without Check's forks. */
 static Suite *make_role(const char *role)
 {
     Suite *suite = suite_create(role);

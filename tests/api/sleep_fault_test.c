@@ -1,8 +1,8 @@
 /* sleep_fault_test.c - the k-th driver call or host allocation of a sleep and a wake fails.
  *
- * The scenario: a tag sleeps and wakes. It has large chunks, small blocks and holes, and a buffer
- * with a decommitted page in its middle. The fault is at k = 0, 1, ... until the call no longer
- * reaches it. Each call leaves the tag fully asleep or fully awake: it succeeds, or changes
+ * The scenario: a tag sleeps and wakes. The tag has large chunks, small blocks and holes, and a
+ * buffer with a decommitted page in the middle. The fault is at k = 0, 1, ... until the call no
+ * longer reaches it. Each call leaves the tag fully asleep or fully awake. It succeeds, or changes
  * nothing. Without the fault the next call succeeds, and the contents are intact. If all calls from
  * the k-th on fail, undoing fails, too. Still nothing is lost.
  *

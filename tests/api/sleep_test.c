@@ -1,9 +1,9 @@
 /* sleep_test.c - a tag sleeps and wakes many times, while four threads work on other memory.
  *
- * 10,000 tagged blocks lie among 10,000 others; fewer where each call walks all of them. Contents
- * are kept, no call fails, no granule holds blocks of both kinds, and at least 99 % of the tag's
- * own granules go back each time. PLEAT_SLEEP_ROUNDS sets the number of rounds and prints the
- * figures. The full test is PLEAT_SLEEP_ROUNDS=1000.
+ * Among 10,000 other blocks lie 10,000 tagged ones. There are fewer where each call walks all of
+ * them. Contents are kept, no call fails, no granule holds blocks of both kinds, and at least 99 %
+ * of the tag's own granules go back each time. PLEAT_SLEEP_ROUNDS sets the number of rounds and
+ * prints the figures. The full test is PLEAT_SLEEP_ROUNDS=1000.
  *
  * A limit is also set while a tag wakes. */
 /* labels: stress */
@@ -142,11 +142,11 @@ static void make_again(uint64_t *state, void *stream)
     }
 }
 
-/* What all rounds did. */
+/* Totals of all rounds. */
 static struct {
     uint64_t least_permille;
     uint64_t bytes;
-    uint64_t shared_bytes; /* with other processes */
+    uint64_t shared_bytes; /* in use by other processes, too */
 } told = { .least_permille = 1000 };
 
 static void sleep_and_wake(size_t round, uint64_t *state, void *stream)
@@ -295,7 +295,7 @@ END_TEST
 
 /* ---- races ---- */
 
-/* Free this thread's tagged blocks, and allocate them again when possible. */
+/* Free this thread's tagged blocks, and allocate again when possible. */
 static void *churn(void *argument)
 {
     worker *w = argument;
@@ -380,7 +380,7 @@ static void *wake(void *arg)
     return NULL;
 }
 
-/* The wake gives memory back first, and a limit is set meanwhile: whichever is first is kept. */
+/* The wake gives memory back first, while a limit is set. The first of the two is kept. */
 START_TEST(a_wake_heeds_a_limit_that_comes_while_it_makes_way)
 {
     pthread_t waker;

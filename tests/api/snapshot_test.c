@@ -1,5 +1,5 @@
-/* snapshot_test.c - snapshots of every allocator: their state and history agree; their facts about
- * blocks; failures of writing. */
+/* snapshot_test.c - snapshots of every allocator: agreement of state and history, facts about
+ * blocks, failures of writing. */
 /* labels: unit fault stress */
 #include <errno.h>
 #include <fcntl.h>

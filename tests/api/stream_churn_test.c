@@ -32,7 +32,7 @@ static struct scene {
     uint64_t most_live_bytes;
     bool retires;
     size_t most_kib;  /* most for a large block */
-    unsigned n_small; /* small blocks that each stream allocates and frees */
+    unsigned n_small; /* small blocks allocated and freed by each stream */
 } scene;
 
 static size_t random_below(size_t n)
@@ -131,7 +131,8 @@ START_TEST(streams_in_turn_leave_nothing_behind)
 }
 END_TEST
 
-/* Half of MOST_ALIVE is no crowd yet. Then only requests that find nothing settle other streams. */
+/* Half of MOST_ALIVE is no crowd yet. Then streams are settled only by requests that find
+ * nothing. */
 START_TEST(a_thousand_streams_at_once_leave_nothing_behind)
 {
     play("capacity:16G,depth:16", MANY, _i == 0 ? MOST_ALIVE : MOST_ALIVE / 2, false, 1);
@@ -142,8 +143,8 @@ static const char *const chunk_confs[] = { "chunks:granule", "chunks:mixed" };
 enum { N_CHUNK_CONFS = sizeof chunk_confs / sizeof chunk_confs[0] };
 
 /* Loose granules are taken before new ones are created, and any hole is filled. So a few streams
- * need little more memory than one stream with all their blocks. With chunks of several sizes the
- * difference is at most one chunk, 1/1024 of the device: the rest of a chunk in use cannot be
+ * need little more memory than a single stream with all their blocks. With chunks of several sizes
+ * the difference is at most one chunk, 1/1024 of the device: the rest of a chunk in use cannot be
  * taken. */
 static void need_little(const char *conf, size_t n_alive, size_t most_kib, unsigned most_percent)
 {
@@ -164,8 +165,8 @@ START_TEST(few_streams_of_large_blocks_need_little_more_than_what_lives)
 }
 END_TEST
 
-/* Long-lived streams that repeat their shapes stop taking from each other. Chunks of one granule
- * allow the most takes. */
+/* Streams with repeating shapes stop taking from each other. Chunks of one granule allow the most
+ * takes. */
 START_TEST(streams_that_repeat_their_shapes_hardly_need_the_driver)
 {
     enum { N_STREAMS = 3, N_SHAPES = 24, N_STEPS = 300 };
@@ -213,14 +214,14 @@ START_TEST(retired_streams_leave_nothing_behind)
 }
 END_TEST
 
-/* Handles are never reused, so pleat cannot see that the streams are gone. */
+/* Handles are never reused. So pleat cannot see that the streams are gone. */
 START_TEST(streams_whose_handles_never_come_again_leave_nothing_behind)
 {
     play("capacity:16G,depth:16", MANY, _i == 0 ? 1 : MOST_ALIVE, false, 1);
 }
 END_TEST
 
-/* No stream tick covers this pending memory, and it is too little for a tick of the context. */
+/* No stream tick covers this pending memory, and a tick of the context would not pay. */
 START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 {
     begin("capacity:16G,depth:16", false, 0);
@@ -242,7 +243,7 @@ START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 }
 END_TEST
 
-/* There are more living streams than lanes kept at first. After some rounds each stream keeps its
+/* There are more living streams than lanes kept at first. After some rounds each stream keeps a
  * lane. */
 START_TEST(a_crowd_that_comes_back_has_its_lanes)
 {
@@ -270,7 +271,7 @@ END_TEST
 
 enum { N_REGULARS = 40, N_VISITS = 4 };
 
-/* Streams with rare calls. Each often holds a block between two of its calls. */
+/* Streams with rare calls. A stream often holds a block between two of its calls. */
 static void *visit(void *unused)
 {
     void *streams[N_REGULARS];
@@ -377,7 +378,8 @@ START_TEST(what_is_no_stream_cannot_be_retired)
     ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, (void *)0x4711000), PLEAT_EDRIVER);
     api_expect(PLEAT_EDRIVER, "0x4711000", "retire it before it is destroyed");
     ck_assert_int_eq(pleat_stream_retire(scene.handle, 9, NULL), PLEAT_EDEVICE);
-    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, NULL), PLEAT_OK); /* it stays known */
+    /* the stream stays known */
+    ck_assert_int_eq(pleat_stream_retire(scene.handle, 0, NULL), PLEAT_OK);
     api_free(scene.handle, 0, api_alloc(scene.handle, 0, MIB, NULL), NULL);
     api_unmake(scene.handle);
 }

@@ -11,7 +11,7 @@
 
 enum { MIB = 1 << 20, N_THREADS = 4 };
 
-/* What the threads of a test share. Threads count what went wrong; the test asserts. */
+/* What the threads of a test share. Threads count errors; the test asserts. */
 typedef struct crowd {
     pleat instance;
     int allocator;

@@ -168,7 +168,7 @@ START_TEST(what_it_gives_up_serves_others)
 }
 END_TEST
 
-/* The tag's requests search all its memory except its buffers, even if no other memory is left.
+/* The tag's requests search all memory of the tag except buffers, even if no other memory is left.
  * Otherwise the buffer's pages would find their addresses taken. */
 START_TEST(blocks_of_the_tag_are_never_in_its_buffers)
 {
@@ -296,7 +296,7 @@ START_TEST(asleep_it_may_shrink_but_not_grow)
     api_expect(PLEAT_EASLEEP, "\"kv\"", "sleeps", "no pages", "pleat_tag_wake");
     ck_assert_int_eq(commit(buffer, 9), PLEAT_EASLEEP);
     ck_assert_uint_eq(info_of(buffer).bytes, 6 * GRANULE);
-    ck_assert_int_eq(commit(buffer, 5), PLEAT_OK); /* it has memory now, or will get it back */
+    ck_assert_int_eq(commit(buffer, 5), PLEAT_OK); /* page 5 has memory, now or after the wake */
     ck_assert_int_eq(pleat_tag_push("kv"), PLEAT_OK);
     ck_assert_int_eq(pleat_buffer_create(instance, 0, MIB, 0, &other), PLEAT_EASLEEP);
     api_expect(PLEAT_EASLEEP, "\"kv\"", "no buffers", "pleat_tag_wake");

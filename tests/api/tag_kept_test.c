@@ -83,7 +83,7 @@ static void *find_kept(pleat_devptr ptr, size_t bytes)
     return at;
 }
 
-/* What is there now. */
+/* The present contents. */
 static char *expected(pleat_devptr ptr, size_t bytes)
 {
     char *to = malloc(bytes);
@@ -250,7 +250,7 @@ START_TEST(what_came_since_is_not_taken_for_what_slept)
 }
 END_TEST
 
-/* Callers may hold the addresses of the host memory, so it stays readable. */
+/* Callers may hold addresses of the host memory. So it stays readable. */
 START_TEST(a_sleep_that_fails_leaves_what_is_retained)
 {
     char got[64];
@@ -310,7 +310,7 @@ START_TEST(an_instance_goes_while_memory_is_retained)
 }
 END_TEST
 
-/* Blocks come and go between sleeps, so that slots are had again, are left over, and run out. */
+/* Blocks come and go between sleeps, so that slots are reused, left over and used up. */
 static void change_blocks(pleat_devptr *blocks, uint64_t *state)
 {
     for (unsigned i = 0; i < N_BLOCKS; i++) {
@@ -367,8 +367,8 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* A sleep with memory that is retained, and the wake behind it, with the k-th call failing. Returns
- * whether it was reached. */
+/* A sleep that retains memory, and the wake after it, while the k-th call fails. Returns whether
+ * there was a k-th call. */
 static bool try_with_fault(bool is_host, uint64_t k, pleat_devptr ptr, uint64_t seed)
 {
     uint64_t before = pl_host_n_allocs();

@@ -1,5 +1,4 @@
-/* tag_test.c - tags: tagged blocks, a tag's figures, its limit, and its sleep without other
- * threads. */
+/* tag_test.c - tags: tagged blocks, figures, limits, and sleep without other threads. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +137,7 @@ START_TEST(there_is_an_end_to_tags_and_scopes)
         ck_assert_int_eq(pleat_tag_pop(), st == PLEAT_OK ? PLEAT_OK : PLEAT_EINVAL);
     }
     ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
-    ck_assert_int_eq(pleat_tag_push("deep"), PLEAT_OK); /* a known one works */
+    ck_assert_int_eq(pleat_tag_push("deep"), PLEAT_OK); /* a known tag works */
     ck_assert_int_eq(pleat_tag_pop(), PLEAT_OK);
     ck_assert_ptr_null(pleat_tag_name(PLEAT_MOST_TAGS));
 }
@@ -156,7 +155,7 @@ START_TEST(blocks_carry_the_tag_of_their_request)
     ck_assert_int_eq(info.is_asleep, 0);
     ck_assert_int_eq(pleat_block_query(instance, 0, plain, &info), PLEAT_OK);
     ck_assert_ptr_null(info.tag);
-    ck_assert_uint_ne(plain / GRANULE, ptr / GRANULE); /* they share no granule */
+    ck_assert_uint_ne(plain / GRANULE, ptr / GRANULE); /* no common granule */
     pleat_tag_info f = figures("weights");
     ck_assert_uint_eq(f.blocks.current, 1);
     ck_assert_uint_eq(f.allocated_bytes.current, 4 * KIB);
@@ -169,7 +168,7 @@ START_TEST(blocks_carry_the_tag_of_their_request)
 }
 END_TEST
 
-/* A thread keeps small blocks that it freed. These must not come back under another tag. */
+/* A thread keeps small blocks that it freed. No request of a different tag may get them. */
 START_TEST(freed_blocks_do_not_change_their_tag)
 {
     pleat_block_info info;
@@ -407,7 +406,7 @@ START_TEST(waking_uses_the_free_memory_of_other_tags)
     ck_assert_uint_eq(pleat_last_error()->bytes, 100 * MIB);
     api_check(instance);
     ck_assert_int_eq(figures("weights").is_asleep, 1);
-    api_free(instance, 0, other, NULL); /* it stays resident */
+    api_free(instance, 0, other, NULL); /* the memory stays resident */
     ck_assert_uint_eq(wake_up("weights").bytes, 100 * MIB);
     ck_assert_int_eq(sim.verify(NULL, weights, 100 * MIB, 7), 0);
     no_hazard();
@@ -552,7 +551,7 @@ START_TEST(classic_caches_know_no_tags)
 }
 END_TEST
 
-/* A graph contains addresses. After the wake these must mean the same blocks. */
+/* A graph contains addresses. After the wake the addresses must mean the same blocks. */
 START_TEST(a_captured_graph_is_launched_again)
 {
     enum { RELAXED = 2 };
@@ -646,7 +645,7 @@ START_TEST(a_shortage_names_tags)
 }
 END_TEST
 
-/* A pool goes before a tag: a graph's memory must be there whatever sleeps. */
+/* A pool takes precedence over a tag, since a graph's memory must exist during any sleep. */
 START_TEST(a_private_pool_takes_no_tag)
 {
     const pleat_pool_id pool = { 7, 7 };

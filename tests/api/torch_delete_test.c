@@ -27,7 +27,7 @@ START_TEST(a_block_of_any_device_and_stream_is_freed_in_its_own_streams_order)
         void *ptr = pleat_torch_malloc(sizes[i / 2], device, stream);
         pleat_torch_delete(ptr);
         ck_assert_uint_eq(n_live(instance, device), 0);
-        /* Nothing waits for anything: the stream has the memory again, whatever it is doing. */
+        /* No wait happens: the stream has the memory again, with any work unfinished. */
         uint64_t resident = api_stats(instance, device).resident_bytes;
         pleat_torch_delete(pleat_torch_malloc(sizes[i / 2], device, stream));
         ck_assert_uint_eq(api_stats(instance, device).resident_bytes, resident);
@@ -76,8 +76,8 @@ START_TEST(a_block_outlives_its_stream)
 }
 END_TEST
 
-/* Handles are trusted, except those of streams that torch did not create. Such a stream is
- * destroyed silently while its block lives. The next request needs that block. */
+/* Handles are trusted, except handles of streams that torch did not create. Such a stream is
+ * destroyed silently while a block of it lives. The next request needs that block. */
 START_TEST(a_doubted_streams_handle_is_not_used_after_its_end)
 {
     pleat instance = api_torch_make(API_PLEAT, "capacity:64M,depth:1048576",
@@ -91,7 +91,7 @@ START_TEST(a_doubted_streams_handle_is_not_used_after_its_end)
         many[i] = pleat_torch_malloc(5000, 0, stream);
     }
     api_stream_end(instance, 0, stream);
-    for (int i = 0; i < 200; i++) { /* first every second block, so that it lies among live ones */
+    for (int i = 0; i < 200; i++) { /* first every second block, with live blocks between them */
         pleat_torch_delete(many[i < 100 ? 2 * i : 2 * i - 199]);
     }
     stream = api_stream(instance, 0);

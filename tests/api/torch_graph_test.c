@@ -1,5 +1,5 @@
-/* torch_graph_test.c - PyTorch's hooks around captures: memory that outlives a graph, and memory
- * that must not outlive its capture. */
+/* torch_graph_test.c - PyTorch's hooks around captures: which memory outlives a graph, and which
+ * must not outlive the capture. */
 #include <check.h>
 
 #include "api/adapters/pleat_torch.h"
@@ -31,7 +31,7 @@ static void begin_capture(pleat instance, void *stream)
     pl_device_leave(dev);
 }
 
-/* End the capture, launch its graph on another stream, and drop the graph at once. */
+/* End the capture, launch the graph on a second stream, and drop the graph at once. */
 static void end_capture_and_launch(pleat instance, void *stream, void *other)
 {
     cu_graph graph;
@@ -61,7 +61,7 @@ static void use_the_whole_device(pleat instance, void *stream)
     }
 }
 
-/* Capture work on a block of the pool, and launch it on a stream that pleat never hears of. */
+/* Capture work on a block of the pool, and launch it on a stream unknown to pleat. */
 static void launch_unseen(pleat instance, void *stream, void *unseen)
 {
     begin_pool(instance, pool);
@@ -73,7 +73,7 @@ static void launch_unseen(pleat instance, void *stream, void *unseen)
     pleat_torch_end_pool(0, pool);
 }
 
-/* A driver that reports a graph's end, and one that does not. */
+/* Drivers that report a graph's end, and drivers that do not. */
 static const char *const drivers[] = {
     "capacity:64M,depth:1048576",
     "capacity:64M,depth:1048576,without:[cuUserObjectCreate]",
@@ -137,7 +137,7 @@ static uint64_t reserved_by_pool(pleat instance)
     return reserved[PLEAT_SIZES_ALL].current;
 }
 
-/* The pool is gone at once. Memory used by its launches serves after the other capture. */
+/* The pool is gone at once. Memory used by launches of the pool serves after the second capture. */
 START_TEST(a_release_during_another_capture_breaks_nothing_and_gives_nothing_away)
 {
     static const pleat_pool_id other = { 0, 2 };
@@ -187,7 +187,7 @@ START_TEST(a_release_breaks_no_capture_on_another_device)
 }
 END_TEST
 
-/* _i: the driver. From N_DRIVERS on, another stream owns the block that the capture uses. */
+/* _i: the driver. From N_DRIVERS on, the capture uses a block of another stream. */
 START_TEST(what_a_capture_frees_outside_of_its_pool_serves_again_after_it)
 {
     void *stream;
@@ -222,7 +222,7 @@ static uint64_t n_gone(pleat instance)
     return n;
 }
 
-/* Neither of the pool's captures has a graph in the end: one failed. */
+/* In the end no capture of the pool has a graph; one capture failed. */
 START_TEST(a_pool_is_told_to_have_no_graphs_when_all_are_gone)
 {
     void *stream;

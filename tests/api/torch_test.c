@@ -113,7 +113,7 @@ static size_t n_ooms_told(pleat instance)
     return n_ooms;
 }
 
-/* Make 40 of 64 MiB pend on a captured stream. A request can neither be ordered after this stream
+/* Make 40 of 64 MiB pend on a captured stream. Requests can neither be ordered after this stream
  * nor wait for it. The stream has used the memory, and its next call, which would record a tick, is
  * inside the capture. */
 static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
@@ -127,7 +127,7 @@ static void pend_behind_a_capture(pleat instance, void *owner, void *captured)
     pleat_torch_free(pleat_torch_malloc(MIB, 0, captured), MIB, 0, captured);
 }
 
-/* Keep the capture open until 20 ms after the request, so that its retries fail. */
+/* Keep the capture open until 20 ms after the request. So the request's retries fail. */
 static void *capture_for_a_while(void *arg)
 {
     app *a = arg;
@@ -192,7 +192,7 @@ END_TEST
 
 /* ---- threads ---- */
 
-/* 100,000 blocks in all; a tenth of that where every call is followed by a walk over everything. */
+/* 100,000 blocks in all; a tenth if every call is followed by a walk over everything. */
 enum { N_THREADS = 8, N_EACH = PLEAT_DEBUG_LEVEL >= 2 ? 1250 : 12500, N_HELD = 64 };
 
 typedef struct worker {
@@ -201,7 +201,7 @@ typedef struct worker {
     int device;
     unsigned seed;
     int n_wrong;
-    _Atomic(void *) *exchange; /* N_THREADS slots; a thread that swaps a block out owns it */
+    _Atomic(void *) *exchange; /* N_THREADS slots; whichever thread swaps a block out, owns it */
 } worker;
 
 static int n_each; /* N_EACH, or fewer under sanitizers */
@@ -218,7 +218,7 @@ static size_t random_bytes(unsigned *seed)
     return r % 16 == 0 ? (r % 5 + 1) * (size_t)MIB : r % 60000 + 1;
 }
 
-/* Blocks live in a ring. Now and then one is left for another thread to free. */
+/* Blocks live in a ring. Now and then a block is left for another thread to free. */
 static void *churn(void *arg)
 {
     worker *w = arg;
@@ -465,7 +465,7 @@ START_TEST(reset_gives_back_what_is_free_on_every_device_after_its_last_use)
             pleat_torch_free(ptr, 30 * MIB, device, streams[i]);
         }
     }
-    ck_assert_uint_ge(resident(instance, 0), 31 * MIB); /* both streams may use the same 30 MiB */
+    ck_assert_uint_ge(resident(instance, 0), 31 * MIB); /* the streams may use the same 30 MiB */
     pleat_torch_reset();
     ck_assert_uint_le(resident(instance, 0), 2 * MIB);
     ck_assert_uint_eq(resident(instance, 1), 0);
@@ -495,7 +495,7 @@ START_TEST(while_requests_are_routed_as_for_a_capture_reset_waits_for_nothing)
     pleat_torch_reset();
     api_torch_heard(said, sizeof said);
     ck_assert_str_eq(said, "");
-    if (_i == API_PLEAT) { /* reset waits for nothing; caches that free segments do */
+    if (_i == API_PLEAT) { /* a reset waits for nothing; caches that free segments wait */
         ck_assert_uint_eq(api_stats(instance, 1).host_syncs, n_syncs);
         ck_assert_uint_ge(resident(instance, 1), 30 * MIB);
     }

@@ -1,5 +1,5 @@
 /* toy_allocator_test.c - the example of docs/allocators.md. An allocator in one file is listed, has
- * its own option and passes the tests of the classic caches. */
+ * a separate option and passes the tests of the classic caches. */
 /* labels: unit fault */
 /* alone: it adds an allocator to the list of all */
 #include <check.h>
@@ -113,7 +113,7 @@ static void end_live(toy *t, toy_block *block)
     s->rounding_bytes -= block->bytes - block->requested_bytes;
 }
 
-/* Called with the lock held; drops it for the driver call. */
+/* Called with the lock, which is dropped for the driver call. */
 static pleat_status ask_driver(toy *t, toy_block *block)
 {
     uint64_t limit = t->base.limit_bytes;
@@ -360,7 +360,7 @@ START_TEST(a_bad_value_is_an_error_that_says_what_is_allowed)
 }
 END_TEST
 
-/* ---- what it does ---------------------------------------------------------------------------- */
+/* ---- its behaviour --------------------------------------------------------------------------- */
 
 START_TEST(an_instance_is_made_with_it)
 {

@@ -35,7 +35,7 @@ static const uint64_t N_GRANULES = 256;
 static const char *const tags[N_TAGS + 1] = { "weights", "kv", NULL };
 
 #define BIT(status) (UINT64_C(1) << (status))
-/* Any call may return these after a fault in this call or another thread's. */
+/* Results allowed for any call after a fault in any thread. */
 #define FAULT (BIT(PLEAT_ENOMEM_HOST) | BIT(PLEAT_EDRIVER))
 static const uint64_t STRUCK = FAULT | BIT(PLEAT_EPOISONED) | BIT(PLEAT_ENOMEM_DEVICE) |
                                BIT(PLEAT_ENOSPACE_VA) | BIT(PLEAT_EPENDING);
@@ -55,7 +55,7 @@ typedef struct guest {
     unsigned number;
     uint64_t random;
     cu_stream streams[N_STREAMS];
-    cu_event event; /* orders one stream after another */
+    cu_event event; /* orders a stream after another */
     block blocks[N_BLOCKS];
     uint64_t n_pools;
 } guest;
@@ -64,12 +64,12 @@ static struct scene {
     pleat handle;
     pl_driver *drv;
     size_t n_rounds;
-    bool is_compacting; /* in this round; changes while all rest */
+    bool is_compacting; /* in this round; changes only while all threads rest */
     pthread_barrier_t rest;
-    pleat_devptr buffers[N_BUFFERS]; /* everybody changes them */
+    pleat_devptr buffers[N_BUFFERS]; /* changed by all threads */
     guest guests[N_THREADS];
     _Atomic unsigned n_wrong;
-    char why[512]; /* the first of them */
+    char why[512]; /* the first error */
 } scene;
 
 static size_t below(guest *g, size_t n)
@@ -150,7 +150,7 @@ static void take(guest *g, block *b)
                                   : pleat_block_alloc(scene.handle, 0, b->bytes, stream, &b->ptr);
     if (!may("alloc", st, STRUCK | ASLEEP)) {
         b->ptr = 0;
-    } else if (tag == NULL) { /* a tag may sleep at any time: its memory is not for work */
+    } else if (tag == NULL) { /* a tagged block may sleep at any time, so no work uses it */
         work(g, b);
     }
 }
@@ -163,7 +163,7 @@ static void give_back(guest *g, block *b)
     }
 }
 
-/* Another stream uses the block last, and may be the one that frees it. */
+/* A second stream uses the block last, and may free it. */
 static void lend(guest *g, block *b)
 {
     block there = *b;
@@ -258,7 +258,7 @@ static void pass_through(guest *g)
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* Most sleeps fail when all memory of the tag is already held. Then the tag opens again, piece by
+/* Most sleeps fail when all memory of the tag is already held. Then the tag opens again piece by
  * piece, while others use it. */
 static void sleep_or_wake(guest *g)
 {
@@ -438,7 +438,7 @@ static void look(void)
     }
 }
 
-/* All threads rest together, and one of them checks. */
+/* All threads rest together, and one thread checks. */
 static void rest(const guest *g)
 {
     (void)pthread_barrier_wait(&scene.rest);
@@ -584,7 +584,7 @@ START_TEST(everything_at_once_in_large_chunks)
 }
 END_TEST
 
-/* ---- what it has found ----------------------------------------------------------------------- */
+/* ---- former errors --------------------------------------------------------------------------- */
 
 enum { DELAY_US = 200000, OUT_OF_MEMORY = 2 };
 

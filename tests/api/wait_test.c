@@ -34,7 +34,7 @@ enum {
 static _Atomic bool is_real = true;
 static _Atomic uint64_t made_up_ns = UINT64_C(1000000000);
 
-/* These functions replace libc's. */
+/* Replacements of libc's functions. */
 int clock_gettime(clockid_t id, struct timespec *out)
 {
     if (is_real || id != CLOCK_MONOTONIC) {
@@ -148,7 +148,7 @@ static void expect_pending(uint64_t least_ms, uint64_t most_ms)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Twice: the second call has a wait of its own. */
+/* Twice: the second call has a separate wait. */
 START_TEST(callbacks_that_always_ask_again_share_one_wait)
 {
     open_pleat("cross_stream:settled," CONF);
@@ -162,7 +162,7 @@ START_TEST(callbacks_that_always_ask_again_share_one_wait)
 }
 END_TEST
 
-/* A callback's time counts: it is not cut short, but not asked again when time is up. */
+/* A callback's time counts. The callback is not cut short, but not asked again when time is up. */
 START_TEST(the_time_of_callbacks_counts)
 {
     long ms = 60;
@@ -193,7 +193,7 @@ START_TEST(who_never_waits_asks_once)
 }
 END_TEST
 
-/* A callback that frees one block per call and takes `ms`. */
+/* A callback that takes `ms` and frees one block per call. */
 typedef struct spill {
     pleat_devptr held[4];
     unsigned n_held;
@@ -210,7 +210,7 @@ static bool spill_one(pleat self, int device, size_t bytes, void *context)
            pleat_block_free(self, device, s->held[--s->n_held], streams[0]) == PLEAT_OK;
 }
 
-/* _i 0: never waits. 1: waits, but for less time than one callback takes. No memory is pending
+/* _i 0: never waits. 1: waits, but less than the time of one callback. No memory is pending
  * here. */
 START_TEST(who_frees_block_by_block_is_asked_until_it_suffices)
 {
@@ -231,7 +231,7 @@ START_TEST(who_frees_block_by_block_is_asked_until_it_suffices)
 }
 END_TEST
 
-/* The callback's calls have a deadline of their own, and do not prolong the call around them. */
+/* The callback's calls have separate deadlines, and do not prolong the call around them. */
 static bool trim_and_ask_again(pleat self, int device, size_t bytes, void *context)
 {
     uint64_t *took_ms = context;
@@ -326,10 +326,10 @@ END_TEST
 
 /* ---- trims and limits ------------------------------------------------------------------------ */
 
-/* Settled memory is given back nevertheless. Twice, since each call has its own deadline. */
+/* Settled memory is given back nevertheless. Twice, since each call has a separate deadline. */
 START_TEST(a_trim_waits_no_longer)
 {
-    open_pleat(CONF ",cross_stream:settled"); /* each stream has its own memory */
+    open_pleat(CONF ",cross_stream:settled"); /* each stream has separate memory */
     for (int i = 1; i < N_STREAMS; i++) {
         leave_pending(streams[i], 8 * MIB);
     }
@@ -348,7 +348,7 @@ END_TEST
 
 START_TEST(a_limit_waits_no_longer)
 {
-    open_pleat(CONF ",cross_stream:settled"); /* each stream has its own memory */
+    open_pleat(CONF ",cross_stream:settled"); /* each stream has separate memory */
     for (int i = 1; i < N_STREAMS; i++) {
         leave_pending(streams[i], 8 * MIB);
     }
@@ -379,7 +379,7 @@ static void *churn(void *arg)
     return NULL;
 }
 
-/* _i: the allocator. Frees of other threads may count as the callback's, so the callback is asked
+/* _i: the allocator. Frees of other threads may count as the callback's. So the callback is asked
  * up to 64 times. The call waits only once. */
 START_TEST(a_call_beside_threads_ends)
 {

@@ -1,4 +1,4 @@
-/* watch_test.c - who watches is told of every change, and sees all memory as it is. */
+/* watch_test.c - watchers are told of every change, and see all memory in its present state. */
 /* labels: unit stress */
 #include <check.h>
 
@@ -36,7 +36,7 @@ START_TEST(a_blocks_life_is_told_in_its_order)
     ck_assert_int_eq(pleat_watch(instance, hear, &h), PLEAT_OK);
     pleat_devptr ptr = api_alloc(instance, 1, 1000, NULL);
     api_free(instance, 1, ptr, NULL);
-    ck_assert_uint_eq(h.n, 4); /* first comes its memory */
+    ck_assert_uint_eq(h.n, 4); /* the memory comes first */
     const pleat_change_kind kinds[] = { PLEAT_CHANGE_ALLOC, PLEAT_CHANGE_FREE_REQUESTED,
                                         PLEAT_CHANGE_FREE_COMPLETED };
     for (unsigned i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
-/* writer_test.c - the two formats of snapshots, byte by byte. A Python test shows that both formats
- * read the same. */
+/* writer_test.c - the two formats of snapshots, byte by byte. In Python a test shows that both
+ * formats read the same. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

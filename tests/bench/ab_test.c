@@ -477,7 +477,7 @@ START_TEST(a_name_that_is_no_text_is_a_key_all_the_same)
     ck_assert_ptr_nonnull(strstr(text_of(lines[0], "trace"), "??[31m"));
     read_lines("timelines.jsonl");
     ck_assert_ptr_nonnull(strstr(text_of(lines[1], "work"), "??[31m"));
-    run_well(line); /* it may replace its own files */
+    run_well(line); /* `pleat ab` may replace its files */
     unlink(path);
 }
 END_TEST
@@ -521,7 +521,7 @@ static void wait_for_rows(unsigned n)
     }
 }
 
-/* One of the two cells takes a moment, the other one half an hour. */
+/* One cell takes a moment, the second one half an hour. */
 START_TEST(an_interruption_leaves_valid_files_of_what_was_measured)
 {
     char line[512];

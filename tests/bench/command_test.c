@@ -12,7 +12,7 @@ static bench_child child;
 
 static const char small_text[] = "i 0\na 1 1000000 0\na 2 2000000 0\na 3 20000000 0\nf 2\n"
                                  "a 4 3000000 0\nf 3\n";
-static char small[64]; /* path of that trace */
+static char small[64]; /* path of this trace */
 
 static void set_up(void)
 {
@@ -38,7 +38,7 @@ static void run(const char *format, const char *argument)
     bench_child_run(&child, line);
 }
 
-/* Reads the next object of standard output; *at moves behind its line. */
+/* Read the next object of standard output, and move *at behind its line. */
 static json_t *next_object(const char **at)
 {
     json_error_t error;

@@ -63,7 +63,7 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* Six works in separate folders; two have the same name. */
+/* Six works in separate folders. Two works have the same name. */
 static void set_up(void)
 {
     snprintf(folder, sizeof folder, "/tmp/pleat-test-XXXXXX");
@@ -391,11 +391,11 @@ START_TEST(a_work_that_is_given_twice_is_refused)
     ck_assert_ptr_nonnull(strstr(child.err, "is given twice"));
     snprintf(rest, sizeof rest, "%s %s:inflate=1G", path_of("w2/two.trace"),
              path_of("w2/two.trace"));
-    shard_well("0/1", "out", rest); /* with other options this is another work */
+    shard_well("0/1", "out", rest); /* different options make it a different work */
 }
 END_TEST
 
-/* ---- what comes of it ---- */
+/* ---- the result ---- */
 
 START_TEST(the_result_is_the_same_whatever_the_number_of_shards)
 {
@@ -468,7 +468,7 @@ static unsigned n_lines(const char *path)
     return found;
 }
 
-/* The part with most lines; NULL if there is none. */
+/* The part with most lines; NULL if there are no parts. */
 static const char *find_part(const char *out)
 {
     static char path[512];
@@ -509,7 +509,8 @@ START_TEST(a_shard_that_was_cut_is_named_and_run_again_measures_what_is_lost)
     merge_well("cut");
     check_same("good", "cut");
     ck_assert_ptr_null(find_part("cut"));
-    ck_assert_int_eq(truncate(path_of("cut/shard-00000-of-00002.jsonl"), 30), 0); /* in its head */
+    /* within the head line */
+    ck_assert_int_eq(truncate(path_of("cut/shard-00000-of-00002.jsonl"), 30), 0);
     shard_well("0/2", "cut", works());
     merge_well("cut");
     check_same("good", "cut");
@@ -518,7 +519,7 @@ START_TEST(a_shard_that_was_cut_is_named_and_run_again_measures_what_is_lost)
 }
 END_TEST
 
-/* The last work, by its name, takes a second, which leaves time for a kill. */
+/* The last work by name takes a second, which leaves time for a kill. */
 static const char *long_works(void)
 {
     static char text[512];
@@ -526,7 +527,8 @@ static const char *long_works(void)
     return text;
 }
 
-/* Kill the process when `n` works are in its file. It may add one more before it dies. */
+/* Kill the process when `n` works are in its file. One more work may follow before the process
+ * dies. */
 static void kill_after(unsigned n, int signal_number)
 {
     char line[1024];

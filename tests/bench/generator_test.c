@@ -1,5 +1,5 @@
-/* generator_test.c - generated runs match their specs: equal on all machines, and steady. With the
- * model of a bundled trace, a generated run resembles the trace. */
+/* generator_test.c - generated runs match their specs. They are steady, and equal on all machines.
+ * With the model of a bundled trace, a generated run resembles the trace. */
 /* labels: unit long */
 #include <check.h>
 #include <malloc.h>
@@ -293,7 +293,7 @@ START_TEST(the_median_peak_over_seeds_is_that_of_the_random_trace)
 }
 END_TEST
 
-/* An allocation of an iteration, and the frees that follow it before the next allocation. */
+/* An allocation of an iteration, and the frees before the next allocation. */
 typedef struct outline {
     uint64_t allocated;
     uint64_t freed_bytes;
@@ -336,7 +336,7 @@ static size_t read_outline(const char *spec, uint64_t number, outline *out, size
     return n_out;
 }
 
-/* Of traces with random lengths one iteration is compared, as far as its lengths are known. */
+/* For traces with random lengths one iteration is compared, as far as the lengths are known. */
 START_TEST(iterations_of_traces_are_generated_event_by_event)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* host_test.c - works of pinned memory: their trace lines, their results in replay and fit, and the
- * bound for PyTorch's worst case. */
+/* host_test.c - works of pinned memory: trace lines, results of replay and fit, and the bound for
+ * PyTorch's worst case. */
 /* labels: unit figures */
 #include <check.h>
 #include <jansson.h>
@@ -122,7 +122,7 @@ END_TEST
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* The caller owns it. */
+/* The caller owns the object. */
 static json_t *measure(const char *line)
 {
     json_error_t error;
@@ -165,7 +165,7 @@ START_TEST(the_least_memory_is_what_lives)
     json_t *pleat = measure("fit --driver sim --json --allocator pleat loader:iterations=20");
     json_t *torch = measure(
         "fit --driver sim --json --depth 0 --allocator torch-pinned loader:iterations=20");
-    ck_assert_double_le(number(pleat, "ratio"), 1.01); /* also while copies run: it waits */
+    ck_assert_double_le(number(pleat, "ratio"), 1.01); /* also while copies run, since it waits */
     ck_assert_double_ge(number(torch, "ratio"), 1.8);
     json_decref(pleat);
     json_decref(torch);

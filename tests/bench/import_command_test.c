@@ -96,9 +96,9 @@ static void write_snapshot(const snap_plan *plan)
 #define MIB INT64_C(1048576)
 
 /* PyTorch without any setting. Small requests come from segments of 2 MiB, requests below 10 MiB
- * from 20 MiB. Larger ones get their own size in multiples of 2 MiB. The block of 9 MiB fits into
- * the second segment. Then the cache is emptied. Otherwise the last request would reuse the 30 MiB.
- * Tests may change the array, since each test runs in a separate process. */
+ * from 20 MiB. Larger requests get their own size in multiples of 2 MiB. The block of 9 MiB fits
+ * into the second segment. Then the cache is emptied. Otherwise the last request would reuse the 30
+ * MiB. Tests may change the array, since each test runs in a separate process. */
 static snap_event native_events[] = {
     { "segment_alloc", 0x100000000, 2 * MIB, 0 },
     { "alloc", 0x100000000, 1000, 0 },
@@ -366,7 +366,7 @@ START_TEST(a_failure_leaves_nothing_behind)
 }
 END_TEST
 
-/* Compressing this run takes a minute, but its temporary file exists after a moment. */
+/* Compressing this run takes a minute, but the temporary file exists after a moment. */
 START_TEST(an_interrupted_conversion_leaves_nothing_behind)
 {
     char line[256];

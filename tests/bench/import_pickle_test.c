@@ -148,7 +148,7 @@ START_TEST(dictionaries_without_a_wanted_key_are_dropped_from_lists)
 }
 END_TEST
 
-/* Opcodes that run code, name classes or belong to protocol 0, and bytes that are no opcode. */
+/* Opcodes that run code, name classes or belong to protocol 0; and bytes that are not opcodes. */
 START_TEST(every_other_opcode_is_refused_by_name_and_offset)
 {
     static const char known[] = "(.NJKMGXaehjqr]su}t)\x80\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x94"
@@ -232,7 +232,7 @@ START_TEST(nesting_is_bounded)
 }
 END_TEST
 
-/* Each list holds the previous list ten times: 10^60 leaves in some 2,000 bytes. */
+/* Each list holds the previous list ten times. This gives 10^60 leaves in some 2,000 bytes. */
 START_TEST(a_bomb_of_references_takes_no_more_than_its_bytes)
 {
     char body[4096] = "](K\x01"

@@ -232,7 +232,7 @@ START_TEST(without_a_history_the_live_blocks_are_the_run)
 }
 END_TEST
 
-/* Three blocks of 1 MiB are freed one after another, each when the next one already exists. */
+/* Three blocks of 1 MiB are freed in turn, each when the next one already exists. */
 static const snap_event far_ahead[] = {
     { "alloc", 0x100000, 1 << 20, 0 },          { "free_requested", 0x100000, 1 << 20, 0 },
     { "alloc", 0x200000, 1 << 20, 0 },          { "free_requested", 0x200000, 1 << 20, 0 },
@@ -287,12 +287,12 @@ START_TEST(a_free_that_a_ring_has_cut_in_two_is_over)
     };
     snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { cut } };
     ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
-    ck_assert_uint_eq(tape.peak_pending_bytes, 2048); /* the other one waited */
+    ck_assert_uint_eq(tape.peak_pending_bytes, 2048); /* the second block waited */
     ck_assert_uint_eq(tape.n_events, 3);
 }
 END_TEST
 
-/* The second use ends first, so the uses cannot be in order on one stream. */
+/* The second use ends first. So one stream cannot have both uses in order. */
 START_TEST(uses_that_end_in_another_order_are_on_streams_of_their_own)
 {
     static const snap_event crossed[] = {
@@ -397,7 +397,7 @@ START_TEST(events_that_contradict_themselves_are_told)
 }
 END_TEST
 
-/* A pickle written by hand: protocol 4 with this body is refused. */
+/* A hand-written pickle with this body in protocol 4 is refused. */
 #define REFUSES(body, part) refuse_body(body, sizeof(body) - 1, part)
 
 static void refuse_body(const char *body, size_t n, const char *part)

@@ -3,8 +3,8 @@
 
 Usage: instructions.py COMMAND [--record]   (ctest `instructions`; COMMAND is build/pleat)
 
-`pleat bench resident` counts them under callgrind, among 256 free blocks. Fails where a pair takes
-over 10 % more than tests/bench/instructions.txt says; where it takes over 10 % less, says how to record
+`pleat bench resident` counts them under callgrind, among 256 free blocks. Fails if a pair takes
+over 10 % more than in tests/bench/instructions.txt. If it takes over 10 % less, tells how to record
 the new number. Exit status 77 where there is no valgrind."""
 import json
 import pathlib

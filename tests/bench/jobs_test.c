@@ -30,7 +30,7 @@ static void write_rank(const char *job, unsigned rank, unsigned n, unsigned byte
     bench_sim_write_trace(path, n, bytes);
 }
 
-/* Three ranks of one job, and two of a second one. */
+/* Three ranks of the first job, and two of a second one. */
 static void set_up(void)
 {
     char path[128];

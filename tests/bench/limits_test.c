@@ -1,5 +1,4 @@
-/* limits_test.c - what a file may decompress to and take of host memory, and how to allow
- * more than that. */
+/* limits_test.c - limits of decompression and of host memory for a file, and how to raise them. */
 /* labels: unit fault */
 #include <inttypes.h>
 #include <stdio.h>

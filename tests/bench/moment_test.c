@@ -1,5 +1,5 @@
-/* moment_test.c - an allocator's memory after one event: the map, stranded memory, and the blocks
- * that strand it. */
+/* moment_test.c - the memory of an allocator after one event: the map, stranded memory, and the
+ * blocks beside it. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static uint64_t sum_of_charges(void)
     return sum;
 }
 
-/* PyTorch serves each pair from a segment of 20 MiB: 4 MiB stay, 8 MiB go. */
+/* PyTorch serves each pair from a segment of 20 MiB. 4 MiB stay, 8 MiB go. */
 static const char scattered[] = "a 1 8388608 0\na 2 4194304 0\na 3 8388608 0\na 4 4194304 0\n"
                                 "f 1\nf 3\na 5 20971520 0\nf 2\nf 4\nf 5\n";
 
@@ -78,12 +78,12 @@ START_TEST(free_memory_is_charged_to_the_blocks_beside_it)
     ck_assert_uint_eq(moment.resident_bytes, 40 * MIB);
     ck_assert_uint_eq(moment.free_bytes, 32 * MIB);
     ck_assert_uint_eq(moment.stranded_bytes, 32 * MIB);
-    ck_assert_uint_eq(moment.n_holders, 1); /* both blocks have the same size */
+    ck_assert_uint_eq(moment.n_holders, 1); /* the two blocks have equal size */
     ck_assert_uint_eq(moment.holders[0].bytes, 4 * MIB);
     ck_assert_uint_eq(moment.holders[0].n_blocks, 2);
     ck_assert_uint_eq(moment.holders[0].live_bytes, 8 * MIB);
     ck_assert_uint_eq(moment.holders[0].charged_bytes, 32 * MIB);
-    ck_assert_uint_eq(moment.requested_bytes, 0); /* it is a free */
+    ck_assert_uint_eq(moment.requested_bytes, 0); /* the event is a free */
 }
 END_TEST
 
@@ -152,7 +152,8 @@ START_TEST(the_map_tiles_the_segments_of_the_allocator)
             ck_assert_uint_le(p->kind, PL_PIECE_HOLE);
             ck_assert_int_lt(p->stream, (int)work.n_streams);
             ck_assert(p->is_first || p[-1].base + p[-1].bytes == p->base);
-            ck_assert_int_eq(p->kind == PL_PIECE_LIVE, p->born > 0); /* whose block it is */
+            /* exactly live pieces have blocks */
+            ck_assert_int_eq(p->kind == PL_PIECE_LIVE, p->born > 0);
             ck_assert_uint_le(p->born, work.peak_event + 1);
             sums[p->kind] += p->bytes;
         }
@@ -294,7 +295,7 @@ START_TEST(too_many_pieces_lose_the_smallest_first)
 }
 END_TEST
 
-/* 4,096 pieces of 1 KiB: of each four, three are live and one is free. Segments have eight pieces,
+/* 4,096 pieces of 1 KiB. Of each four, three are live and one is free. Segments have eight pieces,
  * or one. */
 START_TEST(joined_pieces_keep_the_sums_of_each_kind)
 {

@@ -1,5 +1,5 @@
-/* mxnet_test.c - MXNet's pools on three bundled traces: the figures are those published of an
- * independent simulator, to their last digit. */
+/* mxnet_test.c - MXNet's pools on three bundled traces. All digits equal the published figures of
+ * an independent simulator. */
 /* labels: model figures */
 #include <check.h>
 #include <jansson.h>
@@ -17,7 +17,7 @@ typedef struct figures {
     const char *allocator;
     double reserved; /* peak reserved / peak live; unlimited */
     double ops;      /* device operations per 1,000 events; unlimited */
-    double least;    /* least capacity / peak live; 0 = not tried here */
+    double least;    /* least capacity / peak live; 0 = not tested */
     int ops_102;     /* device operations on a device of 1.02 x peak live */
     int ops_105;
 } figures;

@@ -1,4 +1,4 @@
-/* pairs_test.c - the requests of `pleat bench pairs` to its rows, and its results. */
+/* pairs_test.c - the requests of `pleat bench pairs` to the rows, and the results. */
 #include <check.h>
 #include <jansson.h>
 #include <signal.h>
@@ -21,13 +21,13 @@ static bench_child child;
 
 /* ---- rows made up ---------------------------------------------------------------------------- */
 
-/* What a row was asked for, in memory that is shared with the processes of a cell. */
+/* The requests to a row, in memory shared with the processes of a cell. */
 typedef struct asked {
     uint64_t bytes[LONGEST_LOG]; /* 0 = a free */
     unsigned n;
     unsigned n_live;
-    unsigned fail_at;  /* the allocation that fails; 0 = none */
-    unsigned crash_at; /* the allocation that ends the process; 0 = none */
+    unsigned fail_at;  /* number of the failing allocation; 0 = none */
+    unsigned crash_at; /* number of the allocation that ends the process; 0 = none */
 } asked;
 
 static asked *logs[2];

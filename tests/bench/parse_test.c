@@ -1,4 +1,4 @@
-/* parse_test.c - a command whose command line cannot be read says so and does nothing. */
+/* parse_test.c - a command with an unreadable command line reports it and does nothing. */
 /* labels: unit fault */
 #include <argp.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "bench/command/options.h"
 #include "tests/support/suite.h"
 
-/* Replaces glibc's argp_parse: there is no host memory. */
+/* Replaces argp_parse of glibc, as if without host memory. */
 error_t argp_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *end,
                    void *input)
 {

@@ -1,7 +1,7 @@
 /* pattern_test.c - the published patterns: each makes some cache fail on some device, but not
  * pleat.
  *
- * If no cache failed on a pattern, it would not be the published one. */
+ * A pattern without a failing cache would not be the published one. */
 /* labels: unit model figures */
 #include <check.h>
 #include <stdlib.h>
@@ -125,12 +125,12 @@ static const struct {
 enum { N_FAILURES = sizeof failures / sizeof failures[0] };
 
 #define GRANULES "chunks:granule"
-#define FEW 1.02 /* times the peak: what granules need at most */
+#define FEW 1.02 /* times the peak: the most that granules need */
 
-/* What chunks of several sizes need at most. On rmm#1245 much is free in chunks that are partly in
- * use, and cannot be taken: more than elsewhere, and least with the small chunks of frugal growth.
- * Near the least a chunk without room in a place may have to be waited for, to be given back and
- * made anew. */
+/* The most that chunks of several sizes need. On rmm#1245 much memory is free in chunks partly in
+ * use, and cannot be taken. The need is larger than elsewhere, and least with the small chunks of
+ * frugal growth. Near the least size, a chunk may have to be waited for, given back and made anew,
+ * if no place has room for it. */
 #define FRUGAL "growth:frugal"
 
 static bool is_tied(const char *spec)

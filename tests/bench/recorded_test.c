@@ -292,7 +292,7 @@ START_TEST(the_settings_of_the_run_are_recognised)
     block(false, 20 * MIB);
     read_it("");
     ck_assert_str_eq(origin.allocator, "torch-expandable");
-    read_it("allocator:pleat"); /* it maps, too */
+    read_it("allocator:pleat"); /* pleat maps memory, too */
     ck_assert_str_eq(origin.allocator, "pleat");
 }
 END_TEST

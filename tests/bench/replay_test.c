@@ -109,8 +109,8 @@ START_TEST(loops_are_alike_and_what_lives_is_freed_between_them)
 }
 END_TEST
 
-/* Another stream reads layers of 40 MiB, which are freed one after another. The host is far ahead
- * of that stream. */
+/* Layers of 40 MiB are read by a second stream and freed in turn. The host is far ahead of this
+ * stream. */
 static void load_far_ahead(void)
 {
     enum { N = 20 };

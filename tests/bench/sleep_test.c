@@ -1,4 +1,4 @@
-/* sleep_test.c - `pleat bench sleep`: its measurements match the calls, and its output.
+/* sleep_test.c - `pleat bench sleep`: measurements that match the calls, and the output.
  */
 /* labels: unit */
 #include <check.h>
@@ -58,7 +58,7 @@ START_TEST(all_of_it_goes_each_way_and_contents_where_asked)
 }
 END_TEST
 
-/* What the cost file says of calls is in the driver's time, and in no other. */
+/* The costs in the cost file appear in the driver's time only. */
 START_TEST(the_driver_s_time_is_that_of_the_cost_file)
 {
     char path[64];

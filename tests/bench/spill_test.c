@@ -1,5 +1,5 @@
-/* spill_test.c - files with more events than are held in memory: the same events come from a
- * temporary file, in bounded memory, for several readers at once. */
+/* spill_test.c - files with more events than memory may hold. The same events come from a temporary
+ * file, in bounded memory, for several readers at once. */
 /* labels: unit fault */
 #include <signal.h>
 #include <stdio.h>
@@ -193,7 +193,7 @@ END_TEST
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* 2^23 events and some, 64 MB: twice as many as are held in memory. */
+/* Somewhat over 2^23 events, 64 MB: twice as many as memory may hold. */
 static const char *large_trace(void)
 {
     enum { N_ROUNDS = 4100, N_BLOCKS = 512 };

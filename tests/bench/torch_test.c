@@ -1,7 +1,7 @@
 /* torch_test.c - PyTorch's caches on all bundled traces. The figures equal those of an independent
- * simulator, which was checked with recordings from real GPUs.
+ * simulator. Recordings from real GPUs confirmed this simulator.
  *
- * The published figures are rounded; nothing else may differ. */
+ * The published figures are rounded; all else must be equal. */
 /* labels: model figures */
 #include <check.h>
 #include <math.h>

@@ -264,8 +264,8 @@ static size_t longest_run(const bench_ids *ids)
     return longest;
 }
 
-/* Ids are multiples of the golden ratio's inverse. A publicly known hash would map all of them to
- * one place, and each look-up would pass all others. */
+/* Ids are multiples of the golden ratio's inverse. A known hash would map all of them to one place,
+ * and each look-up would pass all others. */
 START_TEST(no_ids_can_be_chosen_that_meet_in_one_place)
 {
     const uint64_t golden = UINT64_C(0x9E3779B97F4A7C15);

@@ -1,4 +1,5 @@
-/* tracer_test.c - timelines in the trace-event format: its rules, and the replay's figures. */
+/* tracer_test.c - timelines in the trace-event format: the format's rules, and the replay's
+ * figures. */
 /* labels: unit long */
 #include <check.h>
 #include <jansson.h>
@@ -119,7 +120,7 @@ static void read_slice(const json_t *event, seen *out)
     out->created_bytes += is_created && is_good ? (uint64_t)number(args, "bytes") : 0;
 }
 
-/* The track of an event; each counter has its own track. */
+/* The track of an event. Each counter has a separate track. */
 static const char *track_of(const json_t *event, char *key, size_t n)
 {
     bool is_counter = strcmp(text(event, "ph"), "C") == 0;

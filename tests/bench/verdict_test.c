@@ -92,13 +92,13 @@ static bool is_sure(const bench_outcome *outcomes, unsigned n)
     return first(outcomes, n, BENCH_OUTCOME_UNKNOWN) >= first(outcomes, n, BENCH_OUTCOME_COMPLETES);
 }
 
-/* The place of a setting among the candidates: that in force comes first. */
+/* The place of a setting among the candidates. The setting in force comes first. */
 static unsigned effort(unsigned s, unsigned in_force)
 {
     return s == in_force ? 0 : s + 1;
 }
 
-/* What a kept or advised setting must be, in_force being one of the three. */
+/* Requirements of a kept or advised setting; in_force is one of the three settings. */
 static void check_choice(unsigned chosen, unsigned in_force)
 {
     unsigned device = verdict.device;
@@ -160,7 +160,7 @@ static void check_verdict(unsigned in_force, bool is_any_measured)
  * digits of `number` in base 3. */
 START_TEST(every_row_of_three_settings_is_judged_by_the_rules)
 {
-    enum { N_ROWS = 531441 / 9 }; /* 3^(3 x 4) / 9: of the third setting one multiple only */
+    enum { N_ROWS = 531441 / 9 }; /* 3^(3 x 4) / 9: only one multiple of the third setting */
     static const uint64_t needs[] = { 20, 30, 40 };
     in.n_devices = 2;
     unsigned own = (unsigned)_i % 4;

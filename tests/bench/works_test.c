@@ -16,7 +16,7 @@ static void set_up(void)
     ck_assert_int_eq(setenv("PLEAT_TRACES", PLEAT_SOURCE_DIR "/bench/traces", 1), 0);
 }
 
-/* Reads the next object of standard output; *at moves behind its line. */
+/* Read the next object of standard output, and move *at behind its line. */
 static json_t *next_object(const char **at)
 {
     json_error_t error;

@@ -1,4 +1,4 @@
-/* consumer.c - what a user's program does: make an instance, use memory, read figures, end. */
+/* consumer.c - a typical user's program: make an instance, use memory, read figures, end. */
 #include <pleat.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -59,7 +59,7 @@ static void check_memory(pleat instance, umf_memory_provider_handle_t provider)
     EXPECT(error == PLEAT_ENOMEM_DEVICE && strlen(text) > 20);
 }
 
-/* Through UMF's pools: what UMF itself counts is freed, too. */
+/* Through UMF's pools. Memory counted by UMF itself is freed, too. */
 static void check_pool(pleat instance, umf_memory_provider_handle_t provider)
 {
     umf_memory_pool_handle_t pool;
@@ -74,7 +74,7 @@ static void check_pool(pleat instance, umf_memory_provider_handle_t provider)
     EXPECT(umfPoolDestroy(pool) == UMF_RESULT_SUCCESS);
 }
 
-/* This process opens its own name, and finds the same bytes at a different address. */
+/* This process opens a name of its own memory, and finds the same bytes at a different address. */
 static void check_sharing(umf_memory_provider_handle_t provider)
 {
     umf_memory_pool_handle_t pool;

@@ -1,8 +1,8 @@
 /* api_fuzz.c - runs any bytes as a program on the public interface: pleat.h, pools, checkpoints,
  * buffers, tags, and shared memory.
  *
- * Five bytes configure simulator and instance. Then each operation is three bytes: one selects the
- * operation, two are arguments (slots of blocks and streams, sizes, modes). Operations that a
+ * Five bytes configure simulator and instance. Then each operation is three bytes: the kind of
+ * operation, and two arguments (slots of blocks and streams, sizes, modes). Operations that a
  * correct program may not do are left out (fuzz_world.h). So every fault is pleat's mistake: a
  * hazard, a broken invariant, a refusal without a reason, a leak. */
 #include <stdio.h>
@@ -336,7 +336,7 @@ static void look(operation op)
     }
 }
 
-/* Only pleat has them. */
+/* Only pleat has these operations. */
 static void run_further(operation op)
 {
     if (!world.is_pleat) {

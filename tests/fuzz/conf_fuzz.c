@@ -1,4 +1,4 @@
-/* conf_fuzz.c - reads any strings as configuration: a refusal has a sentence; an accepted text,
+/* conf_fuzz.c - reads any strings as configuration. A refusal has a sentence. An accepted text,
  * written back, reads as the same.
  *
  * Lines: the argument, PLEAT_CONF, then MXNet's variables in the order of `variables`. */

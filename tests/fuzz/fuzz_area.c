@@ -223,7 +223,7 @@ void fuzz_sleep(unsigned tag, bool is_kept)
         return;
     }
     bool is_asleep = (world.asleep >> (tag + 1) & 1) != 0;
-    uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_ECAPTURE); /* perhaps it goes on */
+    uint32_t allowed = FUZZ_BIT(PLEAT_OK) | FUZZ_BIT(PLEAT_ECAPTURE); /* the capture may go on */
     allowed = is_asleep ? FUZZ_BIT(PLEAT_EASLEEP) : allowed;
     fuzz_begin_call();
     pleat_status st = pleat_tag_sleep(world.instance, 0, tags[tag],
@@ -251,7 +251,7 @@ void fuzz_limit_tag(unsigned tag, uint64_t bytes)
 
 /* ---- sharing --------------------------------------------------------------------------------- */
 
-/* What the name opens is looked at on that stream, behind the block's last use. */
+/* Open the name, and check the memory on this stream, behind the block's last use. */
 static void open_and_look(const fuzz_block *b, const void *name, size_t name_bytes, const int *fds,
                           size_t n, unsigned slot)
 {

@@ -1,9 +1,9 @@
 /* fuzz_area.h - buffers, tags and shared memory of the program in fuzz_world.h, all outside of
  * captures.
  *
- * The program knows which pages of each buffer have memory, and uses only these. While a tag
- * sleeps, nothing of it is used or allocated. The program itself opens shared memory, checks it and
- * closes it again. */
+ * The program knows which pages of a buffer have memory, and uses only these pages. While a tag
+ * sleeps, nothing of it is used or allocated. The program itself opens, checks and closes shared
+ * memory. */
 #ifndef PLEAT_TESTS_FUZZ_AREA_H
 #define PLEAT_TESTS_FUZZ_AREA_H
 

@@ -65,7 +65,7 @@ static void forget(void *context)
     r->is_used = false;
 }
 
-/* The domain that a request goes to: the newest matching route decides. */
+/* The domain of a request, decided by the newest matching route. */
 static int domain_of(void *stream)
 {
     for (unsigned i = all.n_routes; i-- > 0;) {
@@ -132,7 +132,7 @@ bool fuzz_is_routed(unsigned slot)
     return domain_of(world.streams[slot].handle) != FUZZ_NO_DOMAIN;
 }
 
-/* The index in `order` of the pool's newest route; n_routes if it has none. */
+/* The index in `order` of the pool's newest route; n_routes if the pool has no route. */
 static unsigned last_route(unsigned number)
 {
     for (unsigned i = all.n_routes; i-- > 0;) {
@@ -213,9 +213,9 @@ static unsigned free_block(void)
     return index;
 }
 
-/* pleat must know of a capture before other calls come. The driver tells of captures of blocking
- * streams; of others pleat learns from a call that names the stream, granted or not. The classic
- * caches synchronise the device when memory is short, as the originals do, and so break any
+/* pleat must know of a capture before other calls come. The driver reports captures of blocking
+ * streams. Of other streams pleat learns in a call that names the stream, granted or not. The
+ * classic caches synchronise the device when memory is short, as the originals do, and so break any
  * capture. */
 void fuzz_begin_capture(unsigned slot, int mode)
 {
@@ -253,9 +253,9 @@ void fuzz_fork(unsigned slot)
     s->is_member = true;
 }
 
-/* The graph has the addresses of blocks that were allocated in its capture. The order inside the
- * capture concerns only the graph's launches. For other work such a block is unused, and belongs to
- * the stream of its request. */
+/* The graph has the addresses of the blocks allocated in its capture. The order inside the capture
+ * concerns only the graph's launches. For other work such a block is unused, and belongs to its
+ * request's stream. */
 static void settle_blocks(unsigned bits)
 {
     for (unsigned i = 0; i < FUZZ_BLOCKS; i++) {
@@ -356,7 +356,7 @@ static void note_launch(graph *g, unsigned number, unsigned slot)
 }
 
 /* pleat keeps a graph's memory after its free until the graph is gone. The classic caches leave
- * this to the program, so graphs are launched on pleat only. */
+ * this to the program. So graphs are launched on pleat only. */
 void fuzz_launch(unsigned number, unsigned slot)
 {
     graph *g = &all.graphs[number];
@@ -370,7 +370,7 @@ void fuzz_launch(unsigned number, unsigned slot)
     note_launch(g, number, slot);
 }
 
-/* The program waits for launches that pleat cannot know of, then tells that the graph is gone. */
+/* The program waits for launches that pleat cannot know, and then reports the graph's end. */
 void fuzz_destroy_graph(unsigned number)
 {
     graph *g = &all.graphs[number];

@@ -1,9 +1,9 @@
 /* fuzz_graph.h - captures, graphs and private pools of the program in fuzz_world.h.
  *
- * There is one capture at a time, of one stream and the streams forked from it. A launch comes
- * behind the last uses of all the graph's addresses. Graphs of one pool are launched one after
- * another. Before pleat_device_release_capture and pleat_pool_release the program does what their
- * rules ask for. */
+ * At any time there is at most one capture, of one stream and the streams forked from it. A launch
+ * comes behind the last uses of all the graph's addresses. Graphs of the same pool are launched one
+ * by one. Before pleat_device_release_capture and pleat_pool_release the program fulfils the rules
+ * of these calls. */
 #ifndef PLEAT_TESTS_FUZZ_GRAPH_H
 #define PLEAT_TESTS_FUZZ_GRAPH_H
 

@@ -104,7 +104,7 @@ static void see(void *context, pleat_restored what, const pleat_pool_block *told
     }
 }
 
-/* Are there slots for all blocks that the restore makes? */
+/* Are there slots for all blocks made by the restore? */
 static bool has_room(const checkpoint *c)
 {
     unsigned n = 0;

@@ -1,7 +1,7 @@
 /* fuzz_pool.h - checkpoints of the private pools in fuzz_graph.h, and blocks at their addresses.
  *
- * Uses of a pool's memory come one after another, so a restored block may be used like any other. A
- * restore frees and makes blocks of the world; then the live blocks are compared with the
+ * Uses of a pool's memory come one by one. So the program may use a restored block like any block.
+ * A restore frees and makes blocks of the world; then the live blocks are compared with the
  * checkpoint's. */
 #ifndef PLEAT_TESTS_FUZZ_POOL_H
 #define PLEAT_TESTS_FUZZ_POOL_H

@@ -141,7 +141,7 @@ void fuzz_create_stream(unsigned slot, bool is_blocking)
                         .is_peers = is_peers };
 }
 
-/* Order the legacy stream behind this stream, and make it the last user of this stream's blocks. */
+/* Order the legacy stream behind this stream, and make it the last user of the stream's blocks. */
 static void hand_over(unsigned slot)
 {
     fuzz_check(fuzz_order(0, slot), "a stream that cannot be followed");
@@ -240,8 +240,8 @@ unsigned fuzz_find(pleat_devptr ptr)
     return index;
 }
 
-/* The block's last user becomes its owner. If that stream is gone, the legacy stream is the owner,
- * since the work of a gone stream is handed over to it. */
+/* The block's last user becomes its owner. If that stream is gone, the legacy stream becomes the
+ * owner, since it takes over the work of gone streams. */
 void fuzz_adopt(pleat_devptr ptr, size_t bytes, unsigned owner, uint32_t owner_life, int domain)
 {
     unsigned index = fuzz_find(0);
@@ -428,7 +428,7 @@ void fuzz_tell_last_uses(void)
     }
 }
 
-/* Something that a fault kept from going back may be left, if destroy has reported it. */
+/* Memory that could not go back because of a fault may be left, if destroy has reported it. */
 static void check_empty(void)
 {
     pleat_sim_counts c;

@@ -39,15 +39,15 @@ typedef struct fuzz_block {
     uint32_t owner_life; /* `life` of that slot at the time */
     unsigned last;       /* slot of the stream of the last use */
     uint32_t recorded;   /* slots that pleat was told of, as bits */
-    uint64_t seed;       /* of its contents; 0 = unknown */
+    uint64_t seed;       /* of the contents; 0 = unknown */
     bool is_captured;    /* allocated in the capture under way */
     int domain;          /* the domain of its pool, or FUZZ_NO_DOMAIN */
     unsigned graphs;     /* graphs with its address, as bits */
-    unsigned tag;        /* its number from 1 on; 0 = none */
+    unsigned tag;        /* the tag's number from 1 on; 0 = none */
 } fuzz_block;
 
-/* A private pool, from its first begin to its last release. A domain's graphs share addresses, so
- * the domain's blocks are used one after another. */
+/* A private pool, from its first begin to its last release. A domain's graphs share addresses. So
+ * the domain's blocks are used one by one. */
 typedef struct fuzz_domain {
     bool is_used;
     unsigned last; /* slot of the last user */
@@ -75,7 +75,7 @@ typedef struct fuzz_world {
     uint32_t users[FUZZ_GRAPHS]; /* by graph: slots that used its addresses since its launch */
     bool is_capturing;
     unsigned origin; /* slot where the capture began */
-    unsigned tag;    /* of the scope that the program is in; 0 = none */
+    unsigned tag;    /* tag of the program's current scope; 0 = none */
     unsigned asleep; /* tags, as bits */
     uint64_t last_seed;
     fuzz_fault fault;
@@ -89,7 +89,7 @@ extern fuzz_world world;
 /* Opens a fresh simulator and an instance on it. With a peer, whose memory nobody uses, streams in
  * odd slots are the peer's. */
 void fuzz_world_open(const char *sim_conf, const char *conf, bool is_pleat, bool has_peer);
-/* Frees everything that is live and destroys the instance; nothing may be left. */
+/* Free all live memory and destroy the instance. Nothing may be left. */
 void fuzz_world_close(bool is_forced);
 
 /* Enclose each call of pleat. The armed fault may strike inside. The status must be one of
@@ -101,16 +101,16 @@ void fuzz_end_call(const char *what, pleat_status st, uint32_t allowed);
 /* Checks a driver call of the program's own, which must succeed. */
 void fuzz_must(int result, const char *what);
 
-/* Make an event that can be recorded on this stream. */
+/* Make an event for recording on this stream. */
 struct cu_event_st *fuzz_event_of(unsigned slot);
-/* Orders `later` behind the work of `earlier` so far. False: a program may not ask for that. */
+/* Orders `later` behind the work of `earlier` so far. False: not allowed for a program now. */
 bool fuzz_order(unsigned later, unsigned earlier);
 bool fuzz_can_submit(unsigned slot);
 
 void fuzz_create_stream(unsigned slot, bool is_blocking);
 void fuzz_destroy_stream(unsigned slot);
 
-/* Makes a request in `domain`. False: it was refused. */
+/* Makes a request in `domain`. False: the request was refused. */
 bool fuzz_alloc(unsigned index, size_t bytes, unsigned slot, int domain);
 /* The index of the live block at `ptr`; for 0, of a free index. FUZZ_BLOCKS: none. */
 unsigned fuzz_find(pleat_devptr ptr);
@@ -118,8 +118,8 @@ unsigned fuzz_find(pleat_devptr ptr);
 void fuzz_adopt(pleat_devptr ptr, size_t bytes, unsigned owner, uint32_t owner_life, int domain);
 /* Use memory outside blocks on this stream. Check its contents, if the seed is not 0. */
 void fuzz_touch(pleat_devptr ptr, size_t bytes, unsigned slot, uint64_t seed);
-/* Record each block's last use, before blocks are freed without fuzz_free: such a free waits only
- * for recorded uses. */
+/* Record each block's last use before blocks are freed without fuzz_free, since such a free waits
+ * for recorded uses only. */
 void fuzz_tell_last_uses(void);
 /* Write the block on this stream, or check its contents. False: left out. */
 bool fuzz_use(unsigned index, unsigned slot, bool is_write);

@@ -1,8 +1,7 @@
-/* sim_fuzz.c - reads any text as the simulator's configuration and a cost file. Either it is
- * refused with a sentence, or a small program runs on the simulator.
+/* sim_fuzz.c - reads any text as the simulator's configuration and a cost file. The text is refused
+ * with a sentence, or a small program runs on the simulator.
  *
- * The first line is the configuration; the other lines are the cost file, named there by
- * `costs:@`. */
+ * The first line is the configuration. The other lines are the cost file, which `costs:@` names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@
 #include "vmm/sim/pleat_sim.h"
 #include "vmm/sim/state.h"
 
-/* Reserve, create, map, write, copy and give back one granule, if there is room. */
+/* Reserve, create, map, write, copy and give back a granule, if there is room. */
 static void run_granule(uint64_t granule)
 {
     cu_mem_prop prop = { .type = CU_ALLOCATION_PINNED, .location = { .type = CU_LOCATION_DEVICE } };

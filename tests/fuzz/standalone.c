@@ -1,8 +1,7 @@
 /* standalone.c - runs a fuzz target on files: FILE or FOLDER..., with the files of a folder in
  * turn.
  *
- * In other builds this file replaces libFuzzer, so that the corpora are part of the ordinary
- * suites. */
+ * In other builds this file replaces libFuzzer. So the corpora are part of the ordinary suites. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -88,7 +88,7 @@ static void make_files(void)
     }
 }
 
-/* Write a generator's first iterations to a tape one by one, and check the tape. */
+/* Write a generator's first iterations to a tape, and check the tape after each one. */
 static void write_some(const bench_generator *generator, bench_values *values)
 {
     bench_failure failure = { .text = "" };

@@ -1,8 +1,8 @@
-"""Call rings: C files of one folder with functions that name each other's, directly or over other
+"""Call rings: C files of one folder that need each other's functions, directly or over further
 files.
 
 Source A needs source B of the same folder if a function or table of A names a function exported by
-B. An inline function of a header is part of each source that names the function. A call through a
+B. An inline function of a header is part of each source that uses the function. A call through a
 pointer does not count: a file of a higher floor has set the pointer."""
 import re
 
@@ -20,8 +20,8 @@ def _is_static(code, first):
 
 
 def _inside(code):
-    """(name, whether it is static, head and body) of each function. Tables outside of functions
-    come last, as one function without a name."""
+    """(name, is static, head and body) of each function. Tables outside of functions come last, as
+    one function without a name."""
     lines = code.split("\n")
     outside = list(lines)
     for first, n_lines, name, body in functions(code):
@@ -40,7 +40,7 @@ def _is_local(text, name):
 
 
 def _spread(text, known, inline):
-    """The known names in a function, including those in the inline functions that it names."""
+    """The known names in a function, and in inline functions named there."""
     names = {name for name in known.intersection(WORD.findall(text)) if not _is_local(text, name)}
     ahead = [name for name in names if name in inline]
     while ahead:
@@ -72,7 +72,7 @@ def call_needs(codes):
 
 
 def call_rings(codes):
-    """The rings, each a list of arrows: "a.c -> b.c: names"."""
+    """The rings as lists of arrows: "a.c -> b.c: names"."""
     needs = call_needs(codes)
     for ring in rings(needs):
         yield [f"{a.name} -> {b.name}: {', '.join(sorted(needs[a][b]))}"

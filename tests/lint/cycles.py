@@ -1,5 +1,5 @@
-"""Rings: files that include each other, or modules that import each other, directly or over
-others."""
+"""Rings: C files that include one another, or Python modules that import one another, also
+indirectly."""
 import ast
 import pathlib
 
@@ -21,7 +21,8 @@ def reached_from(name, needs):
 
 
 def rings(needs):
-    """The sets of names that all need each other, each set sorted. `needs`: name -> names."""
+    """The sets of names in which every name needs all others; each set is sorted. `needs`: name ->
+    names."""
     reached = {name: reached_from(name, needs) for name in needs}
     found = set()
     for name, others in reached.items():
@@ -40,7 +41,7 @@ def _run_when_loaded(node):
 
 
 def _module(base, name):
-    """The project's module with this dotted name; "": the package in `base`; None: not in the
+    """The project's module with this dotted name. "": the package in `base`. None: not in the
     project."""
     path = base.joinpath(*name.split(".")) if name else base
     for candidate in (path.parent / f"{path.name}.py", path / "__init__.py"):
@@ -55,8 +56,8 @@ def _beside(path):
 
 
 def imports(path, text):
-    """The project's modules that must be loaded before this module. The package around such a
-    module does not count, since it need not be loaded completely."""
+    """The project's modules to load before this module. The package around such a module does not
+    count, since it need not be loaded completely."""
     for statement in _run_when_loaded(ast.parse(text)):
         level = getattr(statement, "level", 0)
         bases = [path.parents[level - 1]] if level else [PACKAGES, *_beside(path)]

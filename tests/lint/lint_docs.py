@@ -59,7 +59,7 @@ API_PAGE = "docs/api.md"
 
 
 def call_of(prototype):
-    """`name(arguments)` as programs write it: an inline function passes the size on."""
+    """`name(arguments)` as in programs, where an inline function passes the size on."""
     name, arguments = re.search(r"(\w+)\s*\((.*)\)\s*;", prototype, re.DOTALL).groups()
     arguments = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", arguments)
     names = [re.sub(r"\[.*\]", "", one).split()[-1].lstrip("*") for one in arguments.split(",")]
@@ -93,7 +93,7 @@ FILE = re.compile(r"(?<![\w./-])([\w/]+\.(?:c|h|hpp|cpp|py|sh|cmake|md|txt))\b(?
 
 
 def check_named_files(path, text, known):
-    """Files that comments name exist; a name may be the end of a path."""
+    """Files named in comments exist. A name may be the end of a path."""
     for comment in COMMENT.finditer(text):
         for match in FILE.finditer(comment.group(0)):
             name = match.group(1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The exports of the built libraries. Usage: lint_exports.py BUILD_DIR
 
-libpleat.so exports exactly the declarations of the headers, each with the version PLEAT_0. It can
-be opened with dlopen late (no static TLS) and is never unloaded. libpleat.a defines no other global
-name. The simulator exports only cu* and pleat_sim_*. libpleat_torch.so needs a C++ compiler. It
-exports its hooks and no piece of a C++ template."""
+libpleat.so exports exactly the declarations of the headers, with the version PLEAT_0. It can be
+opened with dlopen late (no static TLS) and is never unloaded. libpleat.a defines no other global
+name. The simulator exports only cu* and pleat_sim_*. libpleat_torch.so needs a C++ compiler. Its
+exports are its hooks, and no piece of a C++ template."""
 import pathlib
 import re
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the lint checks: each sample breaks one rule or none."""
+"""Tests of the lint checks: each sample breaks at most one rule."""
 import pathlib
 import sys
 import unittest

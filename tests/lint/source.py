@@ -1,4 +1,4 @@
-"""What the lint checks share: the project's C files, and C text without comments and strings."""
+"""Shared by the lint checks: the project's C files, and C text without comments and strings."""
 import pathlib
 import re
 
@@ -25,7 +25,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
 
 
 def without_comments_and_strings(text):
-    """The text with comments and literals blanked; line numbers stay the same."""
+    """The text with blanked comments and literals. Line numbers stay the same."""
     return _COMMENT_OR_STRING.sub(_blank, text)
 
 
@@ -57,7 +57,7 @@ def _function_name(lines, brace):
 def functions(code):
     """(first line of the body, lines of the body, name, body) of each function definition.
 
-    Relies on the house style that format_check enforces: only a function's braces are in the first
+    Relies on the house style enforced by format_check: only a function's braces are in the first
     column."""
     lines = code.split("\n")
     start = None

@@ -1,5 +1,5 @@
-"""One tag, one file: each type with a name of the project is defined in one file of the product
-only. So a file with two includes can never pass one file's type to the other file's functions."""
+"""Unique tags: each type with a name of the project is defined in one file of the product only. So
+two included files can never disagree about a type."""
 import re
 
 PREFIXES = ("pl_", "pleat_")

@@ -1,5 +1,5 @@
-/* load_test.c - what every classic cache survives, by loop index: failing calls,
- * crowds, real contents, random calls. */
+/* load_test.c - stress of every classic cache, by loop index: failing calls, crowds, real contents,
+ * random calls. */
 /* labels: unit fault model stress */
 #include <check.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* mxnet_test.c - MXNet's pools: size classes, lists, reserve, retry, their versions. */
+/* mxnet_test.c - MXNet's pools: size classes, lists, reserve, retry, versions. */
 /* labels: unit */
 #include <check.h>
 

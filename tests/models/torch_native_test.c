@@ -25,7 +25,7 @@ typedef struct vector {
     size_t request, segment, block;
 } vector;
 
-/* A request into an empty cache: the driver call, the block, and a segment whose rest is free. */
+/* A request into an empty cache: the driver call, the block, and the free rest of the segment. */
 static void check_vector(const vector *v)
 {
     cache_trim(0, true);

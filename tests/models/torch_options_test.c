@@ -108,7 +108,8 @@ END_TEST
 
 enum { N_ROUNDS = 10 };
 
-/* Blocks of 20 MiB and 24 MiB are freed and grow old; one of 32 MiB is used again and again. */
+/* Blocks of 20 MiB and 24 MiB are freed and grow old, while a block of 32 MiB is used again and
+ * again. */
 static void age(void)
 {
     pleat_devptr first = cache_get(20 * MIB, 0);
@@ -131,7 +132,7 @@ START_TEST(a_fraction_of_the_device_enables_collection)
     ck_assert_uint_eq(cache_resident(), 104 * MIB);
     cache_get(40 * MIB, 0);
     pleat_stats s = cache_stats();
-    ck_assert_uint_eq(s.num_device_free, 2); /* both old segments, though one suffices */
+    ck_assert_uint_eq(s.num_device_free, 2); /* both old segments, though the first suffices */
     ck_assert_uint_eq(s.num_alloc_retries, 0);
     ck_assert_uint_eq(s.num_sync_all_streams, 0);
     ck_assert_uint_eq(cache_resident(), 100 * MIB);

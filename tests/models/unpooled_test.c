@@ -1,4 +1,4 @@
-/* unpooled_test.c - each block is one driver allocation.
+/* unpooled_test.c - one driver allocation per block.
  *
  * Tests with several streams and captures are in tests/models/mxnet_stream_test.c. */
 /* labels: unit */

@@ -18,7 +18,7 @@ static const pl_allocator_ops *const all_ops[] = {
 
 enum { N_OPS = sizeof all_ops / sizeof all_ops[0] };
 
-/* Stops a request after it has chosen what to give back, before its driver call. */
+/* Stops a request between its choice of memory to give back and its driver call. */
 typedef struct stop {
     pl_observer observer;
     sem_t has_chosen;

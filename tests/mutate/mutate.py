@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Puts known mistakes into a copy of the tree, one by one, and reports each one that no test
-notices.
+"""Puts known mistakes into a copy of the tree, one by one, and reports those that no test notices.
 
   mutate.py [NAME...]     these mutations, or all of mutations.txt
   mutate.py --check       only whether every old text is found exactly once (ctest `mutations`)
   mutate.py --list        the names
 
-The copy lies in build/mutate/tree, its build in build/mutate/build. Both are kept, so that a second
-run builds little. For each mutation its named suites are built and run first. Then all other suites
-in C follow (labels unit, model and fault, except stress, figures and gpu), up to the first failure.
-The unmutated tree must pass first. Exit status 1: a mutation survived or did not build."""
+The copy lies in build/mutate/tree, its build in build/mutate/build. Both are kept. So a second run
+builds little. For each mutation its named suites are built and run. Then all other suites in C
+follow (labels unit, model and fault, except stress, figures and gpu), up to the first failure. The
+unmutated tree must pass first. Exit status 1: a mutation survived or did not build."""
 import argparse
 import json
 import os
@@ -44,7 +43,7 @@ class Mutation:
         return f"{LIST.relative_to(ROOT)}:{self.line}: {self.name}"
 
     def mutated(self, text):
-        """The text with the mistake; ValueError unless it contains the old text exactly once."""
+        """The text with the mistake. ValueError unless the old text occurs exactly once."""
         old, new = "\n".join(self.old), "\n".join(self.new)
         n = text.count(old)
         if n != 1:
@@ -87,7 +86,7 @@ def read_list(text):
 
 
 def source_of(tree, suite):
-    """The file that defines a suite: FOLDER_FILE is tests/FOLDER/FILE_test.c."""
+    """The file of a suite: FOLDER_FILE is tests/FOLDER/FILE_test.c."""
     return tree / "tests" / IN_CXX.get(suite, suite.replace("_", "/", 1) + "_test.c")
 
 
@@ -108,7 +107,7 @@ def check(mutations):
 # ---- the copy --------------------------------------------------------------------------------
 
 def copy_tree():
-    """Copy the files that git would commit, with their times, so that nothing is built twice."""
+    """Copy the files that git would commit with their times. So nothing is built twice."""
     names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split("\0")
     wanted = {name for name in names if name and (ROOT / name).is_file()}
@@ -134,7 +133,7 @@ def build(targets):
 
 
 def find_suites():
-    """Each suite in C and C++ with its program, and the names of the suites to ask."""
+    """Each suite in C and C++ with its program, and the suites to run."""
     programs = {name: name for name in IN_CXX}
     programs |= (line.split()[:2] for line in (BUILD / "suites.txt").read_text().splitlines())
     shown = run(["ctest", "--test-dir", str(BUILD), "--show-only=json-v1"])
@@ -166,7 +165,7 @@ def run_suites(names):
 # ---- one mutation ----------------------------------------------------------------------------
 
 class Runner:
-    """Runs mutations; knows which suites pass without any."""
+    """Runs mutations, and knows the suites that pass without a mutation."""
 
     def __init__(self):
         self.passing = set()
@@ -176,7 +175,7 @@ class Runner:
         return sorted({self.programs[suite] for suite in suites})
 
     def prepare(self, suites):
-        """Build the suites, and run the unmutated ones that have not passed yet."""
+        """Build the suites, and run those unmutated that have not passed yet."""
         fresh = [s for s in suites if s not in self.passing]
         if not fresh:
             return

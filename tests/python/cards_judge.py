@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The judge of the growth policy. A draw repeats itself, each work is replayed on its cards only,
-and the table agrees with the rows.
+"""The judge of the growth policy. Checks that a draw repeats itself, each work is replayed on its
+cards only, and the table agrees with the rows.
 
 Usage: cards_judge.py BUILD_DIR"""
 import csv

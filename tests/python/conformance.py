@@ -2,7 +2,7 @@
 
 Usage: conformance.py PLEAT TABLES [--fit] [--jobs N]
 
-TABLES is the README of the shared traces. Every figure of its tables is measured again: peak
+TABLES is the README of the shared traces. Every figure of the tables is measured again: peak
 reserved, device calls, least capacity (--fit), and devices of 1.02 and 1.05 x peak live. Prints
 each figure that deviates too much. The exit status is then 1."""
 import argparse

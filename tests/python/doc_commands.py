@@ -1,9 +1,9 @@
-"""Every command line of `pleat` and `pleat-runtime` in README, docs, the other READMEs and the
-manual pages (which are --help) runs: options and words are as the command takes them today.
+"""Runs every command line of `pleat` and `pleat-runtime` in README, docs, the other READMEs and the
+manual pages (which are --help). So their options and words are known to the present command.
 
-A command runs exactly as written, in a folder with the pages' files, but shortened. SHORTER adds
-options, or replaces a large work by a small one. Commands that cannot run here are in ELSEWHERE,
-with the test that runs them.
+The command is run as written, in a folder with the pages' files, but shortened. SHORTER adds
+options, or replaces a large work by a small one. ELSEWHERE lists the commands that cannot run here,
+each with a test that runs it.
 
 Usage: doc_commands.py PLEAT PLEAT_RUNTIME"""
 import os

@@ -1,5 +1,5 @@
-"""Four ranks measure a fleet. One is killed, and all are run again. The merged files equal those of
-one process, byte by byte. The test computes fleet.json again from the rows and verdicts, and the
+"""Four ranks measure a fleet. One is killed, and all are run again. The merged files equal a single
+process's, byte by byte. The test computes fleet.json again from the rows and verdicts, and the
 page's figures from fleet.json.
 
 Usage: fleet_ranks.py PLEAT
@@ -36,7 +36,7 @@ def run(*command):
 
 
 def make_jobs(pleat, folder):
-    """Snapshots of several runs; some of them need more than 24 GB."""
+    """Snapshots of several runs. Some runs need more than 24 GB."""
     folder.mkdir()
     for i in range(N_WORKS):
         most = 4096 if i % 5 == 4 else 16 + i
@@ -47,7 +47,7 @@ def make_jobs(pleat, folder):
 
 
 class Processes:
-    """Four processes that get their rank from the environment."""
+    """Four processes with their ranks in the environment."""
 
     def __init__(self, command):
         self.ranks = [subprocess.Popen(
@@ -68,7 +68,7 @@ class Processes:
 
 
 class Mpirun:
-    """mpirun, which ends all ranks when one is killed."""
+    """mpirun, which ends all ranks after a kill of one."""
 
     def __init__(self, command):
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -78,7 +78,7 @@ class Mpirun:
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def kill(self, rank):
-        """The rank's process that is mpirun's own child, not a cell of it."""
+        """The rank's process that is a direct child of mpirun, not a cell."""
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 variables = (process / "environ").read_bytes().split(b"\0")
@@ -172,7 +172,7 @@ def compare_setting(found, verdicts, labels):
 
 
 def check_fleet(out):
-    """Recomputes fleet.json; returns it."""
+    """Recompute fleet.json and return it."""
     fleet = json.loads((out / "fleet.json").read_text(encoding="utf-8"))
     verdicts = report_figures.lines(out / "verdicts.jsonl")
     rows = report_figures.lines(out / "results.jsonl")
@@ -259,7 +259,7 @@ def damaged(lines):
 
 
 def check_damage(pleat, jobs, folder):
-    """A merge of the changed shard reports the fault or copes; it never crashes."""
+    """A merge of the changed shard reports the fault or copes. It never crashes."""
     run(pleat, "ab", str(jobs / "job0.pickle"), *OPTIONS, "0/1", "--out", str(folder))
     name = "shard-00000-of-00001.jsonl"
     lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]

@@ -1,6 +1,6 @@
 # labels: python
-"""The programs of bench/gpu that call the driver themselves. Their kernels compute the right words,
-a question that ends its process counts as an answer, and a full device ends a climb."""
+"""The programs of bench/gpu that call the driver themselves. Their kernels compute the right words.
+A question that ends its process counts as an answer. A full device ends a climb."""
 import ctypes
 import os
 import pathlib
@@ -29,7 +29,7 @@ MASK = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
 # ---- the kernels, thread by thread, by an interpreter of the PTX that they use -------------------
 
 class Thread:
-    """Runs one kernel to its end. Memory is a dictionary address -> word, shared by the threads."""
+    """Runs a kernel to its end. Memory is a dictionary address -> word, shared by the threads."""
 
     def __init__(self, name, arguments, memory, special):
         body = re.search(rf"\.entry {name}\((.*?)\)\s*\{{(.*?)\n\}}", ptx.SOURCE, re.DOTALL)
@@ -130,8 +130,8 @@ def ticking(step):
 
 
 class Pages(dict):
-    """The words of `fill` in every second page, as the watching kernel expects them, but each
-    larger by `off`."""
+    """The words of `fill` in every second page, as the watching kernel expects them, except that
+    each is larger by `off`."""
 
     def __init__(self, base, stride, log2_pages, off=0):
         super().__init__()
@@ -223,7 +223,7 @@ def test_the_destructor_of_an_object_is_seen_when_it_is_called():
 # ---- the climb -----------------------------------------------------------------------------------
 
 class Cuda:
-    """A driver that has room for 100 handles, or whose page tables end with the 70th."""
+    """A driver with room for 100 handles, or with page tables that end at the 70th."""
     device = made = mapped = 0
 
     def __init__(self, most_mapped=1000):

@@ -1,5 +1,5 @@
 # labels: python
-"""bench/gpu/pack.sh: the files that it packs for a machine with a GPU. It leaves other folders
+"""bench/gpu/pack.sh: the packed files for a machine with a GPU. The script leaves other folders
 alone."""
 import os
 import pathlib

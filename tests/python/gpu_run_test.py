@@ -208,7 +208,7 @@ def test_each_result_of_the_second_call_is_read_back(b, step):
 
 
 def test_a_tensor_that_is_freed_too_early_ends_the_call(pack, tmp_path):
-    """The storm without the line that keeps memory until the second stream has read it."""
+    """The storm without the line that keeps memory until the second stream's read."""
     shutil.copytree(pack, tmp_path / "pack")
     program = tmp_path / "pack/bench/gpu/takes.py"
     text = program.read_text()
@@ -248,7 +248,7 @@ driver.tell(trouble.green_stream(None))
 
 
 def test_green_contexts_are_asked_in_the_right_words(pack):
-    """The simulated driver has no green contexts, so the primary context stands for one."""
+    """The primary context stands for a green context, since the simulated driver has none."""
     ended = subprocess.run(
         [sys.executable, "-B", "-c", GREEN.format(str(pack / "bench/gpu"))], capture_output=True,
         text=True, check=False,
@@ -264,7 +264,7 @@ def test_green_contexts_are_asked_in_the_right_words(pack):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch):
-    """A call with scripts of the test as its programs: program(name, text) writes one."""
+    """A call with test scripts as programs: program(name, text) writes a script."""
     monkeypatch.setattr(command, "GPU", tmp_path)
     (tmp_path / "machine.py").write_text("print('{}')")
     setup = types.SimpleNamespace(call="a", out=tmp_path, simulate=False, driver="cuda")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Load libpleat the way frameworks do, with dlopen into a running process, and use the malloc-like
-pair. Usage: load_library.py PATH_OF_LIBPLEAT_SO (PLEAT_CONF=driver:sim in the environment)."""
+pair. Usage: load_library.py PATH_OF_LIBPLEAT_SO (environment: PLEAT_CONF=driver:sim)."""
 import ctypes
 import os
 import sys

@@ -2,7 +2,7 @@
 
 Usage: recorded_runs.py PLEAT
 
-Whole runs are written as PyTorch's snapshots, and then cut like recordings: a ring that ran over, a
+Whole runs are written as PyTorch's snapshots, and then cut like recordings. Cuts are a full ring, a
 late start, an early end, out of memory, a stop, a gap, no history. A need below the whole run's has
 the words "at least". If the whole run fails on a setting, a part completes only with a line about
 how far. Advice on a setting comes with a warning that a longer recording may differ."""
@@ -39,7 +39,7 @@ def early_peak():
 
 
 def far_ahead():
-    """Layers of 400 MiB are freed while another stream still uses them."""
+    """Layers of 400 MiB are freed during another stream's use."""
     lines = [f"a 0 {600 * MIB} 0"]
     for step in range(3):
         for i in range(1, 41):

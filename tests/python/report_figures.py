@@ -1,7 +1,8 @@
-"""Every figure on the page of `pleat ab` is computed again from its rows, by other code.
+"""Every figure on the page of `pleat ab` is computed again from the rows, by separate code.
 
-A figure is marked: <span data-f="KEY" data-...>TEXT</span>. FIGURES says how each is computed from the
-JSON lines; whatever stands in a table without a mark must hold no digit, except names and sizes."""
+A figure is marked: <span data-f="KEY" data-...>TEXT</span>. FIGURES tells how each figure is
+computed from the JSON lines. Unmarked text in a table must hold no digit, except names and
+sizes."""
 import html.parser
 import json
 import math
@@ -52,7 +53,7 @@ def lines(path):
 
 
 class Rows:
-    """The rows of a study, and what its page should say."""
+    """The rows of a study, and the page's expected contents."""
 
     def __init__(self, folder):
         folder = pathlib.Path(folder)
@@ -219,7 +220,7 @@ NUMBERS.update({key: (lambda name: of_cell(lambda c: c[name]))(key) for key in (
 
 
 def check_other(key, of, text, rows):
-    """Figures that are neither bytes nor one number."""
+    """Figures that are neither bytes nor a single number."""
     if key == "line":
         assert text == rows.verdict(of)["lines"][int(of["data-n"])][1]
     elif key == "done":

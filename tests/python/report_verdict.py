@@ -55,7 +55,7 @@ def check_setting(pleat, work, verdict, setting, fit):
 
 
 def check_advice(verdict, fits):
-    """By the searches alone: the simplest setting that needs the smallest device."""
+    """By the searches alone: the simplest setting with the smallest device."""
     sizes = [d["bytes"] for d in verdict["devices"]]
     needed = {a: min([s for s in sizes if s >= fits[a]["least_memory_bytes"]], default=None)
               for a in CANDIDATES}

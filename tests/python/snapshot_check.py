@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that PyTorch's readers accept a snapshot, and that its state and its history agree.
+"""Checks that PyTorch's readers accept a snapshot, and that the snapshot's state agrees with the
+history.
 
 Usage: snapshot_check.py [--from-start] FILE...
 
-The rules are those of the readers torch/cuda/_memory_viz.py and MemoryViz.js, not those of the
+The rules are from the readers, torch/cuda/_memory_viz.py and MemoryViz.js, not from the
 writer. --from-start: the history begins with an empty device and lost nothing, so undoing it event
 by event must end with an empty device. Exit status: 0 = all files are right."""
 import bisect
@@ -180,8 +181,8 @@ def check_segments(segments):
 
 
 class Ranges:
-    """Memory by stream. As in the viewer, mapped neighbours of one stream are one range, and a
-    segment allocated as a whole is freed as a whole."""
+    """Memory by stream. As in the viewer, mapped neighbours of one stream form a range. A segment
+    allocated as a whole is freed as a whole."""
 
     def __init__(self):
         self.starts = []

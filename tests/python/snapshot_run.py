@@ -3,8 +3,8 @@
 
 Usage: snapshot_run.py PLEAT LIBPLEAT_SO LIBPLEAT_SIM_SO
 
-Runs the command PLEAT over bundled and generated works, with little memory. It also makes its own
-calls through ctypes: allocations on several streams, uses on other streams, trims, failures."""
+Runs the command PLEAT over bundled and generated works, with little memory. It also makes calls
+through ctypes: allocations on several streams, uses on further streams, trims, failures."""
 import collections
 import ctypes
 import json
@@ -163,8 +163,7 @@ class Load:
 
 
 def without_marks(snapshot):
-    """The snapshot without entries about snapshots, since each snapshot adds such an entry to later
-    ones."""
+    """The snapshot without entries about snapshots, which every snapshot adds to later ones."""
     for trace in snapshot["device_traces"]:
         trace[:] = [entry for entry in trace if entry["action"] != "snapshot"]
     return snapshot
@@ -187,7 +186,7 @@ def check_frames(snapshot):
 
 
 def collect(pleat, instance, form):
-    """Write a snapshot; returns the bytes that the output function was given."""
+    """Write a snapshot, and return the bytes passed to the output function."""
     parts = []
 
     @WRITE

@@ -3,8 +3,8 @@
 """PyTorch's own tool, torch/cuda/_memory_viz.py of the wheel, reads snapshots of pleat and of the
 classic caches.
 
-Its commands segments and memory draw with flamegraph.pl, which PyTorch downloads if missing. The
-tests install a stand-in that keeps its input. The command compare fails on every snapshot,
+The tool's commands segments and memory draw with flamegraph.pl, which PyTorch downloads if missing.
+The tests install a stand-in, which keeps the input. The command compare fails on every snapshot,
 PyTorch's too: it expects a list of segments instead of a dictionary."""
 import base64
 import collections
@@ -89,7 +89,7 @@ def test_plots_carry_the_whole_snapshot(snapshot, tmp_path, kind):
 
 
 def with_stand_in(folder):
-    """An environment with a flamegraph.pl that keeps its input in the file `given`."""
+    """An environment with a flamegraph.pl that keeps the input in the file `given`."""
     script = folder / "home" / ".cache" / "flamegraph.pl"
     script.parent.mkdir(parents=True)
     script.write_text(f"#!/bin/sh\ncat > '{folder}/given'\necho '<svg/>'\n")

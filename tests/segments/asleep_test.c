@@ -84,7 +84,7 @@ START_TEST(frees_while_it_sleeps_change_no_figure_of_granules)
     for (size_t i = 0; i < N_SMALL; i++) {
         small[i] = get(192 * KIB);
     }
-    pleat_devptr across = get(GRANULE + GRANULE / 2); /* they share granules */
+    pleat_devptr across = get(GRANULE + GRANULE / 2); /* the blocks share granules */
     pleat_devptr beside = get(3 * GRANULE + GRANULE / 2);
     pleat_devptr alone = get(N_LONG * GRANULE);
     put(small[0]);
@@ -142,7 +142,7 @@ START_TEST(a_room_that_wakes_in_parts_is_live_in_parts)
     expect_granules(4, 0);
     wake(8);
     expect_granules(12, 0);
-    put(second); /* two of its granules are awake: free, and the room's own */
+    put(second); /* two granules of the block are awake: free, and the room's own */
     expect_granules(10, 2);
     put(first);
     expect_granules(0, 12);
@@ -170,7 +170,7 @@ START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
                          PLEAT_OK);
     }
     cu_graph graph = captures_end_with_graph(OTHER);
-    captures_name_stream(OTHER); /* this shows that its capture is over */
+    captures_name_stream(OTHER); /* makes the end of the capture known */
     put(waits[0]);
     put(waits[1]);
     rest();

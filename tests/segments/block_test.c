@@ -1,4 +1,4 @@
-/* block_test.c - the store that blocks come from, and the queues they stand in. */
+/* block_test.c - the store of block structs, and their queues. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdio.h>
@@ -148,8 +148,7 @@ static bool can_collapse(void)
     return can;
 }
 
-/* Each slab is merged once, when all its blocks have been carved. The blocks keep their
- * contents. */
+/* Each slab is merged once, after all its blocks were carved. The blocks keep their contents. */
 START_TEST(slabs_that_are_carved_whole_go_into_huge_pages)
 {
     static pl_block *got[2 * N_SLAB + 1];
@@ -191,7 +190,7 @@ static void open_queue(void)
     }
 }
 
-/* The queue holds the blocks with these digits, in this order, read forwards and backwards. */
+/* The queue holds the blocks with these digits in this order, both forwards and backwards. */
 static void assert_queue(const char *digits)
 {
     char forth[8] = "";

@@ -1,5 +1,5 @@
-/* bounds_capture_test.c - how much one hold of the device lock touches where very many
- * graphs live: counted as in tests/segments/bounds_test.c. */
+/* bounds_capture_test.c - how much one hold of the device lock touches with very many live graphs.
+ * Counted as in tests/segments/bounds_test.c. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void put(pleat_devptr ptr, unsigned stream)
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[stream]), PLEAT_OK);
 }
 
-/* Capture graphs, each with a private block, or all with the same block of the pool. */
+/* Capture graphs, each with a separate block, or all with the same block of the pool. */
 static void capture_graphs(pl_private *pool)
 {
     put(get(NULL, 512, OTHER), OTHER);
@@ -176,8 +176,8 @@ START_TEST(very_many_graphs_of_several_blocks_go)
 }
 END_TEST
 
-/* A static input: each graph uses the block twice, and another stream uses the block before the
- * last graph. */
+/* A static input: each graph uses the block twice. Before the last graph a second stream uses
+ * it. */
 static pleat_devptr capture_input(void)
 {
     pleat_devptr input = get(NULL, 4 * KIB, OTHER);

@@ -170,8 +170,7 @@ START_TEST(very_many_pieces_that_pend_elsewhere_are_passed_over)
 }
 END_TEST
 
-/* In two streams' areas every hole is one granule between live blocks, so no hole is long
- * enough. */
+/* In two streams' areas every hole is a granule between live blocks. So no hole is long enough. */
 START_TEST(very_many_gaps_are_searched_in_vain)
 {
     get_granules();
@@ -189,9 +188,9 @@ END_TEST
 /* ---- other threads meanwhile ----------------------------------------------------------------- */
 
 static size_t n_breaths;      /* breaths since the others came */
-static bool has_others;       /* the others take a granule and free it two breaths later */
-static size_t others_for;     /* after this many breaths the others leave */
-static pleat_devptr borrowed; /* the block held by the others; 0 = none */
+static bool has_others;       /* the other threads take a granule, freed two breaths later */
+static size_t others_for;     /* the other threads leave after this many breaths */
+static pleat_devptr borrowed; /* block of the other threads; 0 = none */
 
 /* Called whenever the lock is dropped for others. */
 static void let_others(void)
@@ -217,7 +216,7 @@ static void have_others(size_t n)
     pl_lock_breath = let_others;
 }
 
-/* The others take the next free piece that a search over several holds of the lock would find. */
+/* The other threads take the next free piece of a search over several holds of the lock. */
 START_TEST(what_others_have_for_a_moment_is_not_missing)
 {
     get_granules();
@@ -230,7 +229,7 @@ START_TEST(what_others_have_for_a_moment_is_not_missing)
 }
 END_TEST
 
-/* The others never leave. In the end the request is served in one hold. */
+/* The other threads never leave. In the end the request is served in one hold. */
 START_TEST(others_that_go_on_foil_no_request_for_ever)
 {
     get_granules();

@@ -30,14 +30,14 @@ static void open_on(const char *sim_conf, uint64_t address_bytes)
     }
 }
 
-/* Open on a device that is full when each pool has a granule. */
+/* Open on a device that is full with a granule per pool. */
 static void open_pools(void)
 {
     open_on("capacity:10200M,depth:1048576", 0);
 }
 
-/* Open on a device that is full when each pool has SEGMENT bytes. Few addresses keep the segments
- * at this size. */
+/* Open on a device that is full with SEGMENT bytes per pool. Few addresses keep the segments at
+ * this size. */
 static void open_large_pools(void)
 {
     open_on("capacity:640200M,depth:1048576", 1024 * GIB);
@@ -110,7 +110,7 @@ static void see_nothing(void *context, const pl_piece *piece)
     ck_assert_ptr_nonnull(piece);
 }
 
-/* Other actions of a program beside its pools, with memory left or without. */
+/* Further actions of a program beside the pools, with memory left or without. */
 static void do_all_else(void)
 {
     uint64_t released;
@@ -189,7 +189,7 @@ START_TEST(very_many_pools_were_released_with_blocks)
 }
 END_TEST
 
-/* The pools' segments have no free memory and no holes, so a search skips them. */
+/* The pools' segments have no free memory and no holes. So a search skips them. */
 START_TEST(very_many_full_pools_were_released)
 {
     fill_pools_with(SEGMENT);
@@ -221,7 +221,7 @@ START_TEST(very_many_pools_drain)
         captures_destroy(graphs[i]);
     }
     do_all_else();
-    pleat.a->ops->private_release(pleat.a, pools[0]); /* the pool owns the memory that served it */
+    pleat.a->ops->private_release(pleat.a, pools[0]); /* the pool owned that memory */
     put(get(NULL, 9 * GIB, OTHER), OTHER);
     assert_bounded();
 }

@@ -243,7 +243,7 @@ START_TEST(pieces_that_change_between_visits_do_not_overlap)
 }
 END_TEST
 
-/* A free loosens only the granules of its block, not the whole free run that the block joins. */
+/* A free loosens only the block's granules, not the whole free run around the block. */
 START_TEST(frees_that_join_a_long_free_run)
 {
     enum { N_LARGE = 4000 };

@@ -1,6 +1,6 @@
-/* buffer_again_test.c - the addresses of closed buffers serve the next buffers. At most as many
- * ranges are reserved as there were buffers at once, those with pages in use included, whatever
- * else is waiting. */
+/* buffer_again_test.c - the addresses of closed buffers serve the next buffers. The number of
+ * reserved ranges is at most the largest number of buffers at once, those with pages in use
+ * included, whatever else is waiting. */
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
@@ -41,7 +41,7 @@ static void change(pleat_devptr base, pl_buffer_what what, uint64_t bytes, unsig
                      PLEAT_OK);
 }
 
-/* A buffer's usual life: made, used on its stream or on another one, and destroyed during the
+/* A buffer's usual life: made, used on its stream or on a second one, and destroyed during the
  * use. */
 static void come_and_go(unsigned user)
 {
@@ -160,7 +160,7 @@ START_TEST(a_trim_lets_those_without_memory_go)
 {
     pl_private *room = NULL;
     ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
-    make_many(NULL, 2 * MIB); /* what stays: slabs of blocks */
+    make_many(NULL, 2 * MIB); /* slabs of blocks stay */
     close_many();
     (void)pleat_trim(0, true);
     size_t before = metadata_bytes();
@@ -307,7 +307,7 @@ static void *land_later(void *flying)
     return NULL;
 }
 
-/* A flight may refer to the segments, so they are freed after the flight has landed. */
+/* A flight may refer to the segments. So they are freed after its landing. */
 START_TEST(they_go_after_the_flight_of_another)
 {
     pthread_t thread;

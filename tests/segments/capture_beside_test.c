@@ -12,7 +12,7 @@ enum { GRANULE = 2 << 20 };
 
 static void open_plain(void)
 {
-    pleat_open(SIM ",dead_handles:error", NULL); /* they are recycled */
+    pleat_open(SIM ",dead_handles:error", NULL); /* handles are recycled */
 }
 
 /* ---- beside a capture ---------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ START_TEST(other_streams_go_on_and_the_capture_does_not_notice)
 }
 END_TEST
 
-/* A free records no tick, since the stream is the only one and has another block. */
+/* A free records no tick on the only stream, which has another block. */
 static pleat_devptr free_without_tick(size_t bytes)
 {
     uint64_t before = pleat_calls("cuEventRecord");
@@ -100,7 +100,7 @@ START_TEST(a_use_by_a_captured_stream_is_not_over_before_its_end)
     pleat.sim.finish();
     captures_begin(2);
     pleat_record(ptr, 2);
-    pleat_work(2, ptr, 20 * MIB); /* captured: it becomes a part of the graph */
+    pleat_work(2, ptr, 20 * MIB); /* in the capture, so the work is part of the graph */
     pleat_put(ptr, 1);
     ck_assert_uint_ne(pleat_get_and_use(20 * MIB, 1), ptr);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 20 * MIB);
@@ -151,7 +151,7 @@ START_TEST(waiting_for_a_captured_use_is_pending_too)
     cu_graph graph = captures_end_with_graph(2);
     ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* the graph lives */
     ck_assert_int_eq(captures_release(2), PLEAT_OK);
-    ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* despite its owner's word */
+    ck_assert_int_eq(pleat_refused(100 * MIB, 3), PLEAT_EPENDING); /* the owner says otherwise */
     captures_destroy(graph);
     pleat_get_and_use(100 * MIB, 3);
 }

@@ -32,7 +32,7 @@ static void forget(cu_graph graph, unsigned stream)
     }
 }
 
-/* Allocates and frees a block in a capture on that stream; the graph lives. */
+/* Allocate and free a block in a capture on this stream. The graph lives. */
 static pleat_devptr capture_block(size_t bytes, unsigned stream, cu_graph *graph)
 {
     captures_begin(stream);
@@ -210,8 +210,7 @@ static void follow(unsigned later, unsigned earlier)
     ck_assert_int_eq(pl_cu_event_destroy(drv, event), CU_SUCCESS);
 }
 
-/* A forked stream is part of its origin's capture. Both end together, and one release covers
- * both. */
+/* A forked stream is part of its origin's capture. They end together, and are released together. */
 START_TEST(a_forked_streams_memory_goes_with_the_graph_of_its_origin)
 {
     captures_begin(1);
@@ -234,7 +233,8 @@ START_TEST(a_forked_streams_memory_goes_with_the_graph_of_its_origin)
 }
 END_TEST
 
-/* The block is the graph's, not the stream's: a capture on the recycled handle is another. */
+/* The block belongs to the graph, not to the stream. A capture on the recycled handle is a
+ * different one. */
 START_TEST(a_capture_outlives_its_stream)
 {
     cu_graph graphs[2];
@@ -272,7 +272,7 @@ START_TEST(a_block_that_outlives_its_graph_is_freed_as_any_other)
 }
 END_TEST
 
-/* _i: whether the owner says that the graph is gone, or only the driver tells. */
+/* _i: whether the owner reports the graph's end, or only the driver. */
 START_TEST(a_graph_that_goes_while_it_runs_keeps_its_memory_until_then)
 {
     cu_graph graph;
@@ -469,7 +469,7 @@ START_TEST(destruction_takes_kept_blocks_along)
 }
 END_TEST
 
-/* Tests that hold whether the driver or the owner tells that a graph is gone. */
+/* Tests for both ways of learning a graph's end: from the driver, or from the owner. */
 static void add_kept_tests(TCase *kept)
 {
     tcase_add_test(kept, blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone);

@@ -1,4 +1,4 @@
-/* capture_window_test.c - captures that break, or that no call has named yet. */
+/* capture_window_test.c - broken captures, and captures on streams that no call has named yet. */
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
@@ -58,7 +58,8 @@ END_TEST
 
 enum { BEGINS, HAS_BEGUN, GOES_ON };
 
-/* A thread that makes two captures on stream 1; no call names the stream early in the second. */
+/* A thread that makes two captures on stream 1. In the second one no early call names the
+ * stream. */
 typedef struct maker {
     pthread_t thread;
     _Atomic int stage;   /* atomic: how far the second capture is */

@@ -1,5 +1,5 @@
 /* carve_test.c - memory cut out of free memory and put back. Each granule is counted once, also in
- * segments with granules that become loose later, and in rooms that fall asleep meanwhile. */
+ * segments with granules that become loose later, and in rooms that fall asleep in between. */
 /* labels: unit */
 #include <check.h>
 

@@ -1,4 +1,4 @@
-/* chunks_test.c - chunks of several sizes: how large they are made, taken, given back. */
+/* chunks_test.c - chunks of several sizes: the choice of size, takes, and giving back. */
 /* labels: unit fault */
 #include <check.h>
 
@@ -174,8 +174,8 @@ END_TEST
 
 /* ---- takes ----------------------------------------------------------------------------------- */
 
-/* Chunks of one granule, one of them on stream 2, so that frees get ticks. Then three large chunks
- * on stream 1. */
+/* Granule-sized chunks, the first on stream 2, so that frees get ticks. Then three large chunks on
+ * stream 1. */
 static pleat_devptr low;
 static pleat_devptr middle;
 static pleat_devptr high;
@@ -198,7 +198,7 @@ static void open_laid_out(void)
     lay_out();
 }
 
-/* Afterwards one granule of the chunk is live, and the others are free. */
+/* Afterwards the chunk has one live granule; the rest is free. */
 static pleat_devptr leave_one(pleat_devptr ptr)
 {
     put(ptr);
@@ -225,7 +225,7 @@ START_TEST(a_free_chunk_is_taken_whole_with_one_map)
 }
 END_TEST
 
-/* So many granules are neither live nor loose; none is kept for a graph. */
+/* This many granules are neither live nor loose. None is kept for a graph. */
 static void assert_tied(uint64_t n_granules)
 {
     pleat_stats s = pleat_counted();
@@ -403,7 +403,7 @@ START_TEST(a_failing_map_leaves_a_new_chunk_idle_for_the_next_request)
     get_in(1, 1); /* smaller than all of them */
     cost before = calls();
     get(N_LARGE + 3);
-    assert_cost(before, 2, 3); /* 32 are there; 16 do not fit into 3 */
+    assert_cost(before, 2, 3); /* 32 exist, and 16 do not fit into 3 */
     ck_assert_uint_eq(pleat_counted_mixed().idle_bytes, (uint64_t)16 * GRANULE);
     before = calls();
     get(16);
@@ -470,7 +470,7 @@ START_TEST(a_release_that_fails_leaves_a_large_chunk_idle)
 }
 END_TEST
 
-/* A request in a capture may not take memory. Large chunks are released for it, and others
+/* A request in a capture may not take memory. Large chunks are released for the request, and others
  * created. */
 START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
 {

@@ -1,5 +1,4 @@
-/* compact_test.c - compaction: which chunks are split, which stay, and the state after a
- * failure. */
+/* compact_test.c - compaction: split chunks, untouched chunks, and the state after a failure. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@ enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32, MOST_CALLS = 500 };
 
 #define SIM "capacity:2G,depth:1048576,backing:memory"
 
-/* A chunk of 32 granules with one block per granule. All other chunks have one granule. */
+/* A chunk of 32 granules with one block per granule. All other chunks are granule-sized. */
 static pleat_devptr blocks[N_LARGE];
 static pleat_devptr first;
 
@@ -29,7 +28,7 @@ static void verify(pleat_devptr ptr)
     ck_assert_int_eq(pleat.sim.verify(pleat.handles[1], ptr, GRANULE, ptr), CU_SUCCESS);
 }
 
-/* Get a block on chunks of one granule each, which were made for other requests. */
+/* Get a block on granule-sized chunks, made earlier for other requests. */
 static pleat_devptr get_of_granules(size_t n)
 {
     pleat_devptr ptrs[N_FIRST];
@@ -191,7 +190,7 @@ START_TEST(work_submitted_before_is_waited_for)
     pleat_work_after(2, 1, blocks[0], GRANULE);
     keep("#..............................#");
     pleat_compaction out;
-    blocks[0] = 0; /* its pattern is overwritten */
+    blocks[0] = 0; /* the block's pattern is overwritten */
     ck_assert_int_eq(compact(&out), PLEAT_OK);
     ck_assert_uint_eq(out.n_split, 1);
 }
@@ -205,7 +204,7 @@ START_TEST(chunks_that_keep_less_come_first_and_make_room_for_others)
     chunks_limit_to_held();
     assert_split(0, 0, 0);
     pleat_put(first, 1);
-    pleat_get((size_t)(N_FIRST - 1) * GRANULE, 1); /* one granule of room */
+    pleat_get((size_t)(N_FIRST - 1) * GRANULE, 1); /* leaves one granule of room */
     assert_split(0, 0, 0);
     for (unsigned i = 1; i < 16; i++) {
         pleat_put(blocks[i], 1);
@@ -306,7 +305,7 @@ END_TEST
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Figures that stay the same when a compaction fails before it has split anything. */
+/* Figures that stay the same if a compaction fails before its first split. */
 static void assert_same(const pleat_stats *before)
 {
     pleat_stats now = pleat_counted_mixed();
@@ -348,7 +347,7 @@ START_TEST(after_each_failing_call_all_is_as_before)
 }
 END_TEST
 
-/* The first map is of all new chunks, at the scratch addresses; three each. */
+/* The first call maps all new chunks at the scratch addresses; three calls each. */
 START_TEST(memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction)
 {
     pleat_devptr ptr;
@@ -387,7 +386,7 @@ START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 END_TEST
 
 /* The new chunks' first _i maps succeed, and these maps cannot be undone. The chunks are given
- * back, so the driver frees their memory together with the mapping. The old chunk is as before. */
+ * back. So the driver frees their memory together with the mapping. The old chunk is as before. */
 START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
 {
     pleat_compaction out;

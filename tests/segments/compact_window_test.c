@@ -161,7 +161,7 @@ static void act_after(pl_entry entry, int failure, uint64_t bytes, void *context
                   (unsigned long long)act_at);
 }
 
-/* Compact; another thread acts after the k-th call. */
+/* Compact, while another thread acts after the k-th call. */
 static pleat_status compact_at(uint64_t k, action *const *what)
 {
     pleat_compaction out;
@@ -217,8 +217,8 @@ START_TEST(others_go_on_in_each_call)
 }
 END_TEST
 
-/* The k-th call fails, and others act after this call or the next one. The undo and the repair by
- * another compaction must work beside their actions. */
+/* The k-th call fails, and another thread acts after this call or the next one. The undo, and the
+ * repair by a later compaction, must work beside the thread. */
 START_TEST(others_go_on_where_calls_fail)
 {
     uint64_t k = 0;
@@ -241,7 +241,7 @@ START_TEST(others_go_on_where_calls_fail)
 }
 END_TEST
 
-/* From the k-th map on all fail: the space is torn, and mended beside others. */
+/* From the k-th map on all fail. The space is torn, and repaired beside the thread. */
 START_TEST(others_go_on_where_it_is_torn)
 {
     for (uint64_t k = 0; k < 12; k++) {
@@ -279,7 +279,8 @@ static bool retire_stream_2(void)
     return pleat.a->ops->alloc(pleat.a, 512, pleat.streams[3], &fresh[0]) == PLEAT_OK;
 }
 
-/* All is settled, and the chunk found, before scratch addresses are reserved for its new ones. */
+/* All is settled, and the chunk chosen, before scratch addresses are reserved for the new
+ * chunks. */
 static void act_at_entry(pl_entry entry, int failure, uint64_t bytes, void *context)
 {
     static action *const frees = free_of_stream_2;
@@ -325,7 +326,7 @@ START_TEST(what_moves_may_lose_its_lane)
     pleat.sim.fail_never();
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_uint_gt(n_created, 0);
-    ck_assert_uint_eq(space->n_lanes, n_lanes); /* one came, one went */
+    ck_assert_uint_eq(space->n_lanes, n_lanes); /* a lane came, a lane went */
     close_verified();
 }
 END_TEST
@@ -340,7 +341,7 @@ static bool share(void)
     return pleat.a->ops->share(pleat.a, blocks[0], 0, &list) == PLEAT_OK && list.n_chunks == 1;
 }
 
-/* Memory that another process has open is not moved. A query during a move gets the final chunk. */
+/* Memory opened by another process is not moved. A query during a move gets the final chunk. */
 START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
 {
     static action *const shares = share;

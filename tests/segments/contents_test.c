@@ -24,7 +24,7 @@ typedef struct scene {
     const char *sim_conf;
     uint64_t capacity_bytes;
     uint64_t n_ops;
-    size_t large_bytes; /* the largest block; at most one in eight is that large */
+    size_t large_bytes; /* the largest block; at most one in eight has this size */
     size_t stride;      /* a piece of the pattern begins at every such step... */
     size_t piece;       /* ...and has at most so many bytes */
 } scene;
@@ -36,7 +36,7 @@ typedef struct owned {
     unsigned stream;
 } owned;
 
-/* What the threads count; the test asserts. */
+/* The threads' counts; the test asserts. */
 typedef struct tally {
     atomic_uint_fast64_t n_wrong; /* statuses that no operation may return */
     atomic_uint_fast64_t n_refused;
@@ -90,7 +90,7 @@ static void compare(worker *w, const owned *o)
     pattern(w, pleat.sim.verify, o, o->stream);
 }
 
-/* Orders `later` behind `earlier`, as a program does before it uses a block on another stream. */
+/* Order `later` behind `earlier`, as a program does before using a block on a second stream. */
 static void follow(worker *w, unsigned later, unsigned earlier)
 {
     pl_driver *drv = pleat.sim.drv;
@@ -265,8 +265,9 @@ static const scene real_granules = {
     .piece = 48 * KIB,
 };
 
-/* While little is held, chunks are as large as may be: of the last block here at least. Whether
- * threads that come at once leave room for any is a matter of their order. */
+/* While little memory is held, chunks are as large as possible. So at least the last block gets a
+ * large chunk. Whether concurrent threads would leave room for a large chunk depends on their
+ * order. */
 static void begin_with_a_large_chunk(void)
 {
     static const size_t n_granules[] = { 1, 1, 2 };

@@ -28,7 +28,7 @@ static void *play_own(void *arg)
     return NULL;
 }
 
-/* Plays all sequences at once; returns the peak of all their live bytes. */
+/* Play all sequences at once, and return the peak of their live bytes. */
 static uint64_t play_together(const drawn *d, unsigned n_threads, uint64_t seed, totals *t)
 {
     player p;

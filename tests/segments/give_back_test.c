@@ -1,4 +1,4 @@
-/* give_back_test.c - caches that shrink: memory that cannot go does not block memory that can. */
+/* give_back_test.c - shrinking caches: memory that cannot go does not block memory that can. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"
 
-/* Bit 0: which of the two blocks cannot go. */
+/* Bit 0 chooses the block that cannot go. */
 enum { N_ORDERS = 2 };
 
 static const char *const names[] = { "mxnet-naive", "mxnet-round",  "mxnet19-naive",
@@ -17,7 +17,7 @@ static const size_t sizes[] = { 64 * MIB, 128 * MIB };
 
 static uint64_t resident[2]; /* resident bytes of each block */
 
-/* Two blocks: one of stream 1, one of stream 2. */
+/* Two blocks, owned by stream 1 and stream 2. */
 static void open_with_two(int i, pleat_devptr ptrs[2])
 {
     cache_open(pl_allocator_find(names[i / N_ORDERS]), "capacity:1G,depth:1048576", NULL);

@@ -43,7 +43,7 @@ static void drop(size_t i)
     is_in[i] = false;
 }
 
-/* The least size in the list that is at least `bytes`; 0 = none. */
+/* The least size in the list of at least `bytes`; 0 = none. */
 static size_t least_fit(size_t bytes)
 {
     size_t least = 0;

@@ -512,7 +512,8 @@ START_TEST(addresses_that_run_out_are_no_lack_of_memory)
     pleat_devptr high = pleat_get(30 * MIB, 0);
     ck_assert_int_eq(pleat_refused(20 * MIB, 0), PLEAT_ENOSPACE_VA);
     ck_assert_int_eq(pleat_refused(60 * MIB, 0), PLEAT_ENOSPACE_VA);
-    ck_assert_int_eq(pleat_refused(100 * MIB, 0), PLEAT_ENOMEM_DEVICE); /* this lacks memory, too */
+    /* the second request lacks memory, too */
+    ck_assert_int_eq(pleat_refused(100 * MIB, 0), PLEAT_ENOMEM_DEVICE);
     pleat_put(low, 0);
     ck_assert_uint_eq(pleat_get(20 * MIB, 0), low);
     ck_assert_int_eq(pleat_refused(20 * MIB, 0), PLEAT_ENOSPACE_VA);

@@ -1,8 +1,7 @@
 /* metadata_test.c - the host memory of live blocks and of streams.
  *
- * Sizes are mixed, from 512 bytes to 1 MiB. The program goes on for a while after its blocks are
- * allocated, so that free blocks lie between them. With PLEAT_FIGURES set the figures are
- * printed. */
+ * Sizes are mixed, from 512 bytes to 1 MiB. After the allocation of its blocks the program goes on
+ * for a while. So free blocks lie between them. With PLEAT_FIGURES set the figures are printed. */
 /* labels: unit */
 #include <check.h>
 #include <stdio.h>
@@ -57,7 +56,7 @@ static void put(size_t i)
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, blocks[i].ptr, blocks[i].stream), PLEAT_OK);
 }
 
-/* ---- what it is for -------------------------------------------------------------------------- */
+/* ---- the uses of host memory ----------------------------------------------------------------- */
 
 typedef struct figures {
     size_t live_blocks; /* bytes: the structs of live blocks... */
@@ -67,7 +66,7 @@ typedef struct figures {
     size_t tables; /* of segments */
     size_t lanes;
     size_t rest;   /* of the allocator's */
-    size_t space;  /* sum of these */
+    size_t space;  /* sum of the above */
     size_t device; /* streams and fences */
 } figures;
 

@@ -35,7 +35,7 @@ typedef struct owned {
 } owned;
 
 static replay said;
-static pl_private *pools[N_POOLS]; /* NULL = none; used by one thread only */
+static pl_private *pools[N_POOLS]; /* NULL = none; used by a single thread */
 
 static void open_watched(const pl_allocator_ops *ops, const char *sim_conf,
                          pl_allocator_options *options)
@@ -67,7 +67,7 @@ static void close_watched(const char *name)
     ck_assert_uint_eq(n, 0);
 }
 
-/* The driver may have refused to take something back; that is counted. */
+/* The driver may have refused to take something back, which is counted. */
 static void close_after_faults(const char *name)
 {
     size_t n_live = 0;
@@ -109,7 +109,7 @@ static void take(owned *o, random_source *r)
     o->ptr = st == PLEAT_OK ? o->ptr : 0;
 }
 
-/* Work on the block's stream, sometimes record another stream, and free on either. Faults may
+/* Work on the block's stream, sometimes record a second stream, and free on either. Faults may
  * strike. */
 static void give_up(owned *o, random_source *r)
 {

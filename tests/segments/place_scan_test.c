@@ -160,7 +160,7 @@ static void compare(const char *letters)
     }
 }
 
-/* Draws pieces of granules and units, as a long run leaves them; `n_busy` of ten are unusable. */
+/* Draw pieces of granules and units, as after a long run. `n_busy` of ten are unusable. */
 static void scribble(char *letters, size_t n, size_t n_busy)
 {
     static const char kinds[] = "001";
@@ -197,7 +197,7 @@ END_TEST
 
 /* ---- bounds -------------------------------------------------------------------------------- */
 
-/* Draws n times a hole of one granule and a granule `between`, 500 of each to a segment. */
+/* Draw n times a granule-sized hole and a granule `between`, 500 pairs per segment. */
 static void draw_alternating(size_t n, const char *between)
 {
     enum { MOST = 500 };
@@ -232,7 +232,7 @@ START_TEST(a_try_ends_with_its_budget_and_the_next_sees_other_gaps)
 {
     enum { N = 200, BUDGET = 20, BYTES = 5 * RIG_UNIT };
     draw_alternating(N, "AAAA");
-    rig_draw("0...|....|0AAA"); /* drawn last: its holes are the last in the queue */
+    rig_draw("0...|....|0AAA"); /* drawn last, so its holes are last in the queue */
     pl_area *area = rig_area(LANE, PL_CLASS_LARGE);
     size_t n_tries = 1;
     for (;; n_tries++) {
@@ -311,8 +311,8 @@ START_TEST(a_place_that_is_taken_meanwhile_is_not_confirmed)
 }
 END_TEST
 
-/* After each hold some block is split or absorbed. The scan still ends, and the place that it found
- * is valid if pl_place_confirm agrees. */
+/* After each hold some block is split or absorbed. The scan still ends. Its place is valid if
+ * pl_place_confirm agrees. */
 START_TEST(a_scan_ends_although_blocks_are_split_and_absorbed_between_its_holds)
 {
     enum { UNITS = 160, ROUNDS = 300 };

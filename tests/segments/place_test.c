@@ -27,7 +27,7 @@ static size_t random_below(size_t n)
     return (size_t)(seed >> 33) % n;
 }
 
-/* Searches lane 1's large area; asserts what holds for every place. */
+/* Search lane 1's large area, and assert the common properties of places. */
 static bool search(uint32_t lane, size_t units, size_t pin_room, pl_place *place)
 {
     memset(place, 0, sizeof(*place));
@@ -41,7 +41,7 @@ static bool search(uint32_t lane, size_t units, size_t pin_room, pl_place *place
     return true;
 }
 
-/* Where lane 1 finds its place, in units from the segment's base; -1 = nowhere. */
+/* Lane 1's place in units from the segment's base; -1 = none. */
 static long found_at(size_t units, size_t pin_room)
 {
     pl_place place;
@@ -85,7 +85,7 @@ START_TEST(a_free_block_behind_a_hole_is_reached_by_the_fewest_granules)
     rig_draw("AAAA|....|....|....|00BB");
     ck_assert_int_eq(found_at(6, NO_LIMIT), 12); /* one new granule, and the free block */
     ck_assert_uint_eq(new_granules(6), 1);
-    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* the lower of two places that need two granules */
+    ck_assert_int_eq(found_at(7, NO_LIMIT), 4); /* lower of two places that need two granules */
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-/* pleat_test.c - the pleat allocator on one stream: hits, growth, errors, figures. */
+/* pleat_test.c - the pleat allocator on a single stream: hits, growth, errors, figures. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static tally tally_now(void)
                     .reserve = pleat_calls("cuMemAddressReserve") };
 }
 
-/* Expected changes since `before`: granules created, granules mapped, calls that set access. */
+/* Expected changes since `before`: created granules, mapped granules, calls that set access. */
 static void assert_grown(const tally *before, uint64_t created, uint64_t mapped, uint64_t access)
 {
     tally now = tally_now();
@@ -164,7 +164,7 @@ START_TEST(the_place_with_the_fewest_new_granules_is_taken)
     tally before = tally_now();
     ck_assert_uint_eq(pleat_get(7 * MIB, 0), middle); /* three new granules; below, four */
     assert_grown(&before, 3, 3, 1);
-    ck_assert_uint_eq(pleat_get(2 * MIB, 0), low); /* every hole needs one: the lowest */
+    ck_assert_uint_eq(pleat_get(2 * MIB, 0), low); /* the lowest of equal holes */
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* private_breath_test.c - areas of private pools go to others while a call that drops the
- * lock is under way (private.h). */
+/* private_breath_test.c - areas of private pools get new owners during a call that drops the lock
+ * (private.h). */
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@ enum { POOLED = 1, BESIDE = 2, OWN = 3, LATE = 4, SMALL = 512, N_BLOCKS = 800 };
 
 #define GRANULE (2 * MIB)
 
-static void (*meanwhile)(void); /* runs once, in the next call that drops the lock for others */
+static void (*meanwhile)(void); /* runs once in the next call that drops the lock */
 static pl_private *pool;
 static pleat_devptr blocks[N_BLOCKS];
 
@@ -122,8 +122,8 @@ static void breathe_in_flight(void)
 }
 
 /* Give a pool two areas that an earlier pool left. The second area has a free block of six
- * granules. The first granule is in use, the next three are loose. The others are not loose, since
- * they were pending when the pool came. The first area becomes loose before the second. */
+ * granules. The first granule is in use, the next three are loose. The rest is not loose, since it
+ * was pending when the pool came. The first area becomes loose before the second. */
 static pleat_devptr have_a_pool_with_loose_granules(void)
 {
     pl_private *earlier = pools_open_one();
@@ -188,7 +188,7 @@ END_TEST
 
 /* ---- an area goes to a new pool -------------------------------------------------------------- */
 
-static unsigned n_breaths; /* until the others come */
+static unsigned n_breaths; /* breaths until the others come */
 
 static void breathe(void)
 {
@@ -228,8 +228,8 @@ static void leave_two_areas(void)
     ck_assert_uint_eq(pleat_counted().free_bytes, 21 * GRANULE);
 }
 
-/* The others come at one of the first eight breaths. At one of these breaths the place in the first
- * area has been found, and the search goes on in the second area. */
+/* The other threads come at one of the first eight breaths. At one of these the search has found
+ * the place in the first area, and goes on in the second area. */
 START_TEST(a_place_is_not_used_when_a_pool_has_got_its_area)
 {
     leave_two_areas();

@@ -152,7 +152,7 @@ END_TEST
 
 enum { CAPTURE = 3, LAUNCH = 4, N_GRAPHS = 6, N_GRAPH_BLOCKS = 24 };
 
-/* Graphs of one pool, captured on one stream and launched on another, in any order. Other requests
+/* Graphs of a pool, captured on one stream and launched on a second, in any order. Other requests
  * use neither stream. */
 static struct graphs {
     pl_private *pool; /* NULL = none */
@@ -210,7 +210,7 @@ static void step_between_captures(random_source *r)
     } else if (random_once_in(r, 4)) {
         pools_begin_capture(CAPTURE);
         graphs.is_capturing = true;
-    } else if (graphs.blocks[i] != 0) { /* an output of a graph; its last use may be a launch */
+    } else if (graphs.blocks[i] != 0) { /* an output of a graph; a launch may be its last use */
         pleat_record(graphs.blocks[i], LAUNCH);
         pleat_put(graphs.blocks[i], CAPTURE);
         graphs.blocks[i] = 0;

@@ -27,7 +27,7 @@ static void name(unsigned stream)
     pleat_put(pleat_get(512, stream), stream);
 }
 
-/* ---- whose memory it is ---------------------------------------------------------------------- */
+/* ---- owners of memory ------------------------------------------------------------------------ */
 
 START_TEST(a_pools_free_block_serves_the_pool_again_and_nobody_else)
 {
@@ -226,7 +226,7 @@ START_TEST(another_stream_of_the_capture_does_not_get_it)
     cu_graph_exec exec = pools_end_capture(1);
     pools_rest(pool);
     ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 1);
-    name(1); /* stream 1 is seen at rest: its uses are timed */
+    name(1); /* finds stream 1 at rest, so its uses are timed */
     pools_rest(pool);
     ck_assert_uint_eq(told_count(PL_ACTION_FREE_COMPLETED), 3);
     pools_launch(exec, 3);
@@ -237,7 +237,7 @@ START_TEST(another_stream_of_the_capture_does_not_get_it)
 }
 END_TEST
 
-/* The graph may be launched while work that its stream had before the capture still runs. */
+/* The graph may be launched while earlier work of the stream still runs. */
 START_TEST(a_capture_does_not_use_what_pends_from_before)
 {
     pl_private *pool = pools_open_one();
@@ -252,7 +252,7 @@ START_TEST(a_capture_does_not_use_what_pends_from_before)
 }
 END_TEST
 
-/* Memory that came and went in one capture serves the next at once, even on a different stream. */
+/* Memory used and freed in one capture serves the next at once, even on a different stream. */
 START_TEST(two_graphs_share_a_pool)
 {
     pl_private *pool = pools_open_one();
@@ -275,7 +275,7 @@ START_TEST(two_graphs_share_a_pool)
 }
 END_TEST
 
-/* The stream itself used the block in between: no graph's order covers that use. */
+/* The stream itself used the block in between, outside of any graph's order. */
 START_TEST(an_output_that_a_later_capture_frees_waits_for_its_last_use)
 {
     pl_private *pool = pools_open_one();
@@ -331,7 +331,7 @@ START_TEST(a_capture_grows_into_settled_memory_of_the_default_pool)
 }
 END_TEST
 
-/* Free blocks of stream 1 that another stream has used in its capture. */
+/* Free blocks of stream 1 that a second stream has used in its capture. */
 static void free_captured(const pleat_devptr *ptr, unsigned n, unsigned user)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -361,7 +361,7 @@ START_TEST(what_a_capture_used_comes_back_when_it_ends)
 }
 END_TEST
 
-/* The running capture uses so many blocks that each request looks at only some of them. */
+/* The running capture uses so many blocks that a request looks at only some of them. */
 START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
 {
     pl_private *pool = pools_open_one();
@@ -407,7 +407,7 @@ START_TEST(released_memory_waits_for_the_last_launch)
 }
 END_TEST
 
-/* The graph frees a block of the pool after using it, but allocates nothing there. */
+/* The graph uses and frees a block of the pool, but allocates nothing there. */
 START_TEST(released_memory_waits_for_a_graph_that_only_freed_some)
 {
     pl_private *pool = pools_open_one();
@@ -425,7 +425,7 @@ START_TEST(released_memory_waits_for_a_graph_that_only_freed_some)
 }
 END_TEST
 
-/* No graph has the memory. So it is pending like any other memory, in any number of pieces. */
+/* No graph has the memory. So it is pending in the usual way, in any number of pieces. */
 START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
 {
     pl_private *pool = pools_open_one();
@@ -485,7 +485,7 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* A pool's life in which the k-th allocation of host memory fails, or all from the k-th on. */
+/* A pool's life, while the k-th allocation of host memory fails, or all from the k-th on. */
 static bool live_through(uint64_t k, bool is_lasting)
 {
     pl_allocator *a = pleat.a;
@@ -638,7 +638,7 @@ START_TEST(a_later_pool_does_not_pin_what_pends)
 }
 END_TEST
 
-/* What two lanes freed in the first pool lies side by side in the second one. */
+/* Memory freed by two lanes in the first pool lies side by side in the second. */
 START_TEST(a_request_of_a_pool_that_is_refused_pins_nothing)
 {
     pl_private *pool = pools_open_one();
@@ -689,8 +689,8 @@ START_TEST(what_pends_waits_for_no_later_tick_in_the_next_pool)
 }
 END_TEST
 
-/* Each pool has the area of an earlier one, with pending memory. The memory must not wait anew each
- * time. The GPU ends the work of a cycle some cycles later. */
+/* Each pool has the area of an earlier pool, with pending memory. The memory must not wait anew
+ * each time. The GPU ends the work of a cycle some cycles later. */
 START_TEST(memory_that_goes_from_pool_to_pool_settles)
 {
     enum { LIVE = 4, CYCLES = 300, FEW = 12 };

@@ -43,7 +43,7 @@ static pleat_devptr key_of(size_t i)
     return UINT64_C(0x7f0000000000) + i * 512;
 }
 
-/* As the allocator's: the object is written before it goes in. */
+/* Like the allocator: write the object before its insertion. */
 static void insert(size_t i)
 {
     ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 1), PLEAT_OK);
@@ -80,7 +80,7 @@ START_TEST(an_empty_map_has_nothing_to_peek_at)
 }
 END_TEST
 
-/* A peek searches only a short way in the newest table, so it finds most objects, not all. */
+/* A peek searches only a short way in the newest table. So it finds most objects, not all. */
 START_TEST(in_a_growing_map_a_peek_finds_the_object_or_nothing)
 {
     size_t n_missed = 0;

@@ -388,7 +388,7 @@ START_TEST(keys_that_lie_far_from_their_home_are_found_and_removed)
     find_alike(keys, _i == 0);
     for (size_t i = 0; i < N_ALIKE; i++) {
         insert(keys[i], &objects[i]);
-        insert(address(1000000 + i), &objects[N_ALIKE + i]); /* others lie among them */
+        insert(address(1000000 + i), &objects[N_ALIKE + i]); /* further keys lie between them */
         ck_assert_int_eq(pl_ptrmap_check(&map), 0);
     }
     for (size_t n = 0; n < N_ALIKE; n++) {

@@ -1,5 +1,4 @@
-/* reserve_test.c - the memory that pleat leaves to other processes, and when pleat takes this
- * reserve. */
+/* reserve_test.c - the memory left to other processes, and when pleat uses this reserve. */
 /* labels: unit */
 #include <check.h>
 #include <stdlib.h>
@@ -52,7 +51,7 @@ static size_t resident(void)
     return (size_t)(s.resident_bytes / GRANULE);
 }
 
-/* Free granules between live ones: a larger request finds room only where memory is put. */
+/* Free granules between live ones. A larger request finds no room without new memory. */
 static void scatter(size_t n, unsigned stream)
 {
     for (size_t i = 0; i < n; i++) {
@@ -166,7 +165,7 @@ START_TEST(a_driver_that_does_not_tell_is_believed_to_have_all)
 }
 END_TEST
 
-/* The bytes held by a balanced program that lives on 900 granules and moves them about. */
+/* The held bytes of a balanced program that lives on 900 granules and moves them about. */
 static size_t held_on(const char *sim_conf)
 {
     pleat_open(sim_conf, NULL);

@@ -1,7 +1,7 @@
 /* restore_model_test.c - restores of private pools at random, beside a plain model.
  *
- * The model is a list of live blocks for each pool, copied for each checkpoint. The simulator
- * reports memory that reaches a stream while another stream still works on it. */
+ * The model is a list of live blocks per pool, copied for each checkpoint. The simulator reports
+ * memory given to a stream during a different stream's work. */
 /* labels: model */
 #include <check.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct block {
     pleat_devptr ptr; /* 0 = not live */
     size_t bytes;
     unsigned stream;
-    bool is_raw; /* just restored: other streams may still work on the block */
+    bool is_raw; /* just restored; other streams may still work on it */
 } block;
 
 typedef struct pool {
@@ -53,7 +53,7 @@ static unsigned any_stream(random_source *r)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* A program that goes on with a restored block first waits for the other streams. */
+/* A program first waits for the other streams of a restored block. */
 static void work_on(block *b)
 {
     for (unsigned s = 0; s < N_STREAMS && b->is_raw; s++) {
@@ -328,7 +328,7 @@ enum { N_MANY = 1500 };
 static random_source beside;
 static size_t n_breaths;
 
-/* While a restore has dropped the lock: others take and free memory of the default pool. */
+/* While a restore has dropped the lock, other threads take and free memory of the default pool. */
 static void go_on(void)
 {
     void (*again)(void) = pl_lock_breath;
@@ -391,8 +391,8 @@ END_TEST
 /* ---- captures -------------------------------------------------------------------------------- */
 
 /* Graph trees. A graph is captured and its outputs live. The graph is replayed, and the next graph
- * is captured on top of the resulting state. No kernel of one graph touches the other graph's
- * memory. */
+ * is captured on top of the resulting state. The graphs' kernels touch only memory of their own
+ * graph. */
 START_TEST(graphs_are_captured_one_on_the_other)
 {
     enum { CAPTURE = 3, N = 5, ROUNDS = 4 };

@@ -1,5 +1,5 @@
-/* restore_room_test.c - restores that make the map of live blocks grow: how much one hold of the
- * device lock touches. Counted in debug builds (vmm/base/lock.h). */
+/* restore_room_test.c - restores that make the map of live blocks grow, and how much one hold of
+ * the device lock touches. Counted in debug builds (vmm/base/lock.h). */
 /* labels: unit */
 #include <check.h>
 
@@ -10,7 +10,7 @@
 #include "vmm/base/host.h"
 #include "vmm/base/lock.h"
 
-/* With this many blocks in the second pool, the map has 2^14 slots, half of them filled. */
+/* These blocks fill half of the map's 2^14 slots in the second pool. */
 enum { N_DEFAULT = 3000, N_FIRST = 6000, N_SECOND = 8000 };
 
 static pl_private *pools[2];

@@ -1,4 +1,4 @@
-/* run_test.c - which free blocks a stream may use together, and the indexes of these runs. */
+/* run_test.c - free blocks that a stream may use together (runs), and the indexes of runs. */
 /* labels: unit model */
 #include <check.h>
 #include <stdlib.h>
@@ -133,10 +133,10 @@ END_TEST
 START_TEST(a_run_is_settled_and_own_memory_side_by_side)
 {
     pl_segment *seg = rig_draw("A001|1100|2200|1BBB");
-    /* Lane 1 has a run from the first settled block to the foreign one, and one at the end. */
+    /* Lane 1 has a run from the first settled block to the foreign one, and a run at the end. */
     ck_assert_uint_eq(leads(seg, 3), 7);
     ck_assert_uint_eq(leads(seg, 12), 3);
-    /* Lane 2's run consists of its own block and the settled blocks around it. */
+    /* Lane 2's run is its own block and the settled blocks around it. */
     ck_assert_uint_eq(leads(seg, 8), 6);
     /* Settled blocks also count by themselves. */
     ck_assert_uint_eq(leads(seg, 1), 2);

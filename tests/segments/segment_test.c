@@ -262,7 +262,8 @@ static pl_segment *open_far(void)
     return seg;
 }
 
-/* Few blocks start in 100,000 granules: whole words, and words of words, are empty between them. */
+/* Few blocks start in 100,000 granules. So whole words, and words of words, are empty between
+ * them. */
 START_TEST(blocks_that_start_far_apart_are_found_as_by_walking)
 {
     enum { STEPS = 3000, UNITS_PER = RIG_GRANULE / RIG_UNIT };
@@ -397,7 +398,7 @@ START_TEST(pinning_counts_the_loose_granules_it_touches)
     ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 4), rig_at(seg, 12)), 0);
     ck_assert_uint_eq(pl_segment_pin(seg, rig_at(seg, 0), rig_at(seg, 24)), 3);
     ck_assert_uint_eq(seg->n_loose, 0);
-    /* Every granule of the block is still under free blocks, so all of them become loose again. */
+    /* Every granule of the block is still under free blocks. So all of them become loose again. */
     ck_assert_uint_eq(loosen(seg, seg->first), 4);
     ck_assert_uint_eq(loosen(seg, rig_block(seg, 18)), 1);
     ck_assert_str_eq(loose_of(seg), "111101");

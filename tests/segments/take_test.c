@@ -59,7 +59,7 @@ static void fill(void)
     }
 }
 
-/* Free n of these blocks: every second one from `first` on. */
+/* Free n of the blocks, alternately from `first` on. */
 static void free_scattered(size_t first, size_t n)
 {
     for (size_t i = first; i < first + 2 * n; i += 2) {
@@ -170,7 +170,7 @@ START_TEST(a_granule_under_two_streams_pieces_is_had_behind_both)
     fill();
     pleat_put(ptrs[0], 1);
     pleat_devptr half = pleat_get_and_use(MIB, 1);
-    pleat_devptr other = pleat_get_and_use(MIB, 1); /* both fill one granule */
+    pleat_devptr other = pleat_get_and_use(MIB, 1); /* the two blocks fill a granule */
     ck_assert_uint_eq(other, half + MIB);
     pleat_put(half, 1);
     pleat_record(other, 2);
@@ -211,7 +211,7 @@ START_TEST(stale_mappings_go_on_their_own_once_they_are_over)
     pleat_get_and_use(20 * (size_t)GRANULE, 3);
     pleat.sim.finish();
     pleat_put(ptrs[41], 1);
-    pleat_get_and_use(GRANULE, 3); /* not a hit: it looks for ripe stale mappings */
+    pleat_get_and_use(GRANULE, 3); /* no hit, so the request looks for ripe stale mappings */
     ck_assert_uint_eq(pleat_counted().stale_bytes % (20 * (uint64_t)GRANULE), 0);
     ck_assert_uint_ge(pleat_calls("cuMemUnmap"), 20);
 }
@@ -313,12 +313,12 @@ START_TEST(a_use_whose_event_fails_gets_another)
     ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* a tick on stream 4 */
     pleat.sim.fail_from("cuEventQuery", 0, CU_UNKNOWN);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
-    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* one query of stream 4, one of the owner */
+    ck_assert_uint_eq(pleat.sim.n_faults(), 2); /* queries of stream 4 and of the owner */
     pleat.sim.fail_never();
     pleat.sim.finish();
     name(1, ptrs[1]);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING); /* the failed tick tells nothing */
-    pleat_get_and_use(GRANULE, 4); /* names stream 4, which records a tick that has passed */
+    pleat_get_and_use(GRANULE, 4); /* names stream 4 and records a tick, which has passed */
     ck_assert_uint_eq(pleat_counted().host_syncs, 0);
 }
 END_TEST
@@ -330,7 +330,7 @@ START_TEST(when_the_others_are_over_a_block_still_pends_on_its_owner)
     pleat_put(ptrs[3], 1);
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().active[PLEAT_SIZES_ALL].current, N_GRANULES);
-    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* this names stream 4 */
+    ck_assert_int_eq(pleat_refused(GRANULE, 4), PLEAT_EPENDING); /* the request names stream 4 */
     ck_assert_int_eq(pleat_refused(GRANULE, 3), PLEAT_EPENDING);
     ck_assert_uint_eq(pleat_counted().active[PLEAT_SIZES_ALL].current, N_GRANULES - 1);
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
@@ -363,7 +363,7 @@ END_TEST
 
 /* ---- recorded uses ------------------------------------------------------------------------- */
 
-/* A small live block of each stream, for calls that name the stream. */
+/* A small live block per stream, for calls that name the stream. */
 static pleat_devptr bells[PLEAT_N_STREAMS];
 
 static void open_with_bells(void)

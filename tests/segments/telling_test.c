@@ -1,4 +1,4 @@
-/* telling_test.c - the events that pleat reports agree with its state. */
+/* telling_test.c - pleat's reported events agree with its state. */
 /* labels: unit fault model */
 #include <check.h>
 #include <stdlib.h>

@@ -42,7 +42,7 @@ static void fill(void)
     }
 }
 
-/* Free n of these blocks: every second one from `first` on. */
+/* Free n of the blocks, alternately from `first` on. */
 static void free_scattered(size_t first, size_t n)
 {
     for (size_t i = first; i < first + 2 * n; i += 2) {
@@ -140,7 +140,7 @@ START_TEST(or_every_16_frees_when_the_device_is_nearly_full)
 }
 END_TEST
 
-/* One granule is a small part of 2,048, so only every eighth freed granule gets a tick. */
+/* One granule of 2,048 is little. So only every eighth freed granule gets a tick. */
 START_TEST(or_for_what_is_much_of_a_device_that_is_nearly_full)
 {
     enum { N = 60, GRANULES_PER_TICK = 8 };
@@ -247,7 +247,7 @@ START_TEST(unfinished_work_keeps_memory_pending)
     ck_assert_uint_eq(pleat_counted().pending_bytes, GRANULE);
     pleat.sim.finish();
     pleat_put(other, 2);
-    pleat_get_and_use(30 * MIB, 2); /* the request finds no fit, so it polls the ticks */
+    pleat_get_and_use(30 * MIB, 2); /* no fit, so the request polls the ticks */
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.pending_bytes, 0);
     ck_assert_uint_eq(s.stream_waits + s.host_syncs, 0);
@@ -256,7 +256,7 @@ END_TEST
 
 /* ---- streams that no call names any more --------------------------------------------------- */
 
-/* No call tells that a stream is gone. Its memory is freed on another stream that used it. */
+/* No call tells that a stream is gone. A second stream that used the memory frees it. */
 START_TEST(what_pends_on_streams_that_died_comes_back)
 {
     enum { N = 400, BYTES = 8 * MIB, MOST = 120 };

@@ -140,7 +140,7 @@ START_TEST(so_it_is_by_a_stream_that_used_it)
 END_TEST
 
 /* No work is over, and a block waits for one user at a time. So a request asks for at most one
- * tick, and the stream's next call would ask for the same tick. */
+ * tick, which the stream's next call would ask for as well. */
 START_TEST(a_busy_device_is_asked_little)
 {
     enum { N = 100, USERS = 3 };
@@ -190,7 +190,7 @@ START_TEST(where_memory_is_tight_each_use_gets_a_tick)
     pleat_put(last, MAIN);
     pleat_record(named, SIDE);
     pleat.sim.finish();
-    pleat_work(SIDE, kept, 4096); /* it goes on */
+    pleat_work(SIDE, kept, 4096); /* the stream goes on working */
     pleat_get(MIB, MAIN);
 }
 END_TEST
@@ -225,7 +225,7 @@ START_TEST(frees_by_users_look_around)
 }
 END_TEST
 
-/* No call names the other stream any more, so the stream may be gone. */
+/* No call names the other stream any more. It may be gone. */
 START_TEST(what_is_left_without_a_tick_comes_back)
 {
     enum { N = 20 };

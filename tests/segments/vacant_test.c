@@ -121,7 +121,7 @@ static pl_block *carve(pl_segment *seg, size_t from, size_t end)
     return pl_carve_take(&rig, rig_block(seg, from), rig_at(seg, from), rig_at(seg, end));
 }
 
-/* The granules [from, to), whole chunks under one free block, get chunks of other sizes. */
+/* The granules [from, to), whole chunks under one free block, get chunks of different sizes. */
 static void change_chunks(pl_segment *seg, size_t from, size_t to)
 {
     static pl_chunk next = 1000000;
@@ -150,7 +150,7 @@ static pl_segment *draw_mixed(void)
     return seg;
 }
 
-/* Some of a free block becomes live or goes into flight; or its whole chunks change. */
+/* A part of a free block becomes live or goes into flight, or its whole chunks change. */
 static void use_free(pl_segment *seg, const pl_block *b)
 {
     size_t from = (size_t)(b->base - seg->range.base) / RIG_UNIT;

@@ -1,5 +1,5 @@
-/* yield_test.c - a thread that looks for memory, or for a good moment, gives the processor to other
- * threads meanwhile: the missing step may be theirs.
+/* yield_test.c - a thread that looks for memory, or for a good moment, yields the processor: other
+ * threads may have to make the missing step.
  *
  * Here the other threads run only inside sched_yield. So a served request proves a pl_lock_yield.
  * The proof with many threads is tests/api/capture_churn_test.c. */
@@ -25,11 +25,11 @@ enum { GRANULE = 2 << 20, SMALL = 512 };
 
 /* ---- the others ------------------------------------------------------------------------------ */
 
-static void (*others)(void); /* run by the others when they have the processor; NULL = nothing */
+static void (*others)(void); /* what other threads run in a yield; NULL = nothing */
 static size_t n_yields;
 static _Thread_local bool is_test; /* the test's own thread */
 
-/* It goes before libc's. */
+/* Replaces libc's function. */
 int sched_yield(void)
 {
     if (is_test) {
@@ -119,7 +119,7 @@ static void get_blocks(pl_private *pool)
     }
 }
 
-/* Every second block, so that no two merge. */
+/* Alternate blocks, so that no two merge. */
 static void put_blocks(size_t first)
 {
     for (size_t i = first; i < N_BLOCKS; i += 2) {
@@ -163,7 +163,7 @@ END_TEST
 
 enum { BEGINS, IS_OUTSIDE, COMES, IS_DONE };
 
-/* A thread that has made a capture. While it is outside, it may be beginning another one. */
+/* A thread that has made a capture. Outside of a call it may be beginning the next capture. */
 static _Atomic int stage;
 static size_t n_held; /* yields while a thread is kept inside */
 

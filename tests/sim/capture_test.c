@@ -1,4 +1,5 @@
-/* capture_test.c - captures forbid the same calls as the driver's; graphs repeat their work. */
+/* capture_test.c - captures forbid the same calls as on the real driver; graphs repeat their
+ * work. */
 #include <pthread.h>
 
 #include "tests/support/sim_world.h"
@@ -238,7 +239,7 @@ typedef struct visit {
     int result;
 } visit;
 
-/* In another thread: makes an unsafe call in the given capture mode. */
+/* In a second thread: make an unsafe call in the given capture mode. */
 static void *query_elsewhere(void *argument)
 {
     visit *it = argument;

@@ -1,4 +1,4 @@
-/* conf_test.c - the configuration string: defaults, every key, and errors that name the key. */
+/* conf_test.c - the configuration string: defaults, every key, and errors with the key's name. */
 #include <stdlib.h>
 #include <string.h>
 

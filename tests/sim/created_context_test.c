@@ -181,7 +181,7 @@ START_TEST(a_context_that_another_thread_destroyed_stays_on_the_stack)
     ck_assert_int_eq(cuStreamCreate(&stream, 0), CU_CONTEXT_IS_DESTROYED);
     ck_assert_int_eq(cuCtxDestroy_v2(made), CU_INVALID_CONTEXT);
     ck_ok(cuCtxPopCurrent_v2(&popped));
-    cu_context again = create(0); /* in the same place: stale handles stay stale */
+    cu_context again = create(0); /* in the same place, where stale handles stay stale */
     ck_ok(cuCtxDestroy_v2(again));
 }
 END_TEST
@@ -194,7 +194,7 @@ START_TEST(what_no_driver_creates_or_destroys_is_refused)
     ck_assert_int_eq(cuCtxCreate_v2(&context, 1 << 8, 0), CU_INVALID_VALUE);
     ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 2), CU_INVALID_DEVICE);
     ck_assert_int_eq(cuCtxDestroy_v2(NULL), CU_INVALID_CONTEXT);
-    ck_assert_int_eq(cuCtxDestroy_v2(first), CU_INVALID_CONTEXT); /* a primary one */
+    ck_assert_int_eq(cuCtxDestroy_v2(first), CU_INVALID_CONTEXT); /* a primary context */
     cu_devptr at;
     ck_ok(cuMemAlloc_v2(&at, 50 << 20));
     ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CU_OUT_OF_MEMORY);

@@ -1,5 +1,5 @@
-/* dead_handle_test.c - a call that names a destroyed stream or event is refused, and reported
- * as a hazard if the configuration asks for that. */
+/* dead_handle_test.c - a call with a destroyed stream or event is refused. If the configuration
+ * says so, it is also reported as a hazard. */
 #include <string.h>
 
 #include "tests/support/sim_world.h"

@@ -88,7 +88,7 @@ static void *record_elsewhere(void *argument)
     return NULL;
 }
 
-/* Returns whether a call of this thread ran while the other thread slept in its call. n_counted:
+/* Returns whether a call of this thread ran during the other thread's sleep in a call. n_counted:
  * the other's calls counted by then. */
 static bool overlaps(visit *it, uint64_t *n_counted)
 {

@@ -1,4 +1,5 @@
-/* fault_test.c - injected faults: the k-th call, every later one, one entry point or any. */
+/* fault_test.c - injected faults: the k-th call or all from the k-th on, of one entry point or of
+ * any. */
 /* labels: unit fault */
 #include <string.h>
 
@@ -96,7 +97,7 @@ START_TEST(several_faults_are_in_force_together)
 }
 END_TEST
 
-/* A mapping and its access take two calls, and either may fail. Returns whether all calls
+/* A mapping takes two calls, map and access, and either may fail. Returns whether all calls
  * succeeded. After a failure everything is undone. */
 static bool try_map(cu_devptr at)
 {

@@ -1,4 +1,4 @@
-/* hazard_test.c - accesses that are hazards, and accesses that only look like hazards. */
+/* hazard_test.c - accesses that are hazards, and harmless accesses that resemble hazards. */
 #include "tests/support/sim_world.h"
 #include "tests/support/suite.h"
 

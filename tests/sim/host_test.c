@@ -1,4 +1,4 @@
-/* host_test.c - pinned host memory of the simulator: its owner, and refusals. */
+/* host_test.c - pinned host memory of the simulator: owners and refusals. */
 /* labels: unit */
 #include <string.h>
 

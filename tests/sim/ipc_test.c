@@ -1,6 +1,6 @@
 /* ipc_test.c - cuIpc*: memory of cuMemAlloc and events in two processes.
  *
- * The other process is this program again, started with the handle in its arguments. A forked
+ * The other process is a second run of this program, with the handle in its arguments. A forked
  * process would have no driver. */
 /* alone: the test runs itself as the other process */
 #include <stdio.h>
@@ -49,7 +49,7 @@ static cu_ipc_handle read_hex(const char *text)
     return handle;
 }
 
-/* Run the other process to its end. Its exit status is 0 if all its checks pass. */
+/* Run the other process to its end. Exit status 0 means that all checks have passed. */
 static void run_other(const char *what, const char *conf, const cu_ipc_handle *handle)
 {
     char text[2 * sizeof(*handle) + 1];
@@ -136,7 +136,7 @@ static void wait_for_event(void)
     ck_ok(cuStreamWaitEvent(stream, event, 0));
     ck_ok(cuMemAlloc_v2(&ptr, 512));
     world_write(stream, ptr, 512);
-    ck_ok(cuEventRecord(event, stream)); /* other processes see the event as over, so it is */
+    ck_ok(cuEventRecord(event, stream)); /* this makes the event over for other processes, too */
     ck_ok(cuStreamQuery(stream));
     ck_ok(cuMemFree_v2(ptr));
     ck_ok(cuEventDestroy_v2(event));
@@ -247,7 +247,7 @@ START_TEST(what_was_opened_cannot_be_handed_on)
 }
 END_TEST
 
-/* Also if other memory has taken its place among the descriptors. */
+/* Also if new memory has taken its place among the descriptors. */
 START_TEST(memory_that_was_freed_cannot_be_opened)
 {
     cu_ipc_handle handle;
@@ -314,7 +314,8 @@ START_TEST(events_are_made_for_other_processes)
     cu_event event;
     cu_ipc_handle handle;
     world_begin(NULL);
-    ck_assert_int_eq(cuEventCreate(&event, 4), CU_INVALID_VALUE); /* it would tell times */
+    /* the flag of an event that measures time */
+    ck_assert_int_eq(cuEventCreate(&event, 4), CU_INVALID_VALUE);
     ck_ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING_FLAG));
     ck_assert_int_eq(cuIpcGetEventHandle(&handle, event), CU_INVALID_HANDLE);
     ck_ok(cuEventDestroy_v2(event));
@@ -342,7 +343,7 @@ START_TEST(work_before_a_shared_event_is_over)
     ck_ok(cuIpcGetEventHandle(&handle, event));
     ck_ok(cuEventQuery(event));
     ck_assert_int_eq(cuStreamQuery(stream), CU_NOT_READY);
-    ck_ok(cuEventRecord(event, stream)); /* again: the other process cannot query this one */
+    ck_ok(cuEventRecord(event, stream)); /* again, since the other process cannot query this one */
     ck_ok(cuStreamQuery(stream));
     run_other("event", "granularity:2M", &handle);
     ck_ok(cuEventDestroy_v2(event));
@@ -388,7 +389,7 @@ static int run_child(char **argv)
     return n_failed;
 }
 
-/* With arguments: the other process of run_other(). */
+/* With arguments: be the other process of run_other(). */
 int main(int argc, char **argv)
 {
     return argc == 4 ? run_child(argv) : suite_run(make_suite());

@@ -33,7 +33,7 @@ static void end(void)
     world_end();
 }
 
-/* Reads the log into lines; returns how many there are. */
+/* Read the log into lines, and return their number. */
 static size_t read_log(char lines[][256], size_t n)
 {
     size_t n_lines = 0;
@@ -289,7 +289,7 @@ START_TEST(the_clock_counts_the_handles_that_are_live_up_to_a_bound)
     cu_devptr at = world_reserve(1);
     ck_ok(cuMemMap(at, GRANULE, 0, handles[0], 0));
     ck_assert_double_eq_tol(spent(), 5, 0.001);
-    ck_ok(cuMemRelease(handles[0])); /* the mapping keeps it */
+    ck_ok(cuMemRelease(handles[0])); /* the mapping keeps the memory */
     ck_assert_double_eq_tol(spent(), 10, 0.001);
     ck_ok(cuMemRelease(handles[1]));
     ck_assert_double_eq_tol(spent(), 10, 0.001);

@@ -1,6 +1,6 @@
-/* mapping_model_test.c - random virtual memory calls, most of them wrong in some way, beside a
- * naive model: an array of granules and a list of handles. Result codes, counts, mappings and the
- * bytes that work may touch must agree after every call. */
+/* mapping_model_test.c - random virtual memory calls, most of them wrong, beside a naive model: an
+ * array of granules and a list of handles. Result codes, counts, mappings and the bytes that work
+ * may touch must agree after every call. */
 /* labels: model */
 #include <string.h>
 

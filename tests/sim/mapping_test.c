@@ -1,5 +1,5 @@
 /* mapping_test.c - the rules of the virtual memory calls (reference/cuda-vmm.md, section 3). Each
- * test is named after the rule that the simulator enforces. */
+ * test has the name of the rule that it checks. */
 #include <string.h>
 
 #include "tests/support/sim_world.h"

@@ -1,5 +1,5 @@
-/* offer_test.c - driver calls of programs other than pleat: entry points by name, copies that wait,
- * writes of values, and calls for features that these devices lack. */
+/* offer_test.c - driver calls that pleat does not make: entry points by name, copies that wait,
+ * writes of values, and calls for missing features. */
 /* labels: unit */
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ START_TEST(values_of_both_widths_are_written_in_order)
 }
 END_TEST
 
-/* ---- what these devices lack ----------------------------------------------------------------- */
+/* ---- missing features ------------------------------------------------------------------------ */
 
 START_TEST(what_a_device_lacks_is_refused_after_its_arguments)
 {

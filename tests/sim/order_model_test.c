@@ -1,7 +1,7 @@
 /* order_model_test.c - random streams, events and work beside a naive model of time.
  *
  * The model keeps for every operation the set of all operations before it. Operations finish by the
- * definition: when `depth` later ones are submitted, the whole set is finished. Two operations race
+ * definition: once `depth` later ones are submitted, the whole set is finished. Two operations race
  * if neither set contains the other operation, one is unfinished when the second is submitted, and
  * their bytes overlap. */
 /* labels: model */
@@ -12,7 +12,7 @@
 #include "tests/support/suite.h"
 
 enum {
-    N_STREAMS = 10, /* 0 to 4 on device 0, the others on device 1; 0 and 5 are legacy streams */
+    N_STREAMS = 10, /* 0 to 4 on device 0, the rest on device 1; 0 and 5 are legacy streams */
     N_EVENTS = 6,
     MAX_OPS = 512,
     N_STEPS = 900,
@@ -43,7 +43,7 @@ static op_set stream_sets[N_STREAMS];
 static size_t last_ops[N_STREAMS]; /* 1 + the stream's last operation; 0: none */
 static op_set event_sets[N_EVENTS];
 
-/* Destroyed streams: their waits count until their last operation is over. */
+/* Destroyed streams. Their waits count until the end of their last operation. */
 static struct {
     op_set set;
     size_t last_op; /* 1 + the last operation */
@@ -167,7 +167,7 @@ static void submit(int stream, cu_devptr at, bool is_counted)
     n_ops++;
     last_ops[stream] = n_ops;
     let_time_pass();
-    cu_devptr ptr = at + draw(2) * GRANULE + op->first * UNIT; /* either of two aliases */
+    cu_devptr ptr = at + draw(2) * GRANULE + op->first * UNIT; /* one of two aliases */
     if (is_counted) {
         pleat_sim_access access = { ptr, (op->last - op->first + 1) * UNIT, op->is_write };
         ck_ok(pleat_sim_work(streams[stream], &access, 1));
@@ -328,7 +328,7 @@ static void destroy_objects(void)
     ck_ok(cuDevicePrimaryCtxRelease_v2(1));
 }
 
-/* Map one granule of memory twice, for both devices. */
+/* Map a granule of memory twice, once for each device. */
 static cu_devptr map_shared(void)
 {
     cu_devptr at = world_reserve(2);

@@ -1,4 +1,4 @@
-/* peer_test.c - which devices can be given access to which devices' memory. */
+/* peer_test.c - access of devices to other devices' memory. */
 #include "tests/support/sim_world.h"
 #include "tests/support/suite.h"
 
@@ -19,7 +19,7 @@ START_TEST(devices_reach_each_other_as_configured)
 {
     static const struct {
         const char *conf;
-        int neighbours; /* can devices 0 and 1 access each other? */
+        int neighbours; /* devices 0 and 1 can access each other */
         int strangers;  /* can devices 1 and 2? */
     } cases[] = {
         { "devices:4", 1, 1 },

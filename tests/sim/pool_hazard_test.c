@@ -1,4 +1,4 @@
-/* pool_hazard_test.c - refusals of pools, and uses of their memory that are hazards. */
+/* pool_hazard_test.c - refusals of pools, and hazardous uses of their memory. */
 #include "tests/support/sim_pools.h"
 #include "tests/support/suite.h"
 

@@ -61,7 +61,7 @@ static void join(clock_of *clock, const clock_of *other)
     }
 }
 
-/* Finish the operations that wait only for earlier ones. */
+/* Finish the operations that wait for earlier ones only. */
 static void let_pass(void)
 {
     for (bool goes_on = true; goes_on;) {
@@ -86,7 +86,7 @@ static void submit(unsigned s, bool is_counted)
     let_pass();
 }
 
-/* Finish everything up to that clock, and everything that it waits for. */
+/* Finish everything up to this clock, with all waits. */
 static void finish(clock_of need)
 {
     for (bool is_more = true; is_more;) {
@@ -165,7 +165,7 @@ static void settle_passed(void)
     }
 }
 
-/* The best run of at least n cells; false when there is none. */
+/* The best run of at least n cells; false without one. */
 static bool find_run(unsigned s, size_t n, bool any, segment **in, size_t *at)
 {
     size_t best = SIZE_MAX;
@@ -211,7 +211,7 @@ static void synchronized(void)
     trim(threshold_bytes);
 }
 
-/* The bytes by which the pool would grow; 0 = it cannot. */
+/* The bytes by which the pool would grow; 0 = impossible. */
 static uint64_t growth_for(uint64_t bytes)
 {
     uint64_t steps[2] = { UNIT, GRANULE };
@@ -296,7 +296,7 @@ static void step_order(unsigned earlier, unsigned later)
     }
 }
 
-/* Free the block on its stream, or on a stream ordered after it. */
+/* Free the block on its stream, or on a later-ordered stream. */
 static void step_free(size_t i, unsigned s)
 {
     block it = live[i];

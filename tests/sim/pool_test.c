@@ -540,7 +540,7 @@ END_TEST
 
 /* ---- faults and costs ------------------------------------------------------------------------ */
 
-/* The life of a pool; false after the first call that failed, with everything undone. */
+/* The life of a pool. False after the first failed call, with everything undone. */
 static bool live_once(void)
 {
     cu_mempool made;

@@ -148,7 +148,7 @@ END_TEST
 
 /* ---- two processes --------------------------------------------------------------------------- */
 
-enum { FD_OF_CHILD = 100 }; /* inherited under this number */
+enum { FD_OF_CHILD = 100 }; /* descriptor number in the child */
 
 /* For work of device 0, wherever the memory lies. */
 static cu_devptr map_handle(cu_mem_handle handle)
@@ -462,7 +462,7 @@ static int run_child(char **argv)
     return n_failed;
 }
 
-/* With arguments: the other process of exchange(). */
+/* With arguments: be the other process of exchange(). */
 int main(int argc, char **argv)
 {
     return argc == 4 && strcmp(argv[1], "child") == 0 ? run_child(argv) : suite_run(make_suite());

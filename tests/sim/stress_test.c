@@ -1,4 +1,4 @@
-/* stress_test.c - many threads, each with its own stream and memory, and one event. */
+/* stress_test.c - many threads with separate streams and memory, and one event. */
 /* labels: stress */
 #include <pthread.h>
 #include <stdatomic.h>

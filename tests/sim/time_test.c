@@ -127,7 +127,7 @@ START_TEST(a_use_lasts_until_it_is_ended_and_comes_after_the_other_stream)
     ck_ok(pleat_sim_use_end(side, second));
     ck_assert_uint_eq(world_unfinished(), 0);
     ck_assert_uint_eq(pleat_sim_hazards(NULL, 0), 0);
-    ck_assert_int_eq(pleat_sim_use_end(side, second + 1), CU_SUCCESS); /* the work behind it */
+    ck_assert_int_eq(pleat_sim_use_end(side, second + 1), CU_SUCCESS); /* the work behind the use */
     ck_assert_int_eq(pleat_sim_use_end(side, second + 2), CU_INVALID_VALUE);
     ck_assert_int_eq(pleat_sim_use_end(side, 0), CU_INVALID_VALUE);
     ck_assert_int_eq(pleat_sim_use(side, own, at, 512, NULL), CU_INVALID_VALUE);

@@ -123,7 +123,7 @@ START_TEST(an_event_records_its_own_context_only)
 }
 END_TEST
 
-/* Make the call in relaxed mode, in which a thread may make unsafe calls. */
+/* Make the call in relaxed mode, which allows a thread unsafe calls. */
 static void *record_relaxed(void *result)
 {
     int mode = CU_CAPTURE_MODE_RELAXED;

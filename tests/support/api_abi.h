@@ -1,8 +1,8 @@
 /* api_abi.h - the binary interface of compiled programs: numbers, sizes and offsets that never
  * change.
  *
- * They are literals, so that any change shows. A struct with a size given by the caller may get
- * members at its end. The members listed here stay where they are. VALUE(constant, number),
+ * All are literals, so that any change shows. A struct with a size given by the caller may get
+ * members at its end. The members listed here keep their places. VALUE(constant, number),
  * SIZE(type, bytes) and AT(type, member, offset) are the arguments of the lists, for C and C++.
  * LP64. */
 #ifndef PLEAT_TESTS_API_ABI_H

@@ -79,7 +79,7 @@ static pleat_status call_buffer_query(pleat instance, int device)
     return pleat_buffer_query(instance, device, NOBODYS, &info);
 }
 
-/* The devices' memory is not the host's: the call is refused for that. */
+/* The memory belongs to devices, not to the host, so the call is refused. */
 static pleat_status of_devices(pleat_status st)
 {
     return st == PLEAT_ENOTSUP ? PLEAT_OK : st;

@@ -21,11 +21,11 @@ enum {
     ORDERS = COMPLIANCE_ORDERS_ON_REUSE,
 };
 
-/* The reasons. pleat moves memory from under free blocks; their streams do not matter once their
- * work is done. pleat withholds memory that a graph may use. PyTorch's caches split segments and
- * keep them by stream. MXNet's pools keep whole driver allocations by size, for all streams, and
- * return all of them at once. So the driver gathers. TensorFlow's pool splits regions, for all
- * streams. The driver's own pool follows its documentation; its free memory is invisible. */
+/* The reasons. Memory of free blocks is remapped by pleat; their streams do not matter once their
+ * work is done. Memory that a graph may use is withheld. PyTorch's caches split segments and keep
+ * them by stream. MXNet's pools keep whole driver allocations by size, for all streams, and return
+ * all of them at once. So the driver gathers. TensorFlow's pool splits regions, for all streams.
+ * The driver's own pool follows its documentation, and its free memory is invisible. */
 static const compliance_policy policies[] = {
     { "pleat", CACHES | SPLITS | GATHERS | SHARES | WITHHOLDS, 1024, 512 },
     { "torch-native", CACHES | SPLITS | RETRIES, 1024, 512 },

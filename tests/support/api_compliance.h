@@ -1,8 +1,8 @@
 /* api_compliance.h - tests every allocator's duties through the public interface.
  *
  * The suites api_compliance_*_test.c run each test under every registered allocator. Each allocator
- * is a test case (CK_RUN_CASE=pleat runs one). A policy of only some allocators is a trait. A test
- * of a trait also asserts the behaviour without the trait. */
+ * is a test case (CK_RUN_CASE=pleat runs only pleat). A policy of only some allocators is a trait.
+ * A test of a trait also asserts the behaviour without the trait. */
 #ifndef PLEAT_TESTS_API_COMPLIANCE_H
 #define PLEAT_TESTS_API_COMPLIANCE_H
 
@@ -23,19 +23,19 @@ typedef enum compliance_trait {
     /* Recoveries count as num_alloc_retries, PyTorch's statistic. */
     COMPLIANCE_COUNTS_RETRIES = 1 << 3,
     /* Memory of other streams is handed out again at once, after the host waited for them. Other
-     * allocators hold the memory back until these uses are known to be over. */
+     * allocators hold the memory back until the uses are known to be over. */
     COMPLIANCE_WAITS_ON_REUSE = 1 << 4,
-    /* Memory of other streams is handed out again at once. Its new stream waits for them on the
+    /* Memory of other streams is handed out again at once. The new stream waits for them on the
      * GPU. */
     COMPLIANCE_ORDERS_ON_REUSE = 1 << 8,
-    /* Memory that another stream freed and finished with is handed out before the driver is
+    /* Memory freed by another stream, whose uses are over, is handed out before the driver is
      * asked. */
     COMPLIANCE_SHARES_STREAMS = 1 << 5,
     /* Regions of the device double in size: up to half of the memory asked for may stay unused. */
     COMPLIANCE_DOUBLES = 1 << 6,
-    /* Memory that a stream frees while it is captured serves nobody until the graph is gone. */
+    /* Memory freed by a stream during its capture is withheld until the graph is gone. */
     COMPLIANCE_WITHHOLDS = 1 << 7,
-    /* The driver's pool: its free memory, growth and shrinking are invisible. */
+    /* The driver's pool. Its free memory, growth and shrinking are invisible. */
     COMPLIANCE_OPAQUE = 1 << 9,
 } compliance_trait;
 /* clang-format on */
@@ -67,8 +67,8 @@ typedef struct compliance {
     __typeof__(pleat_sim_n_faults) *sim_n_faults;
 } compliance;
 
-/* Open an instance of the allocator with that number on a fresh simulator, with its streams.
- * `more`: further keys, may be "". */
+/* Open an instance of this allocator on a fresh simulator, with streams. `more`: further keys, may
+ * be "". */
 compliance compliance_open(int allocator, const char *sim_conf, const char *more);
 /* Finish all work, destroy the instance, which has no live block, and check that the simulator is
  * empty and saw no hazard. */
@@ -84,13 +84,13 @@ void compliance_record(compliance *c, pleat_devptr ptr, void *stream);
 uint64_t compliance_trim(compliance *c); /* trims all with waits; returns the released bytes */
 pleat_stats compliance_stats(compliance *c);
 pleat_block_info compliance_query(compliance *c, pleat_devptr ptr);
-/* Every walker passes. The statistics agree with each other and with the simulator. */
+/* Every walker passes. The statistics agree among themselves and with the simulator. */
 void compliance_check(compliance *c);
 /* The request must be refused for lack of device memory, and nothing that must stay may change. */
 void compliance_refused(compliance *c, size_t bytes, void *stream);
 
-/* Submit work on the stream that writes the whole block. If `depth` is never reached, it is
- * unfinished until somebody waits for it or compliance_finish. */
+/* Submit work on the stream that writes the whole block. If `depth` is never reached, the work is
+ * unfinished until a wait for it, or compliance_finish. */
 void compliance_use(compliance *c, void *stream, pleat_devptr ptr, size_t bytes);
 void compliance_finish(compliance *c);
 /* Order all work submitted to `later` from now on after the work submitted to `earlier`. */

@@ -1,5 +1,5 @@
-/* api_figures.h - counts of live blocks kept by a test, with their peaks, and whether the
- * statistics of a device say the same. */
+/* api_figures.h - a test's own counts of live blocks with their peaks, for comparison with a
+ * device's statistics. */
 #ifndef PLEAT_TESTS_API_FIGURES_H
 #define PLEAT_TESTS_API_FIGURES_H
 
@@ -11,7 +11,7 @@ typedef struct api_figures {
     pleat_stat requested[PLEAT_N_SIZES];
 } api_figures;
 
-/* A block of so many requested bytes was allocated or freed, all else being over. */
+/* A block of so many requested bytes was allocated or freed, with nothing pending. */
 void api_figures_begin(api_figures *f, size_t requested);
 void api_figures_end(api_figures *f, size_t requested);
 void api_figures_reset_peaks(api_figures *f);

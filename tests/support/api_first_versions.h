@@ -1,5 +1,5 @@
-/* api_first_versions.h - calls that write structs as version 0.1 had them, and calls under the
- * former names in linked programs; on device 0. */
+/* api_first_versions.h - calls that write structs as version 0.1 did, and former names in linked
+ * programs; on device 0. */
 #ifndef TESTS_SUPPORT_API_FIRST_VERSIONS_H
 #define TESTS_SUPPORT_API_FIRST_VERSIONS_H
 

@@ -1,5 +1,5 @@
-/* api_hands.h - threads that run one call after another, as the test's own thread tells them. So
- * the test chooses the order of calls of several threads. */
+/* api_hands.h - threads that run one call after another, as told by the test's own thread. So the
+ * test chooses the order of calls of several threads. */
 #ifndef PLEAT_TESTS_API_HANDS_H
 #define PLEAT_TESTS_API_HANDS_H
 
@@ -11,7 +11,7 @@ typedef struct api_hand {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    void (*call)(void *context); /* mutex: NULL = it waits */
+    void (*call)(void *context); /* mutex: NULL = the thread is idle */
     void *context;               /* mutex */
     bool is_dismissed;           /* mutex */
 } api_hand;
@@ -27,7 +27,7 @@ void api_hand_do(api_hand *hand, void (*call)(void *context), void *context);
 pleat_status api_hand_try_alloc(api_hand *hand, pleat instance, size_t bytes, void *stream,
                                 pleat_devptr *out);
 pleat_status api_hand_try_free(api_hand *hand, pleat instance, pleat_devptr ptr, void *stream);
-/* It must succeed. */
+/* The call must succeed. */
 pleat_devptr api_hand_alloc(api_hand *hand, pleat instance, size_t bytes, void *stream);
 void api_hand_free(api_hand *hand, pleat instance, pleat_devptr ptr, void *stream);
 

@@ -11,9 +11,9 @@ enum { HISTORY_MOST = 4096 };
 extern pl_history_entry history_entries[HISTORY_MOST];
 
 pl_history *history_of(pleat handle, int device);
-/* Start recording; it must succeed. */
+/* Start recording, which must succeed. */
 void history_record(pleat handle, size_t max_entries, unsigned flags);
-/* Copy all entries; returns their number. */
+/* Copy all entries, and return their number. */
 size_t history_copy(pleat handle, int device);
 /* The n-th entry with that action among the first n_entries, or NULL. */
 const pl_history_entry *history_find(size_t n_entries, unsigned action, size_t n);

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 typedef struct bench_child {
-    int status; /* exit status; -1 if it did not exit */
+    int status; /* exit status; -1 without an exit */
     char out[65536];
     char err[16384];
     pid_t pid;
@@ -22,7 +22,7 @@ void bench_child_run(bench_child *child, const char *line);
 void bench_child_start(bench_child *child, const char *line);
 void bench_child_finish(bench_child *child);
 
-/* Make a new file with that content; the name is kept for the next seven calls. */
+/* Make a new file with this content. The name stays valid for seven more calls. */
 const char *bench_child_file(const char *ending, const void *content, size_t n);
 
 #endif

@@ -39,7 +39,7 @@ static void put_number(writer *w, uint64_t number, unsigned n_bytes)
     }
 }
 
-/* Remembers the top of the stack; returns its id. */
+/* Remember the top of the stack, and return its id. */
 static uint32_t memoize(writer *w)
 {
     uint32_t id = w->n_memo++;
@@ -316,7 +316,7 @@ size_t snap_write(const snap_plan *plan, unsigned char *out, size_t n)
     put_byte(&w, (unsigned)plan->protocol);
     size_t frame_at = w.at;
     if (plan->protocol >= 4) {
-        put_byte(&w, 0x95); /* FRAME; one around everything */
+        put_byte(&w, 0x95); /* FRAME; one frame around everything */
         put_number(&w, 0, 8);
     }
     put_all(&w, plan);

@@ -35,7 +35,7 @@ typedef struct snap_segment {
 enum { SNAP_MOST_DEVICES = 4 };
 
 typedef struct snap_plan {
-    int protocol;       /* 2 to 5; those below 4 have no frames */
+    int protocol;       /* 2 to 5; frames from 4 on */
     bool is_old;        /* only segments and device_traces, without times */
     bool is_expandable; /* of the settings */
     const char *conf;   /* from the settings; NULL = "" */
@@ -44,7 +44,7 @@ typedef struct snap_plan {
     const snap_segment *segments;                /* NULL = none */
 } snap_plan;
 
-/* Write into out[0..n), which must be large enough; returns the bytes written. */
+/* Write into out[0..n), which must be large enough. Returns the number of bytes written. */
 size_t snap_write(const snap_plan *plan, unsigned char *out, size_t n);
 
 #endif

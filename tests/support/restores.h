@@ -14,7 +14,7 @@ typedef struct restores {
  * restores. Check that blocks come in the order of addresses, freed ones first. */
 void restores_see(void *context, pleat_restored what, const pleat_pool_block *block);
 void restores_see_block(void *context, const pleat_pool_block *block);
-/* NULL: no such block was told of. */
+/* NULL: no such block was reported. */
 const pleat_pool_block *restores_find(const restores *told, pleat_restored what, pleat_devptr base);
 void restores_clear(restores *told);
 

@@ -48,7 +48,7 @@ static int run(const suite_entry *entry)
 int main(void)
 {
     const char *wanted = getenv("CK_RUN_SUITE");
-    setenv("CK_DEFAULT_TIMEOUT", "0", 0); /* ctest ends what hangs */
+    setenv("CK_DEFAULT_TIMEOUT", "0", 0); /* ctest ends hanging programs */
     int n_run = 0;
     int n_skipped = 0;
     int n_failed = 0;

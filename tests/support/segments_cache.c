@@ -210,7 +210,7 @@ uint64_t cache_resident(void)
     return cache_stats().resident_bytes;
 }
 
-/* A failed call of PyTorch's caches may find that uses are over: then fewer blocks pend. */
+/* A failed call of PyTorch's caches may find uses over. Then fewer blocks are pending. */
 static void assert_same_or_over(const pleat_stat *before, const pleat_stat *after)
 {
     const pl_allocator_ops *ops = cache.a->ops;

@@ -40,7 +40,7 @@ void cache_create_stream(unsigned i);  /* its handle may be recycled */
 void cache_refuses(const pl_allocator_ops *ops, const pl_allocator_options *options,
                    const char *option);
 
-/* This must succeed; every walker passes afterwards. */
+/* The call must succeed. Every walker passes afterwards. */
 pleat_devptr cache_get(size_t bytes, unsigned stream);
 void cache_put(pleat_devptr ptr); /* on the owner's stream */
 void cache_put_on(pleat_devptr ptr, unsigned stream);

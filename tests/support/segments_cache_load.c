@@ -35,7 +35,7 @@ static unsigned draw_stream(random_source *r)
     return (unsigned)random_below(r, CACHE_N_STREAMS);
 }
 
-/* False: there is no memory for the block. */
+/* False: no memory for the block. */
 static bool take(owned *o, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 0;

@@ -14,7 +14,7 @@ void captures_end_announced(unsigned stream);
 pleat_status captures_release(unsigned stream);
 /* Make a call that only names the stream. */
 void captures_name_stream(unsigned stream);
-/* Calls so far that captured streams must not see, or that would break other captures. */
+/* Calls so far that captured streams must not see, or that would break a capture. */
 uint64_t captures_n_forbidden(void);
 
 #endif

@@ -12,8 +12,8 @@ uint64_t chunks_granules_held(void);
 /* From now on no memory beyond the held bytes can be created. */
 void chunks_limit_to_held(void);
 
-/* Compact while the k-th driver call fails, once. *has_hit: the compaction made at least that many
- * calls. The error must be reported as the driver's. */
+/* Compact while the k-th driver call fails, once. *has_hit: the compaction made a k-th call. The
+ * error must be reported as the driver's. */
 pleat_status chunks_compact_failing_at(uint64_t k, bool *has_hit);
 /* Compact while all calls of that name fail from the k-th on. Every walker passes afterwards. */
 pleat_status chunks_compact_failing_from(const char *call, uint64_t k);

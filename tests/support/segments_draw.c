@@ -12,7 +12,7 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
     static const unsigned wait_ms[] = { 0, 1000, 1000 };
     pl_allocator_options_init(options);
     pl_pleat_options own = pl_pleat_own(options);
-    own.chunks = PL_CHUNKS_GRANULE; /* draw_mixed draws others */
+    own.chunks = PL_CHUNKS_GRANULE; /* draw_mixed draws other values */
     own.growth = (pl_growth)random_below(r, 3);
     own.cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
     options->wait_ms = wait_ms[random_below(r, 3)];

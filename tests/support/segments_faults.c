@@ -5,7 +5,7 @@
 
 #define CAPACITY (96 * MIB)
 
-/* Uses of one block on three streams, a free on a stream of its own, retries on a full device. */
+/* Uses of a block on three streams, a free on a fourth, retries on a full device. */
 /* clang-format off */
 static const fault_step usual_steps[] = {
     { FAULT_GET, 0, 0, 1000 },

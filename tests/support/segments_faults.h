@@ -1,4 +1,4 @@
-/* segments_faults.h - makes the calls of a scenario fail, one after another.
+/* segments_faults.h - makes each call of a scenario fail in turn.
  *
  * Each function opens and closes the cache (segments_cache.h) for k = 0, 1, ... until the scenario
  * makes no k-th call. After each failure, users see the state from before the failure. Afterwards
@@ -29,7 +29,7 @@ typedef struct fault_scenario {
 } fault_scenario;
 
 /* Fail the k-th call of the driver with this code; with `ever_after` also all later calls. `call`:
- * only this entry point fails. NULL = every call with an effect. Returns the number of such
+ * fail only calls of this entry point. NULL = every call with an effect. Returns the number of such
  * calls. */
 uint64_t fault_driver(const fault_scenario *scenario, const char *call, bool ever_after, int code);
 uint64_t fault_host(const fault_scenario *scenario, bool ever_after); /* host allocations */

@@ -90,7 +90,7 @@ const char *model_remove(model *m, pleat_devptr base)
 /* ---- granules ------------------------------------------------------------------------------ */
 
 /* Counts the occupied granules of a range, with prefix sums. A granule is occupied if it holds
- * bytes of a live block or a held span, or if its large chunk has an occupied granule. */
+ * bytes of a live block or a held span, or if its large chunk does. */
 typedef struct tally {
     model_span range;
     const model_spans *large; /* NULL: none */
@@ -167,8 +167,8 @@ static const model_span *large_at(const tally *t, pleat_devptr at)
     return i > 0 && end_of(&t->large->span[i - 1]) > at ? &t->large->span[i - 1] : NULL;
 }
 
-/* The number of granules that [at, at + bytes) touches, itself or by a large chunk, and that hold
- * nothing yet. */
+/* The number of further granules for [at, at + bytes): unoccupied granules that the bytes touch,
+ * alone or by a large chunk. */
 static size_t tally_further(const tally *t, pleat_devptr at, uint64_t bytes)
 {
     const model_span *low = large_at(t, at);
@@ -216,7 +216,7 @@ static void least(size_t *best, size_t n)
     *best = n < *best ? n : *best;
 }
 
-/* Try these starts in the gap: the first, the last, and all multiples of the step. */
+/* Try these starts in the gap: first, last, and all multiples of the step. */
 static void try_gap(const tally *t, pleat_devptr base, pleat_devptr end, uint64_t bytes,
                     uint64_t step, size_t *best)
 {

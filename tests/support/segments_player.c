@@ -211,7 +211,7 @@ static void forget_stale(model_spans *blocked)
     *blocked = held;
 }
 
-/* L + P + T + m: the least granules that would be held if the request were served. */
+/* L + P + T + m: the least held granules if the request were served. */
 static size_t needed_granules(player *p, size_t bytes, places where)
 {
     model_spans ranges;
@@ -265,9 +265,8 @@ static pleat_status judge_stale(player *p, size_t bytes, unsigned stream, pleat_
     return st;
 }
 
-/* Judges "out of device memory" while no other call is under way: it must be true, and be the
- * answer again. If the request may not wait, addresses with a stale mapping are no place until that
- * mapping is gone. */
+/* Judge "out of device memory" while no other call is under way. The answer must be true, and come
+ * again. For a request that may not wait, addresses with a stale mapping count as no place. */
 static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
@@ -292,14 +291,14 @@ static pleat_status judge_full(player *p, size_t bytes, unsigned stream, pleat_d
     return lacks_stale && p->captured == 0 ? judge_stale(p, bytes, stream, out) : st;
 }
 
-/* Judges "pending": it must be allowed, and must not be the answer once all work is over. */
+/* Judge "pending". The answer must be allowed, and must not come again once all work is over. */
 static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     if (p->captured != 0) {
         return PLEAT_EPENDING;
     }
-    /* Only a request that may not wait can answer "pending": a tick needs a call that names the
-     * stream. */
+    /* Only a request that may not wait can answer "pending", since a tick needs a call that names
+     * the stream. */
     if (p->conf.options.wait_ms != 0) {
         blame(p, "%zu bytes on stream %u: pending, and waiting is allowed", bytes, stream);
         return PLEAT_EPENDING;
@@ -312,7 +311,7 @@ static pleat_status judge_pending(player *p, size_t bytes, unsigned stream, plea
     return st == PLEAT_ENOMEM_DEVICE ? judge_full(p, bytes, stream, out) : st;
 }
 
-/* Judges "out of address space": the reserved addresses must have no place either. */
+/* Judge "out of address space": no place may be left in the reserved addresses. */
 static pleat_status judge_addresses(player *p, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     size_t most = player_most_granules(p);
@@ -428,7 +427,7 @@ bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream)
     return st == PLEAT_OK;
 }
 
-/* Free the block, first in the model: afterwards another thread may get its address. */
+/* Free the block, first in the model, since afterwards another thread may get its address. */
 static void free_block(player *p, player_block *b, unsigned stream)
 {
     player_gate_lock(&p->gate);

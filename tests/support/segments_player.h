@@ -1,9 +1,9 @@
 /* segments_player.h - plays calls on an allocator over the simulator, beside the naive model.
  *
- * Each block is written on its stream at its birth and read there before its free, so the simulator
+ * Each block is written on its stream at its birth and read there before its free. So the simulator
  * sees every hazard. Refusals of pleat are judged by the promise of segments/pleat/grow.c. The
- * model tries every place, and then the same call is made again. The first error is kept in `why`
- * and everything after it is skipped; player_assert_good fails the test with it.
+ * model tries every place, and then the same call is made again. The first error is kept in `why`,
+ * and everything later is skipped. The test then fails in player_assert_good.
  *
  * With threads the gate guards the model, and a refusal is judged alone. The refused thread waits
  * until no other call is under way, and then calls again. */
@@ -55,7 +55,7 @@ typedef struct player {
     pleat_devptr other; /* memory held by a foreign user */
     pl_stream *streams[PLAYER_STREAMS];
     void *handles[PLAYER_STREAMS];
-    player_block *blocks;                 /* by id; only one thread at a time uses a block */
+    player_block *blocks;                 /* by id; a block is used by one thread at a time */
     player_block shelves[PLAYER_SHELVES]; /* gate: blocks passed from thread to thread */
     unsigned captured;                    /* the captured stream; 0 = none */
     model model;                          /* gate */
@@ -76,7 +76,7 @@ bool player_is_good(player *p);
 bool play_alloc(player *p, size_t id, size_t bytes, unsigned stream);
 /* Free block `id` on its own stream. Does nothing if the block is not live. */
 void play_free(player *p, size_t id);
-/* play_free on another stream that has used the block. */
+/* play_free on a different stream that has used the block. */
 void play_free_on(player *p, size_t id, unsigned stream);
 /* Use the block on another stream (record_stream), ordered behind the block's last use. */
 void play_use(player *p, size_t id, unsigned stream);
@@ -93,12 +93,13 @@ void play_finish(player *p);
 void play_trim(player *p, uint64_t keep_bytes, bool wait);
 /* Set the limit; a refusal is judged. */
 void play_limit(player *p, uint64_t bytes);
-/* The foreign user gives back its memory: C rises. */
+/* The foreign user gives its memory back, so C rises. */
 void play_release_other(player *p);
-/* Run all walkers, check hazards and the figures that the model knows. Call it alone. */
+/* Run all walkers, check hazards and the figures that the model knows. No other call may be under
+ * way. */
 void play_check(player *p);
 
-/* C: the granules that device and limit allow. */
+/* C: the granules allowed by device and limit. */
 size_t player_most_granules(const player *p);
 
 #endif

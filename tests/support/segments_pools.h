@@ -10,12 +10,14 @@
 void pools_open_with(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms);
 void pools_close(void);
 
-/* This must succeed; every walker passes afterwards. */
+/* The call must succeed. Every walker passes afterwards. */
 pl_private *pools_open_one(void);
 void pools_release(pl_private *pool);
 void pools_rest(pl_private *pool);
-pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream); /* and write to it */
-pleat_devptr pools_get_default(size_t bytes, unsigned stream);           /* the same without pool */
+/* and write to the block */
+pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream);
+/* pools_get without a pool */
+pleat_devptr pools_get_default(size_t bytes, unsigned stream);
 pleat_status pools_refused(pl_private *pool, size_t bytes, unsigned stream); /* must fail */
 uint64_t pools_reserved(pl_private *pool);
 

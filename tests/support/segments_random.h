@@ -37,8 +37,7 @@ static inline bool random_once_in(random_source *r, size_t n)
     return random_below(r, n) == 0;
 }
 
-/* A number in [1, most]; every power of two is as likely as the next, so small numbers are
- * common. */
+/* A number in [1, most]. Every power of two is equally likely, so small numbers are common. */
 static inline size_t random_spread(random_source *r, size_t most)
 {
     unsigned n_bits = 64u - (unsigned)__builtin_clzll(most);

@@ -1,9 +1,9 @@
 /* segments_replay.h - compares an allocator's state by its events with its state by a visit.
  *
- * A replay is an observer that starts empty and follows the events. replay_compare visits the
- * allocator and compares both at one instant. Three things must be equal: the resident runs, the
- * live blocks, and the blocks with an uncompleted free. The first error, in an event or in a
- * comparison, is kept in `why`. After the error nothing is checked.
+ * A replay is an observer that starts empty and follows the events. For a comparison replay_compare
+ * visits the allocator, and compares both at one instant. Three things must be equal: the resident
+ * runs, the live blocks, and the blocks with an uncompleted free. The first error, in an event or
+ * in a comparison, is kept in `why`. After the error nothing is checked.
  *
  * Guarded by the allocator's lock, under which events come and comparisons run. */
 #ifndef PLEAT_TESTS_SEGMENTS_REPLAY_H
@@ -26,7 +26,7 @@ typedef struct replay_block {
     uint64_t bytes; /* as requested */
     pl_stream *stream;
     const void *private_in; /* the pool of a live block */
-    bool is_live;           /* false: its free is requested, not completed */
+    bool is_live;           /* false: free requested, but not completed */
 } replay_block;
 
 /* Ranges and blocks in the order of addresses. */
@@ -46,10 +46,10 @@ typedef struct replay {
     char why[256]; /* empty = all is well */
 } replay;
 
-void replay_init(replay *r); /* it is switched on */
-/* The private pool is gone: its blocks now belong to no pool. */
+void replay_init(replay *r); /* the observer is on */
+/* The private pool is gone. Its blocks now belong to no pool. */
 void replay_release(replay *r, const pl_private *pool);
-/* `is_alone`: no other thread is at work. Then even a visit without pieces can be compared. */
+/* `is_alone`: no second thread is at work. Then even a visit without pieces can be compared. */
 void replay_compare(replay *r, pl_allocator *a, bool is_alone);
 /* Fail the test if anything was wrong. */
 void replay_assert_good(const replay *r, const char *name);

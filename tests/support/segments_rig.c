@@ -105,7 +105,7 @@ static void make_live(pl_block *b, char letter)
     pl_usages_begin(&rig.usages, pool, b->bytes, b->requested);
 }
 
-/* Lane 1 owns the block; lane 2 uses it, too. */
+/* Lane 1 owns the block, and lane 2 uses it, too. */
 static void make_shared(pl_block *b)
 {
     pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
@@ -147,7 +147,7 @@ static void make_other(pl_block *b, char letter)
     }
 }
 
-/* While the segment is drawn, free blocks count as live blocks without users: runs end at them. */
+/* While the segment is drawn, free blocks count as live blocks without users, at which runs end. */
 static void make_block(pl_block *b, char letter)
 {
     if (is_live(letter)) {

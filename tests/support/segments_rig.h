@@ -10,8 +10,8 @@
  *   .     hole                              p  poisoned
  *   f h   in flight, free before / a hole before
  *
- * Bars are only for the eye and must be at granules. A colon separates two blocks of one letter; a
- * lane's later blocks have later ticks. A drawn segment is fully valid: pl_walk_space passes. */
+ * Bars are only for the eye and must be at granules. A colon separates two blocks of one letter.
+ * Later blocks of a lane have later ticks. A drawn segment is fully valid: pl_walk_space passes. */
 #ifndef PLEAT_TESTS_SEGMENTS_RIG_H
 #define PLEAT_TESTS_SEGMENTS_RIG_H
 
@@ -34,8 +34,8 @@ void rig_close(void); /* asserts that no host memory is left */
 /* Draw a segment of the lane's area, above all segments drawn before. */
 pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing);
 pl_segment *rig_draw(const char *drawing); /* draws in the large area of lane 1 */
-/* Draw the current state: bars, and colons between neighbours of one letter. The text of the last
- * four calls is kept. */
+/* Draw the current state, with bars, and with colons between neighbours of one letter. The text of
+ * the last four calls is kept. */
 const char *rig_show(const pl_segment *seg);
 pleat_devptr rig_at(const pl_segment *seg, size_t unit); /* the address of the n-th character */
 pl_block *rig_block(const pl_segment *seg, size_t unit); /* the block containing the unit */

@@ -39,7 +39,7 @@ static bool get(holding *h, uint64_t bytes, unsigned stream)
     return play_alloc(h->p, h->first_id + id, bytes, stream);
 }
 
-/* Drops the i-th oldest block; returns its id. */
+/* Drop the i-th oldest block, and return its id. */
 static size_t let_go(holding *h, size_t i)
 {
     size_t id = h->live[i];
@@ -174,7 +174,7 @@ static void churn_free(holding *h, random_source *r, const phase *ph)
     put(h, i);
 }
 
-/* Begins or ends a capture; the captured stream goes on making calls like any other. */
+/* Begin or end a capture. The captured stream goes on making calls like any stream. */
 static void churn_capture(player *p, random_source *r)
 {
     unsigned stream = any_stream(p, r);
@@ -259,8 +259,8 @@ void sequence_churn(player *p, random_source *r, const sequence_shape *shape)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* Allocate a layer's activations and its workspace, and free the workspace at once. Sometimes
- * another stream uses them. */
+/* Allocate a layer's activations and its workspace, and free the workspace at once. Sometimes a
+ * second stream uses both. */
 static void train_forward(holding *h, random_source *r, size_t scale)
 {
     size_t n = random_between(r, 1, 5);
@@ -319,7 +319,7 @@ static bool covers(const player_block *b, uint64_t step, uint64_t offset)
     return b->ptr != 0 && at < end;
 }
 
-/* Frees the blocks that do not cover `offset` modulo `step`; in half of the rounds with the offset
+/* Free the blocks that do not cover `offset` modulo `step`. In half of the rounds use the offset
  * that keeps fewer bytes. */
 static uint64_t robson_free(holding *h, random_source *r, uint64_t step, uint64_t offset)
 {
@@ -433,7 +433,7 @@ void sequence_tide(player *p, random_source *r, const sequence_shape *shape)
         size_mix mix = (size_mix)random_below(r, N_MIXES);
         unsigned stream = any_stream(p, r);
         bool is_last_out = random_once_in(r, 2);
-        size_t n_left = random_spread(r, 8); /* blocks of this tide that stay */
+        size_t n_left = random_spread(r, 8); /* blocks that stay of this tide */
         for (size_t n = 0; n < 400 && h.n_spare > 0; n++) {
             size_t bytes = size_of(p, r, mix, shape->live_bytes);
             if (h.live_bytes + bytes > shape->live_bytes) {

@@ -2,7 +2,7 @@
  *
  * Sizes are drawn relative to the granule and to `live_bytes`, the bytes that a sequence aims to
  * keep live. A refused block counts as live for the sequence. So the sequence makes the same calls
- * with less memory, unless it looks at addresses. */
+ * with less memory, except for sequences that look at addresses. */
 #ifndef PLEAT_TESTS_SEGMENTS_SEQUENCES_H
 #define PLEAT_TESTS_SEGMENTS_SEQUENCES_H
 
@@ -14,7 +14,7 @@ enum { SEQUENCE_IDS = 4096 };
 typedef struct sequence_shape {
     uint64_t live_bytes;
     size_t n_ops;
-    size_t first_id; /* its ids are the SEQUENCE_IDS from this one on */
+    size_t first_id; /* first of its SEQUENCE_IDS ids */
     bool may_change_limit;
 } sequence_shape;
 
@@ -23,9 +23,9 @@ typedef struct sequence {
     void (*play)(player *p, random_source *r, const sequence_shape *shape);
 } sequence;
 
-/* Random calls of all kinds, in phases. Each phase has one size mix and one order of freeing. */
+/* Random calls of all kinds, in phases. A phase has one size mix and one order of freeing. */
 void sequence_churn(player *p, random_source *r, const sequence_shape *shape);
-/* Training steps: blocks that stay, blocks freed in reverse, workspaces. Shapes vary. */
+/* Training steps: lasting blocks, blocks freed in reverse, workspaces. Shapes vary. */
 void sequence_train(player *p, random_source *r, const sequence_shape *shape);
 /* Robson's program: block sizes double, and the freed blocks leave every gap too short. */
 void sequence_robson(player *p, random_source *r, const sequence_shape *shape);

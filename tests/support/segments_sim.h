@@ -1,7 +1,7 @@
 /* segments_sim.h - the pleat allocator on a simulated device, for tests.
  *
- * State is global, since every test runs in its own process. pleat_close asserts that every walker
- * passes, the simulator and host memory are empty, and no hazard was seen. */
+ * State is global, since every test runs in a separate process. The end, pleat_close, asserts that
+ * every walker passes, the simulator and host memory are empty, and no hazard was seen. */
 #ifndef PLEAT_TESTS_SEGMENTS_SIM_H
 #define PLEAT_TESTS_SEGMENTS_SIM_H
 
@@ -27,7 +27,7 @@ typedef struct pleat_fixture {
 
 extern pleat_fixture pleat;
 
-/* Make a device and streams on a simulator with that configuration, and the allocator; NULL =
+/* Make a device and streams on a simulator with this configuration, and the allocator; NULL =
  * defaults. The device's context is current afterwards, as in programs. */
 void pleat_open(const char *sim_conf, const pl_allocator_options *options);
 void pleat_open_device(const char *sim_conf, const pl_device_options *device_options,
@@ -37,11 +37,10 @@ void pleat_open_granules(const char *sim_conf);
 /* pleat_open with these options, and defaults for the rest. */
 void pleat_open_with(const char *sim_conf, pl_cross_stream cross_stream, uint32_t wait_ms);
 void pleat_close(void); /* live blocks go, too */
-/* Destroy stream i, even with pending work, and make a new stream, which may get the same
- * handle. */
+/* Destroy stream i, even with pending work, and make a new stream, perhaps with the same handle. */
 void pleat_renew_stream(unsigned i);
 
-/* This must succeed; every walker passes afterwards. */
+/* The call must succeed. Every walker passes afterwards. */
 pleat_devptr pleat_get(size_t bytes, unsigned stream);
 void pleat_put(pleat_devptr ptr, unsigned stream);
 void pleat_record(pleat_devptr ptr, unsigned stream);

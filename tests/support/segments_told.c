@@ -1,4 +1,5 @@
-/* segments_told.c - see segments_told.h. Called under the allocator's lock; no lock of its own. */
+/* segments_told.c - see segments_told.h. Called under the allocator's lock, without a further
+ * lock. */
 #include "tests/support/segments_told.h"
 
 #include <check.h>
@@ -8,7 +9,7 @@
 
 enum { MOST = 1 << 15 };
 
-/* Runs that do not overlap, by address: resident memory, live blocks, or blocks being freed. */
+/* Disjoint runs, by address: resident memory, live blocks, or blocks being freed. */
 typedef struct told_set {
     size_t n;
     struct told_run {
@@ -112,7 +113,7 @@ static bool map(told_set *set, pleat_devptr base, uint64_t bytes)
     return true;
 }
 
-/* Cut the range out of the run that contains it. */
+/* Cut the range out of the run around it. */
 static bool unmap(told_set *set, pleat_devptr base, uint64_t bytes)
 {
     size_t i = find(set, base);

@@ -16,9 +16,9 @@ extern cu_stream b;
 
 void pools_begin(const char *conf);
 void pools_default(void); /* a device of 1 GiB */
-void pools_small(void);   /* one of 70 MiB */
+void pools_small(void);   /* pools of one allocation of 70 MiB */
 void pools_close(void);   /* ends what pools_begin made, without the world */
-void pools_end(void);     /* ends the world, too: it must be empty and without hazards */
+void pools_end(void);     /* ends the world, too, which must be empty and without hazards */
 
 cu_mempool_props pools_props(uint64_t max_bytes);
 cu_mempool pools_make(uint64_t max_bytes);
@@ -30,7 +30,7 @@ uint64_t pools_reserved(void);
 cu_devptr pools_get(uint64_t bytes, cu_stream stream);
 int pools_try_get(uint64_t bytes, cu_stream stream); /* for calls that must fail */
 void pools_put(cu_devptr at, cu_stream stream);
-/* Submit unfinished work to the stream, so that later work there is unfinished, too. */
+/* Submit unfinished work to the stream. So later work there is unfinished, too. */
 void pools_occupy(cu_stream stream);
 
 #endif

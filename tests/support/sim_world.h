@@ -18,8 +18,8 @@
 void world_begin(const char *conf);
 /* world_begin(NULL), as a fixture. */
 void world_default(void);
-/* Finish all work, release the context, and assert that nothing is held, nothing was lost, and
- * there is no hazard. */
+/* Finish all work, release the context, and assert that nothing is held or lost, and no hazard was
+ * seen. */
 void world_end(void);
 /* The same with exactly `n` hazards, all of `kind`. */
 void world_end_with(pleat_sim_hazard_kind kind, size_t n);
@@ -32,7 +32,7 @@ cu_mem_prop world_prop(int device);
 cu_mem_handle world_create(size_t n_granules);
 cu_devptr world_reserve(size_t n_granules);
 void world_allow(cu_devptr at, size_t n_granules, int device, int flags);
-/* Reserve memory, map it with one-granule handles (released at once) and make it accessible. */
+/* Reserve memory, map it with one-granule handles (released at once) and give access. */
 cu_devptr world_map(size_t n_granules);
 void world_unmap(cu_devptr at, size_t n_granules); /* frees the addresses, too */
 /* A non-blocking stream. */

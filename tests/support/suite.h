@@ -25,22 +25,22 @@ typedef struct suite_entry {
 
 void suite_register(suite_entry *entry);
 
-/* Call within SUITE where its tests cannot run: the program prints `why` and exits with 77. */
+/* Call within SUITE if its tests cannot run. The program prints `why` and exits with 77. */
 void suite_skip(const char *why);
 
 /* How many of the `n` seeds, rounds or operations of a random suite to play: PLEAT_TEST_PERCENT of
  * them, or 10 %; at least one. `./dev test --long` plays all. */
 uint64_t suite_part(uint64_t n);
-/* suite_part for quick work that can be played whole: all of the `n`. If PLEAT_TEST_PERCENT is
- * below 10, as under sanitizers, less in proportion. */
+/* For quick work that can be played whole: all of the `n`. If PLEAT_TEST_PERCENT is below 10, as
+ * under sanitizers, less in proportion. */
 uint64_t suite_most(uint64_t n);
 
 /* The simulator's configuration `conf`. A call with a dead handle kills the process, unless `conf`
  * says otherwise. Valid until the next call. */
 const char *suite_sim_conf(const char *conf);
 
-/* Make a new case of the suite. `open` and `close` run before and after each of its tests; NULL:
- * none. */
+/* Make a new case of the suite. `open` and `close` run before and after each test of the case;
+ * NULL: none. */
 TCase *suite_case(Suite *suite, const char *name, void (*open)(void), void (*close)(void));
 /* Say that no test of the case runs more than one thread: the thread sanitizer has nothing to find
  * there, and `./dev test` leaves them out under it (`--long` does not). */
@@ -48,7 +48,7 @@ void suite_one_thread(TCase *tcase);
 int suite_run(Suite *suite); /* the exit status of a program that has no runner */
 /* The exit status after a run; a run of no test has failed. */
 int suite_status(SRunner *runner);
-/* Play another process's part of a test: without Check's forks, and silent unless the part
+/* Play the part of a second process in a test: without Check's forks, and silent unless it
  * fails. */
 int suite_play(Suite *role);
 

@@ -22,7 +22,7 @@ typedef struct vmm_sim {
 
 /* Open the simulator and reset it to `conf`. The test fails if that is impossible. */
 void vmm_sim_open(vmm_sim *sim, const char *conf);
-/* Close the simulator. The test fails if anything is left in it, or if it saw a hazard. */
+/* Close the simulator. The test fails if the simulator is not empty, or saw a hazard. */
 void vmm_sim_close(vmm_sim *sim);
 /* The test fails unless nothing is reserved, created, mapped or allocated, and no event is left. */
 void vmm_sim_assert_empty(const vmm_sim *sim);
@@ -30,10 +30,10 @@ pleat_sim_counts vmm_sim_counted(const vmm_sim *sim);
 
 /* Open GPU 0 with the options (NULL = defaults). */
 pl_device *vmm_sim_device(const vmm_sim *sim, const pl_device_options *options);
-/* Close it; the test fails if anything was still held. */
+/* Close the device. The test fails if anything was still held. */
 void vmm_sim_close_device(pl_device *dev);
 
-/* A stream of the device's context, blocking or not; the caller destroys it. */
+/* A stream of the device's context, blocking or not. The caller destroys the stream. */
 cu_stream vmm_sim_stream(pl_device *dev, bool is_blocking);
 void vmm_sim_destroy_stream(pl_device *dev, cu_stream stream);
 /* Submit work that finishes only when the device is waited for, or after `depth` more

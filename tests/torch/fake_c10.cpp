@@ -1,5 +1,5 @@
-/* fake_c10.cpp - the part of PyTorch's exceptions that libpleat_torch.so uses: the names and the
- * shape of c10/util/Exception.h, in a library called libc10.so. It counts. */
+/* fake_c10.cpp - the exceptions of PyTorch as used by libpleat_torch.so: the names and the shape of
+ * c10/util/Exception.h, in a library called libc10.so. Live exceptions are counted. */
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -8,7 +8,7 @@
 #define FAKE_API __attribute__((visibility("default")))
 
 extern "C" {
-FAKE_API int fake_c10_n_errors;            /* that live */
+FAKE_API int fake_c10_n_errors;            /* live exceptions */
 FAKE_API std::uint32_t fake_c10_last_line; /* the source line given by the last exception */
 }
 

@@ -3,10 +3,11 @@
     build/pleat-runtime --memory 24G --devices 2 --contents --quiet \\
         python3 tests/torch/memory_saver.py CHECKOUT [NAME...]
 
-CHECKOUT is theirs, with test/examples/. Each example runs in a separate process, in the mode
-"torch". A line says whether the example passed, or where it stopped. The examples' testing_utils
-are used, with two changes. NVML's figures come from mem_get_info. Kernels compute nothing here, so
-torch.full, torch.randn and fill_ write tensors from the host, and comparisons run there."""
+CHECKOUT is a checkout of torch_memory_saver, with test/examples/. Each example runs in a separate
+process, in the mode "torch". A line says whether the example passed, or where it stopped. The
+examples' testing_utils are used, with two changes. NVML's figures come from mem_get_info. Kernels
+compute nothing here. So torch.full, torch.randn and fill_ write tensors from the host, and
+comparisons run there."""
 
 from __future__ import annotations
 

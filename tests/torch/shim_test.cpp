@@ -1,6 +1,6 @@
 /* shim_test.cpp - the hooks of libpleat_torch.so without PyTorch: exceptions, routes, and the
  * registers of a std::pair. Run with PLEAT_CONF=driver:sim,... as set below. The argument is the
- * fake libc10.so; loading it stands for loading PyTorch's. */
+ * fake libc10.so. Loading it stands for loading PyTorch's library. */
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -45,7 +45,7 @@ bool has(const std::string &text, const char *part)
 
 /* ---- exceptions ---- */
 
-/* The text thrown by a malloc that must fail, if it is an `Exception`. */
+/* The text thrown by a malloc that must fail, as an `Exception`. */
 template <typename Exception> std::string text_of_failure(std::size_t bytes, int device)
 {
     try {
@@ -103,7 +103,7 @@ void with_pytorch_a_shortage_is_its_exception_and_is_destroyed_once(const char *
 
 /* ---- pools ---- */
 
-/* A filter that counts its calls and its copies. */
+/* A filter that counts calls and copies. */
 struct filter {
     std::shared_ptr<int> n_calls = std::make_shared<int>(0);
     CUstream_st *accepted = nullptr;
@@ -139,7 +139,7 @@ std::uint64_t private_bytes()
     return sum;
 }
 
-/* As PyTorch calls them: through a pointer to a function with the pair by value. */
+/* Called as by PyTorch: through a pointer to a function with the pair by value. */
 using with_pair = void (*)(int, pool_id);
 
 void end_pool(pool_id id)

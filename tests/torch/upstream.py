@@ -2,13 +2,13 @@
 """PyTorch's own tests of its allocator, on the simulated CUDA runtime, natively and under pleat.
 
 Usage: upstream.py BUILD_DIR [--torch VERSION] [--tests FOLDER] [--match REGEX] [--module NAME]...
-[--write] (./dev torch). A table of groups, and what passes natively but not under pleat: the class,
-compiled for that torch. The tests are those of 2.6.0 whatever the torch: on another one some do not
-fit, and fail natively, too. --tests plays those of another folder, such as test/ of a checkout of
-PyTorch. With --write the result is recorded in results-VERSION.csv beside this file (of another
-folder: newer-VERSION.csv), replacing the earlier results of these tests. Without --write the result
-is compared with the file. Exit status 1: a test that passed under pleat in the recorded result, and
-passes natively now, fails under pleat."""
+[--write] (./dev torch). Prints a table of groups, and the tests that pass natively but not under
+pleat, which is the class compiled for this torch. The tests are from 2.6.0, for any torch. On
+other versions some tests do not fit, and fail natively, too. --tests plays the tests of another
+folder, such as test/ of a checkout of PyTorch. --write records the result in results-VERSION.csv
+beside this file (for another folder: newer-VERSION.csv), replacing earlier results of these tests.
+Without --write the result is compared with the file. Exit status 1: a test that passed under pleat
+in the recorded result, and passes natively now, fails under pleat."""
 
 from __future__ import annotations
 

@@ -3,18 +3,18 @@
 
 Usage: versions.py BUILD_DIR [VERSION...] [--keep] [--write] [--quick] [--suite NAME]...
        versions.py BUILD_DIR --turn | --has-turn | --fetch-turn
-(./dev torch-versions). Versions are tested one after another; without a VERSION, all versions in
-versions.csv. Each gets a virtual environment in the cache folder (up to 5.5 GB), which is removed
-after its tests unless it was there before or --keep says so. --write records the results in
-versions.csv beside this file and in docs/pytorch-tests.md. --quick leaves out the tests of several
-processes, --suite all but those it names. Exit status 1: something failed.
+(./dev torch-versions). Tests one version after another; without a VERSION, all in versions.csv.
+Each version gets a virtual environment in the cache folder (up to 5.5 GB). It is removed after the
+tests, unless it existed before or --keep is given. --write records the results in versions.csv
+beside this file and in docs/pytorch-tests.md. --quick omits tests of several processes. --suite
+takes only the named suites. Exit status 1: something failed.
 
---turn is a third of the quick part for one version, if its environment is there (exit status 77 if
-not): the newest and the oldest in versions.csv have turns, by the commit, which also says which
-third; PLEAT_TORCH_TURN names another version, PLEAT_TEST_PERCENT=100 takes all of the quick part.
---has-turn only tells by its exit status whether it is there. --fetch-turn makes that environment,
-which stays, within FETCH_S seconds and where the disk has room; if it cannot it says why, and its
-exit status is 0."""
+--turn runs a third of the quick tests for one version, if its environment exists; otherwise the exit
+status is 77. The commit chooses the version, newest or oldest in versions.csv, and the third.
+PLEAT_TORCH_TURN names another version; PLEAT_TEST_PERCENT=100 takes all quick tests. --has-turn
+tells by its exit status whether the environment exists. --fetch-turn makes the environment, which
+then stays. It takes at most FETCH_S seconds and needs room on the disk. If --fetch-turn fails, it
+tells why, and the exit status is still 0."""
 
 from __future__ import annotations
 

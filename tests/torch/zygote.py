@@ -1,13 +1,13 @@
-"""A python with torch and one module of PyTorch's tests imported, which forks itself for each test.
-Usage: zygote.py WAY MODULE, in the folder of the tests, on the simulated CUDA runtime.
+"""A python that has imported torch and one module of PyTorch's tests. It forks itself for each
+test. Usage: zygote.py WAY MODULE, in the folder of the tests, on the simulated CUDA runtime.
 
-First it writes a line of JSON: the ids of the module's tests and the name of torch's allocator, or
-[verdict, message] if a child failed to find them. Then it answers each line `ID` with a line
+First a line of JSON is written: the ids of the module's tests and the name of torch's allocator, or
+[verdict, message] if a child failed to find them. Then each line `ID` is answered with a line
 [verdict, message, seconds]. Verdicts are unittest's: pass, fail, error, skip, xfail, uxpass; and
 timeout, crash. Importing torch takes seconds, and a fork does not. No test sees leftovers of an
 earlier one. Under pleat torch has pleat's class (docs/pytorch.md), or no test runs.
 
-Kernels compute nothing here, so assertions on the values of tensors are left out. Assertions on
+Kernels compute nothing here. So assertions on the values of tensors are left out. Assertions on
 memory, streams, graphs and statistics stay."""
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ import torch.cuda
 
 
 def import_helpers() -> Any:
-    """PyTorch's helpers of tests query the device when they are imported. The zygote must not use
-    the device, or its children could not use it. So the helpers get fixed answers."""
+    """PyTorch's helpers of tests query the device when they are imported. If the zygote used the
+    device, its children could not. So the helpers get fixed answers."""
     import torch.utils._triton as triton
 
     answers = {

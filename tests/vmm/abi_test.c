@@ -10,7 +10,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* also declares the older versions of entry points */
 #include <cuda.h>
 
-/* Both headers define these two names: keep the vendor's values, then use the project's. */
+/* Two names are defined by both headers: keep the vendor's values, then use the project's. */
 static const void *const vendor_legacy = CU_STREAM_LEGACY;
 static const void *const vendor_per_thread = CU_STREAM_PER_THREAD;
 #undef CU_STREAM_LEGACY

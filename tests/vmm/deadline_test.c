@@ -1,4 +1,4 @@
-/* deadline_test.c - a call's deadline: the first wait sets it, and all attempts share it. */
+/* deadline_test.c - a call's deadline is set by the first wait and shared by all attempts. */
 /* alone: it replaces clock_gettime */
 #include <check.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 static uint64_t now_ms = 1000;
 
-/* Replaces libc's: nobody waits in real time here. */
+/* Replaces libc's function, so that nobody waits in real time. */
 int clock_gettime(clockid_t id, struct timespec *out)
 {
     (void)id;
@@ -20,7 +20,7 @@ int clock_gettime(clockid_t id, struct timespec *out)
 START_TEST(the_first_question_starts_the_time_and_an_attempt_forgets_it)
 {
     pl_deadline_begin();
-    now_ms += 500; /* before the first wait: it does not count */
+    now_ms += 500; /* time before the first wait does not count */
     ck_assert_uint_eq(pl_deadline_left(100), 100);
     now_ms += 70;
     ck_assert_uint_eq(pl_deadline_left(100), 30);

@@ -1,4 +1,4 @@
-/* device_test.c - devices: properties, context, probe, allocations, what close reports. */
+/* device_test.c - devices: properties, context, probe, allocations, reports of close. */
 /* labels: unit fault */
 #include <check.h>
 #include <stdlib.h>
@@ -480,7 +480,7 @@ START_TEST(a_free_that_the_driver_refuses_stays_held)
 }
 END_TEST
 
-/* Allocates and frees; true if both succeed. After a failed free it frees again. */
+/* Allocate and free; true if both succeed. After a failed free, free again. */
 static bool allocate_once(pl_device *dev)
 {
     pleat_devptr ptr;

@@ -77,7 +77,7 @@ START_TEST(a_simulator_that_is_not_there_is_named)
 }
 END_TEST
 
-/* Run this program again with `kind`, which main understands, in a folder without the simulator. */
+/* Run this program again in a folder without the simulator, with `kind` as argument for main. */
 static void run_alone(const char *kind, char *out, size_t n)
 {
     char folder[] = PLEAT_BUILD_DIR "/alone-XXXXXX";
@@ -102,7 +102,7 @@ static void run_alone(const char *kind, char *out, size_t n)
     ck_assert_int_eq(status, 0);
 }
 
-/* Print the error of opening a driver, or that there is none. */
+/* Print the error of opening a driver, or "opened". */
 static int open_alone(const char *kind)
 {
     pl_driver *drv = NULL;
@@ -123,7 +123,7 @@ START_TEST(a_program_without_the_simulator_beside_it_is_told_how_to_name_it)
     ck_assert_msg(strncmp(said, "libpleat_sim.so: ", 17) == 0, "%s", said);
     ck_assert_msg(strstr(said, advice) != NULL, "%s", said);
     run_alone("any", said, sizeof(said));
-    if (strcmp(said, "opened") != 0) { /* there is no GPU */
+    if (strcmp(said, "opened") != 0) { /* this machine has no GPU */
         ck_assert_msg(strncmp(said, "no GPU found; libpleat_sim.so: ", 31) == 0, "%s", said);
         ck_assert_msg(strstr(said, advice) != NULL, "%s", said);
     }
@@ -442,8 +442,8 @@ START_TEST(an_event_that_is_not_ready_is_no_failure)
 }
 END_TEST
 
-/* NOT_READY is an answer of queries. Any other call with this answer has failed, as under WSL near
- * the end of memory. The failure is reported by name like all others. */
+/* NOT_READY is an answer of queries. Any other call with this answer has failed, as happens under
+ * WSL near the end of memory. The failure is reported by name like all others. */
 START_TEST(a_call_that_asks_for_no_progress_fails_with_not_ready)
 {
     const pl_driver_error *error = pl_driver_last_error();

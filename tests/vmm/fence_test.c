@@ -1,4 +1,4 @@
-/* fence_test.c - fences: pass, wait, order; captures; streams out of reach; faults. */
+/* fence_test.c - fences: passing, waits, orders, captures, streams out of reach, faults. */
 /* labels: unit fault */
 #include <check.h>
 #include <pthread.h>
@@ -298,7 +298,7 @@ START_TEST(a_fence_of_the_context_is_behind_every_stream)
 }
 END_TEST
 
-/* The legacy stream reports this capture, so no call needs to have named its stream. */
+/* The legacy stream reports this capture. So no call needs to name the captured stream before. */
 START_TEST(a_fence_of_the_context_leaves_the_capture_of_a_blocking_stream_alone)
 {
     pl_fence *fence = NULL;

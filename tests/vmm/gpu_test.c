@@ -1,4 +1,4 @@
-/* gpu_test.c - the assumptions of vmm, on a real GPU; skipped (77) without one. */
+/* gpu_test.c - the assumptions of vmm on a real GPU. Skipped (77) without a GPU. */
 /* labels: gpu */
 /* alone: a context of a real driver does not survive Check's forks */
 #include <check.h>
@@ -134,7 +134,7 @@ static void *get_in_another_thread(void *handle)
     return pl_stream_get(dev, handle, &stream) == PLEAT_OK ? stream : NULL;
 }
 
-/* On some drivers that CCCL met, asking for the id of a captured stream breaks its capture. */
+/* On some drivers, found by CCCL, a query for the id of a captured stream breaks the capture. */
 START_TEST(a_capture_survives_being_asked_who_its_stream_is)
 {
     pl_stream *streams[3] = { NULL };

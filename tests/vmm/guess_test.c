@@ -1,4 +1,4 @@
-/* guess_test.c - guesses that a handle still names the stream last seen under it. */
+/* guess_test.c - the guess that a handle still names the stream last seen under this handle. */
 /* labels: unit */
 #include <check.h>
 
@@ -38,7 +38,7 @@ static pl_stream *guess(void *handle)
 START_TEST(a_guess_costs_no_call_until_the_handle_is_known_to_be_anothers)
 {
     cu_stream handle = vmm_sim_stream(dev, false);
-    pl_stream *first = guess(handle); /* never seen before: it asks */
+    pl_stream *first = guess(handle); /* a new handle, so the driver is asked */
     ck_assert_uint_ne(pl_stream_id(first), (uintptr_t)handle);
     vmm_sim_destroy_stream(dev, handle);
     ck_assert_ptr_eq(vmm_sim_stream(dev, false), handle);
@@ -87,7 +87,7 @@ static void end_capture(cu_stream handle)
     pl_device_leave(dev);
 }
 
-/* Both for a stream with an id, and for a stream without one yet. */
+/* For streams with an id, and for streams without one yet. */
 START_TEST(after_a_capture_nothing_is_guessed)
 {
     cu_stream handle = vmm_sim_stream(dev, false);
@@ -103,7 +103,7 @@ START_TEST(after_a_capture_nothing_is_guessed)
     vmm_sim_destroy_stream(dev, handle);
     ck_assert_ptr_eq(vmm_sim_stream(dev, false), handle);
     pl_stream *next = guess(handle);
-    ck_assert(_i == 1 || next != seen); /* without an id it counts as the same stream */
+    ck_assert(_i == 1 || next != seen); /* without an id the stream counts as the same */
     ck_assert_uint_ne(pl_stream_id(next), (uintptr_t)handle);
     uint64_t n_calls = vmm_sim_counted(&sim).calls;
     ck_assert_ptr_eq(guess(handle), next);

@@ -303,7 +303,7 @@ static void come_and_go(void)
     }
 }
 
-/* Of this process: addresses, and memory. */
+/* This process's addresses and memory. */
 typedef struct pages {
     long mapped;
     long resident;

@@ -117,7 +117,7 @@ START_TEST(a_wait_is_no_cancellation_point)
     pthread_t threads[2];
     ck_assert_int_eq(pthread_create(&threads[0], NULL, wait_with_a_cancellation_pending, NULL), 0);
     ck_assert_int_eq(pthread_create(&threads[1], NULL, wait_though_cancelled, NULL), 0);
-    usleep(10000); /* by now it waits, or it is cancelled before its wait */
+    usleep(10000); /* waits by now, or is cancelled before its wait */
     ck_assert_int_eq(pthread_cancel(threads[1]), 0);
     usleep(10000);
     open_for_all();
@@ -287,7 +287,7 @@ START_TEST(a_hold_that_outlasts_the_timing_is_not_mistaken_for_a_later_one)
     (void)pl_lock_longest_ns();
     pl_lock_acquire(&shared.lock);
     pl_lock_time_holds(true);
-    pl_lock_release(&shared.lock); /* this hold began untimed */
+    pl_lock_release(&shared.lock); /* this hold began before the timing */
     ck_assert_uint_eq(pl_lock_longest_ns(), 0);
     pl_lock_time_holds(false);
 }

@@ -60,7 +60,8 @@ def library() -> ctypes.CDLL:
 
 
 def use_pleat() -> None:
-    """Replace PyTorch's cache by pleat's hooks; call it before the first use of the device."""
+    """Replace PyTorch's cache by pleat's hooks. Must be called before the first use of the
+    device."""
     pluggable = torch.cuda.memory.CUDAPluggableAllocator(
         os.environ["PLEAT_LIBRARY"], "pleat_torch_malloc", "pleat_torch_free"
     )
@@ -72,7 +73,7 @@ def use_pleat() -> None:
 
 
 def give_back() -> None:
-    """Give back all that PyTorch keeps: pending results, workspaces of cuBLAS, caches."""
+    """Give back all memory kept by PyTorch: pending results, workspaces of cuBLAS, caches."""
     torch.cuda.synchronize()
     if ALLOCATOR != "pleat":
         torch._C._cuda_clearCublasWorkspaces()

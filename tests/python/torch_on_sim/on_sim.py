@@ -1,4 +1,5 @@
-"""Runs programs of this folder in a fresh python, on a simulated device, under one allocator."""
+"""Runs programs of this folder in a fresh python, on a simulated device, under a given
+allocator."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ _forks: dict[tuple[str, ...], Forks] = {}
 
 
 def forks_of(given: dict[str, str], modules: tuple[str, ...]) -> Forks:
-    """One python serves all programs with the same backend, since torch reads the backend when it
-    is loaded."""
+    """One python serves all programs with the same backend, since torch reads the backend at its
+    import."""
     conf = given.get("PYTORCH_CUDA_ALLOC_CONF", "")
     key = (conf if "backend:" in conf else "", *modules)
     if key not in _forks:

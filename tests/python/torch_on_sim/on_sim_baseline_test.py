@@ -1,6 +1,6 @@
-"""The allocators torch-native and torch-expandable act exactly as PyTorch's own cache. Every block
-has the same address, and the driver calls have the same order and results. A free of device memory
-waits for the device's work, as in the CUDA runtime."""
+"""The allocators torch-native and torch-expandable act exactly as PyTorch's own cache. Blocks have
+the same addresses, and driver calls the same order and results. A free of device memory waits for
+the device's work, as in the CUDA runtime."""
 # labels: python
 
 import pytest

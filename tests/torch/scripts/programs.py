@@ -1,8 +1,8 @@
 """Training and serving as in ordinary programs, with variable lengths. Nothing here knows of pleat
-or of a simulated device. Usage: programs.py NAME STEPS. Prints a line of JSON, the statistics of
-torch's allocator at the end, one for each rank.
+or of a simulated device. Usage: programs.py NAME STEPS. Prints a line of JSON per rank, the final
+statistics of torch's allocator.
 
-Results are never looked at: on the simulated runtime they are zeros."""
+Results are never looked at, since they are zeros on the simulated runtime."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def resnet(steps: int, rng: random.Random) -> None:
 
 
 def serve(steps: int, rng: random.Random) -> None:
-    """Not by generate(), which queries the device for its end: see docs/runtime.md."""
+    """Without generate(), which queries the device for the end: see docs/runtime.md."""
     model = llama(12).eval()
     with torch.inference_mode():
         for _ in range(steps):

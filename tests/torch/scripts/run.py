@@ -2,11 +2,11 @@
 """Real training scripts (programs.py beside this file) on the simulated CUDA runtime: natively, with
 expandable segments, and under pleat.
 
-Usage: run.py BUILD_DIR [--program NAME]... [--steps N] [--csv FILE]   (./dev scripts). With memory
-to spare each says what it requested, allocated and reserved; then the device shrinks to `need`, the
-least of the three peaks of requested bytes, times 1.00, 1.01, ..., until the script completes. The
-Trainer reduces its batch on failures, so it runs on half of that device. The table has the batch
-that it finds. With two ranks, the figures are of the rank that held most. The exit status is 1 in
+Usage: run.py BUILD_DIR [--program NAME]... [--steps N] [--csv FILE]   (./dev scripts). First each
+script runs with memory to spare and reports its requested, allocated and reserved bytes. `need` is
+the least of the three peaks of requested bytes. Then the device has 1.00, 1.01, ... times `need`,
+until the script completes. The Trainer reduces its batch on failures. So it runs on half of that
+device, and the table has the resulting batch. With two ranks, the figures are of the rank that held most. The exit status is 1 in
 three cases under pleat: a script's requests differ from native ones, it reserves more than
 expandable segments, or it fails at 1.01 while expandable segments need 1.03."""
 

@@ -1,4 +1,4 @@
-"""CUDA graphs: captured work runs at each replay, and the graph owns its memory."""
+"""CUDA graphs: each replay runs the captured work, and the graph owns its memory."""
 
 import torch
 from child import ALLOCATOR, counts, give_back, physical_bytes

@@ -29,7 +29,7 @@ def run(n_steps):
 
 
 def far_ahead():
-    """Layers are dropped while another stream still uses them (pytorch#147168)."""
+    """Layers are dropped during another stream's use (pytorch#147168)."""
     side = torch.cuda.Stream()
     kept = empty(64)
     for _ in range(2):

@@ -1,5 +1,5 @@
 """A sequence of requests, of PyTorch or of pleat's C interface (argument 1: torch or pleat). Prints
-the place of each block in its segment, and the allocator's requests to the driver.
+the place of each block in the segment, and the allocator's requests to the driver.
 
 Arguments: who, streams, requests, seed. Blocks of any age are freed, some after a use on another
 stream. The device is smaller than the sum of the requests."""
@@ -58,7 +58,7 @@ class Torch:
 
 
 class Pleat:
-    """pleat: a block is its address, size and stream."""
+    """pleat: a block consists of address, size and stream."""
 
     def __init__(self) -> None:
         self.lib = child.library()
@@ -107,7 +107,7 @@ def size() -> int:
 
 
 def warm(who: Who) -> int:
-    """Let PyTorch and the allocator ask what the device can do; returns the number of calls."""
+    """Let PyTorch and the allocator query the device's features, and return the number of calls."""
     torch.cuda.init()
     torch.cuda.synchronize()
     block = who.malloc(1, torch.cuda.default_stream())

@@ -1,5 +1,5 @@
-"""Rank 0 of several, with a model sharded over all of them: FSDP over PyTorch's own fake process
-group, whose collectives move nothing. Argument: the number of ranks. Prints the bytes of the
+"""Rank 0 of several, with a model sharded over all of them by FSDP. The process group is PyTorch's
+own fake, whose collectives move nothing. Argument: the number of ranks. Prints the bytes of the
 parameters."""
 
 import os

@@ -1,4 +1,4 @@
-"""Strands memory at one call site: a small tensor stays beside each large one that goes.
+"""Strands memory at a call site: beside each large tensor that goes, a small one stays.
 
 Usage: stranding.py SNAPSHOT"""
 import sys
@@ -9,7 +9,7 @@ ROUNDS = 40
 
 
 def keep_statistics() -> torch.Tensor:
-    """The culprit: 2 MiB that stay, one in each segment of 20 MiB."""
+    """The culprit: 2 MiB that stay, a tensor in each segment of 20 MiB."""
     return torch.empty(2 << 20, dtype=torch.uint8, device="cuda")
 
 
@@ -18,7 +18,7 @@ def activation() -> torch.Tensor:
 
 
 def weights() -> torch.Tensor:
-    """Innocent: large, live, and with segments of its own."""
+    """Innocent: large, live, and in separate segments."""
     return torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
 
 
