@@ -154,7 +154,7 @@ def measure(build, options):
         return [row for rows in done for row in rows]
 
 
-# ---- what the rows say -------------------------------------------------------------------------
+# ---- tables from the rows ----------------------------------------------------------------------
 
 Pair = collections.namedtuple("Pair", "ours theirs")
 

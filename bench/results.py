@@ -66,7 +66,7 @@ def measure_pairs(build):
             for line in text.splitlines()]
 
 
-# ---- what the files say ------------------------------------------------------------------------
+# ---- tables from the files ---------------------------------------------------------------------
 
 def commit():
     def git(*arguments):

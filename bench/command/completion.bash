@@ -1,12 +1,12 @@
-# Completion of `pleat` and `pleat-runtime` in bash. Words and options are those that the commands'
-# own --help lists, so there is nothing here to keep up to date.
+# Completion of `pleat` and `pleat-runtime` in bash. Words and options come from the commands' own
+# --help, so this file needs no updates.
 
 # _pleat_words COMMAND...: the words that may follow in a list of commands.
 _pleat_words() {
     "$@" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p'
 }
 
-# _pleat_options COMMAND...: its long options; those that take a value end in =.
+# _pleat_options COMMAND...: the command's long options. An option with a value ends in =.
 _pleat_options() {
     "$@" --help 2>/dev/null | sed -nE 's/^ +(-.(, | [A-Z]+, ))?(--[a-z-]+)\[?(=?).*/\3\4/p'
 }
@@ -15,7 +15,7 @@ _pleat() {
     local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[0]} line
     local words=() options=()
     COMPREPLY=()
-    # The words before the cursor that name a command, at most two: bench pairs.
+    # The words of the command before the cursor, at most two: bench pairs.
     if ((COMP_CWORD > 1)); then
         words=("${COMP_WORDS[1]}")
         if [ "${COMP_WORDS[1]}" = bench ] && ((COMP_CWORD > 2)); then

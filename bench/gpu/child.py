@@ -13,18 +13,18 @@ GRACE_S = 1             # after SIGTERM
 END_S = 20              # after SIGKILL: taking back a whole GPU's memory takes time
 PR_SET_PDEATHSIG = 1
 C_LIBRARY = ctypes.CDLL(None)   # opened before any fork
-FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # libcuda.so.1 or PyTorch may be found only by these
+FOLDERS = ("LD_LIBRARY_PATH", "PYTHONPATH")     # may be the only way to libcuda.so.1 or PyTorch
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
-STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # these would change what is measured
+STRANGE = ("PLEAT_", "PYTORCH_", "CUDA_LAUNCH_BLOCKING")    # would change the measurements
 
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    status: int | None      # of the process; negative: the signal that ended it; None: it has not
+    status: int | None      # exit status; negative: killed by a signal; None: still running
     output: str             # standard output
     errors: str             # standard error
     seconds: float
-    was_stopped: bool       # it ran past its limit
+    was_stopped: bool       # after its time limit
     at: float               # time.monotonic() when it was over
 
 
@@ -40,7 +40,7 @@ def running_in(group):
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             state, _, its_group = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:3]
-        except OSError:     # it has ended meanwhile
+        except OSError:     # the process has ended meanwhile
             continue
         if int(its_group) == group and state not in "ZX":
             found.append(int(folder.name))

@@ -19,10 +19,10 @@ import ptx
 from driver import median, quantile
 
 RUN = 64                    # handles per set-access and per unmap
-LEAST_LEVEL = 1024          # handles alive: each doubling from here on is a level
+LEAST_LEVEL = 1024          # live handles at the first level; each level doubles them
 UP_SHARE = 0.55             # of the time
 FRESH_RUNS, BACK_RUNS = 4, 16
-CHAIN_PAGES = 4096          # of the first chain, and of the one that it is compared with
+CHAIN_PAGES = 4096          # of the first chain, and of its counterpart
 OPERATIONS = ("create", "map", "access", "unmap", "release")
 
 

@@ -15,7 +15,7 @@ SEED = 7
 LIVE = 150              # tensors at a time
 LAUNCHES = 50
 PLAYED = 60             # rounds between two launches, or two compactions
-NEIGHBOURS, GRANULE = 64, 2 * driver.MIB    # of what compactions move
+NEIGHBOURS, GRANULE = 64, 2 * driver.MIB    # the memory moved by compactions
 
 
 def drawn_size(rng):

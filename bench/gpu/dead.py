@@ -16,7 +16,7 @@ OF_STREAMS = ("cuStreamQuery", "cuStreamIsCapturing", "cuStreamGetId", "cuStream
 OF_EVENTS = ("cuEventQuery", "cuEventRecord", "cuEventSynchronize", "cuStreamWaitEvent",
              "cuEventDestroy_v2")
 WHEN = ("work over", "work runs", "another made")
-# A group of one question each: a process has one chance to crash.
+# One question per group, since a process can crash only once.
 GROUPS = {f"{name}, {when}": ("stream",) for when in WHEN for name in OF_STREAMS
           if when != "work runs" or name in OF_STREAMS[:3]} | {
     f"{name}, event": ("event",) for name in OF_EVENTS}

@@ -45,8 +45,8 @@ class Access(ctypes.Structure):
 
 DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
 
-# Every call with its parameters, as ctypes would cut an address in half: p a pointer or a handle of
-# one, a 64 bits, i int, u unsigned, c a byte.
+# Every call with its parameters, since ctypes would cut an address in half. p: a pointer or a
+# pointer-like handle; a: 64 bits; i: int; u: unsigned; c: a byte.
 KINDS = {"p": c_void_p, "a": c_uint64, "i": c_int, "u": c_uint, "c": c_ubyte}
 CALLS = """
     cuInit u; cuDriverGetVersion p; cuDeviceGet pi; cuDeviceGetAttribute pii; cuDeviceGetName pii;

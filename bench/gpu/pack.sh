@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Builds Release and puts what run.py needs into one folder that can be carried to another machine:
-# x86-64 or whatever this one is, with a C library no older than what is printed at the end.
+# Builds Release, and packs all files for run.py into one folder for another machine. That machine
+# needs the same architecture, and a C library at least as new as the version printed at the end.
 # Usage: pack.sh DIR [BUILD_DIR]     DIR: new, empty, or an earlier pack, which is replaced
 #                                    BUILD_DIR: build/pack unless given; an existing one is reused
 #
-# There: python3 DIR/bench/gpu/run.py a --out RESULTS
+# On the other machine: python3 DIR/bench/gpu/run.py a --out RESULTS
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 pack=${1:?Usage: pack.sh DIR [BUILD_DIR]}
 build=${2:-$root/build/pack}
-readonly marker=.pleat-gpu-pack     # stands in a folder that this made, which it may make anew
+readonly marker=.pleat-gpu-pack     # marks a folder made by this script, which may be replaced
 readonly libraries=(libpleat.so.0 libpleat_torch.so libpleat_sim.so libpleat_runtime.so)
 readonly traces=(gpt2s_tiny llama8b_fsdp16_var)
 
-# A folder is emptied only if it is one of ours: a slip in DIR must not cost anybody's files.
+# Only a marked folder is emptied: a slip in DIR must not destroy a user's files.
 refuse_what_is_not_ours() {
     if [ -e "$pack" ] && [ ! -d "$pack" ]; then
         echo "pack.sh: $pack is no folder: give a new one" >&2
@@ -34,14 +34,14 @@ build_all() {
         pleat_runtime
 }
 
-# What the programs load beyond the C library: another machine may not have it.
+# Libraries besides the C library, since another machine may lack them.
 needed_libraries() {
     ldd "$build/pleat" |
         sed -nE 's/^.*=> (\/[^ ]*) .*$/\1/p' | sort -u |
         grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so'
 }
 
-# The newest version of the C library's symbols that anything here asks for.
+# The newest version of the C library's symbols that any packed program needs.
 newest_glibc() {
     objdump -T "$pack"/pleat "$pack"/*.so* "$pack"/needed/* |
         grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1
@@ -75,7 +75,7 @@ for name in "${traces[@]}"; do
     cp "$root/bench/traces/$name.trace.gz" "$pack/traces/"
 done
 cp -R "$root/python/pleat" "$pack/python/"
-# What PyTorch's class is compiled against there, as in an installed package.
+# The headers for compiling PyTorch's class, laid out as in an installed package.
 mkdir "$pack/python/pleat/_include"
 cp "$root"/api/pleat*.h "$root/api/adapters/pleat_torch.h" "$root/vmm/base/pleat_types.h" \
     "$pack/python/pleat/_include/"

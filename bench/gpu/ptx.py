@@ -40,7 +40,7 @@ HEAD = """\
 .address_size 64
 """
 
-# %r3: this thread's number; %r4: the count of all.
+# %r3: this thread's number; %r4: the number of all threads.
 NUMBERS = """\
     mov.u32 %r0, %ctaid.x;
     mov.u32 %r1, %ntid.x;

@@ -14,7 +14,7 @@ import sys
 
 MARKERS = ("<!-- gpu:begin -->", "<!-- gpu:end -->")
 OURS, THEIRS = "pleat", ("native", "expandable")
-CLOSE = 0.02        # losses that differ by no more are the same up to the order of sums
+CLOSE = 0.02        # losses that differ by at most this are equal, up to the order of sums
 
 
 class Missing(Exception):
@@ -58,7 +58,7 @@ class Results:
                 if row.get("result", {}).get("ms")]
 
 
-# ---- questions: (the question, what was found, what follows) ------------------------------------
+# ---- questions: (the question, the result, the consequence) -------------------------------------
 
 def joined(found):
     return "; ".join(f"{name} {what}" for name, what in found.items())

@@ -119,7 +119,7 @@ def call_b(setup):
 
 
 CALLS = {"a": (480, call_a), "b": (240, call_b)}
-AGAIN_S = 20            # of call b: what failed in call a
+AGAIN_S = 20            # of call b: repeats of call a's failures
 
 
 def parse(arguments):
@@ -350,7 +350,7 @@ def main():
     setup = parse(sys.argv[1:])
     signal.signal(signal.SIGTERM, interrupt)
     with contextlib.suppress(OSError):
-        (ROOT / "pleat").chmod(0o755)       # what carried the folder may have lost it
+        (ROOT / "pleat").chmod(0o755)       # copying the folder may have lost the mode
     setup.out.mkdir(parents=True, exist_ok=True)
     setup.out = setup.out.resolve()
     seconds, steps_of = CALLS[setup.call]

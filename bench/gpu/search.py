@@ -1,7 +1,7 @@
 """The largest batch before out-of-memory: doubling, then halving the gap."""
 import time
 
-SLACK = 1.3     # a try may take so much longer than the pace so far suggests
+SLACK = 1.3     # how much longer than expected a try may take
 
 
 def largest(completes, start, end, tell):

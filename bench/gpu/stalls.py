@@ -15,9 +15,9 @@ from driver import spread
 
 LOG2_PAGES = 6          # read: 128 MiB, more than a GPU's cache
 PAGE_BYTES = 4 << ptx.PAGE_LOG2
-BLOCKS = 16             # of the kernel that reads: it leaves room for others
+BLOCKS = 16             # of the reading kernel, which leaves room for other kernels
 PAUSE_S = 200e-6        # between two launches
-START_S = 4             # the driver, and what is made
+START_S = 4             # for the driver, and for making objects
 LATE_S = 0.2            # a kernel runs longer than the work beside it
 COPY_BYTES, COPIES = 64 * driver.MIB, 4     # copies in flight
 ROUNDS = 200            # of an event's cost

@@ -41,6 +41,6 @@ def timed(call):
     try:
         said = call()
         said = "ok" if said is None else said
-    except Exception as error:      # whatever it is, it is the answer
+    except Exception as error:      # any error is an answer
         said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:300]
     return {"seconds": round(time.monotonic() - begun, 4), "said": said}

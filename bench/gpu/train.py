@@ -15,7 +15,7 @@ import torch_run
 
 BEGIN = time.monotonic()
 SEED = 20
-TRY_STEPS = 4           # steps that a batch must get through; the last has the longest sequences
+TRY_STEPS = 4           # steps of a try; the last one has the longest sequences
 LAST_S = 2              # for the figures, after the last step
 
 # PyTorch is imported only once the allocator has been chosen.
@@ -45,7 +45,7 @@ class Trainer:
         self.tokens = torch.Generator().manual_seed(SEED)
 
     def step(self, length):
-        # Like a loader that works ahead: nothing waits for the copy.
+        # As in a loader that works ahead, nothing waits for the copy.
         tokens = torch.randint(self.run.vocabulary, (self.batch, length + 1),
                                generator=self.tokens, pin_memory=True)
         tokens = tokens.to("cuda", non_blocking=True)
@@ -126,7 +126,7 @@ def search(run):
 
     def completes(batch):
         why = fails(run, batch, out["completes"] > 0)
-        gc.collect()                    # an error keeps the frames that it passed alive
+        gc.collect()                    # an error keeps its stack frames alive
         torch.cuda.synchronize()        # fails if more was wrong than lack of memory
         if why and "Tried to allocate" not in why:
             torch.cuda.empty_cache()

@@ -23,7 +23,7 @@ import torch_run
 
 GRANULE = 2 * driver.MIB
 WAIT_S = 0.2
-RESOURCE_BYTES, MULTIPROCESSORS, LEAST_SHARE = 160, 1, 16   # of CUdevResource; its kind; SMs
+RESOURCE_BYTES, MULTIPROCESSORS, LEAST_SHARE = 160, 1, 16   # bytes of CUdevResource; its kind; SMs
 DEFAULT_STREAM = 1              # flag of a green context
 PERSISTENT_S = 1.5
 ROUNDS = 600

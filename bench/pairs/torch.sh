@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# torch.sh FOLDER [pluggable|class|pinned] - compiles torch.cpp against PyTorch's wheel into FOLDER, unless it is
-# there already. The last line it prints is the shared object's path, or the reason why there is
-# none; the exit status tells which: 0, or 77 without a wheel or a compiler, or 1.
+# torch.sh FOLDER [pluggable|class|pinned] - compiles torch.cpp against PyTorch's wheel into FOLDER,
+# unless FOLDER has the result already. The last output line is the shared object's path (exit
+# status 0), or the reason of a failure (77: no wheel or no compiler; else 1).
 #
-# The wheel is that of `./dev venv --torch`; PLEAT_PYTHON names another python that has one.
+# The wheel comes from `./dev venv --torch`. PLEAT_PYTHON names another python with a wheel.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -49,7 +49,7 @@ if [ ! -f "$object" ]; then
         options+=(-DPINNED)
         libraries=(-Wl,--no-as-needed -ltorch_cuda -ltorch_cpu -ltorch "${libraries[@]}")
     elif [ "$kind" = class ]; then
-        # The headers as a wheel has them: beside one another, and nothing else.
+        # Copies of the headers, side by side as in a wheel, and no other files.
         headers=$(mktemp -d "$folder/include-XXXXXX")
         trap 'rm -rf "$new" "$headers"' EXIT
         cp "$here"/../../api/pleat*.h "$here/../../api/adapters/pleat_torch.h" \

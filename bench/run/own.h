@@ -1,7 +1,8 @@
 /* own.h - the time of an allocator's calls, without their time in driver calls.
  *
- * Needs a driver table that times the calls. The driver table reads the clock twice per call. About
- * one of the two reads lies outside the measured driver time. It is subtracted, too. One thread. */
+ * Needs a driver table that times the calls. Such a table reads the clock twice per call. About one
+ * of the two reads lies outside the measured driver time, and is subtracted from the own time, too.
+ * One thread. */
 #ifndef PLEAT_BENCH_OWN_H
 #define PLEAT_BENCH_OWN_H
 

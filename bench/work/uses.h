@@ -5,7 +5,7 @@
  *
  *   first_of[slot] -> use <-> use <-> use     a ring: the uses of one block
  *
- * U1  a ring's uses are of one block, and all of them know whether it is freed
+ * U1  a ring has the uses of one block; each use knows whether the block is freed
  * U2  pending_bytes is the sum over the rings of freed blocks */
 #ifndef PLEAT_BENCH_USES_H
 #define PLEAT_BENCH_USES_H

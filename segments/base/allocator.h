@@ -172,8 +172,8 @@ typedef struct pl_allocator_ops {
      * gone. NULL where only known streams can be named. If several captures had the stream, the
      * oldest is released. */
     pleat_status (*release_capture_of)(pl_allocator *a, void *handle);
-    /* From now on a capture that has ended keeps only memory of private pools. NULL where the
-     * allocator lacks this function. */
+    /* From now on a capture that has ended keeps only memory of private pools. NULL: the
+     * allocator cannot do this. */
     void (*let_captures_go)(pl_allocator *a);
     /* Captures may begin from now on (true), or no more (false). Calls pair. In between the
      * allocator makes no call that breaks captures. NULL where the allocator makes none. */
@@ -231,7 +231,7 @@ typedef struct pl_allocator_ops {
     pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
     /* Rooms: memory for the blocks of a tag. All eight functions are NULL where the allocator has
      * none. A room is a pool whose blocks lie together. Requests name the room in private_alloc and
-     * alloc_asked. Its free memory is for every request. A room stays until the allocator is
+     * alloc_asked. A room's free memory is for every request. A room stays until the allocator is
      * destroyed. ENOMEM_HOST. */
     pleat_status (*room_open)(pl_allocator *a, const char *tag, pl_private **out);
     /* The most rounded bytes of the room's live blocks; 0 = no limit. A limit below the live bytes

@@ -33,7 +33,7 @@ typedef struct pl_keymap_table {
 
 /* I1  count <= most, which is 5/8 of the slots of `now`
  * I2  count == the number of slots of both tables whose key is not 0
- * I3  every slot from a key's home to where it lies is taken
+ * I3  every slot from a key's home to the key's slot is taken
  * I4  no key twice, no empty slot with a value, no key with a NULL value
  * I5  the slots of `old` from n_unmoved on are empty; there is an old table if and only if
  *     n_unmoved is not 0, and then `quick` is 0, else it is `most` */

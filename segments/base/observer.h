@@ -5,13 +5,13 @@
  * next. The actions on memory:
  *
  *   SEGMENT_ALLOC, SEGMENT_FREE   a segment of the driver's, whole (classic caches)
- *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. A chunk that
- *                                 is taken leaves its old place with UNMAP when it is taken, though
- *                                 its stale mapping goes later
+ *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. UNMAP is
+ *                                 reported when a chunk is taken from its old place, though the
+ *                                 stale mapping goes later
  *   ALLOC                         a block; bytes as requested
  *   FREE_REQUESTED                the same bytes; from now on the block is not the user's
- *   FREE_COMPLETED                its uses on other streams, too, are over, or there were none: at
- *                                 once after FREE_REQUESTED then
+ *   FREE_COMPLETED                all uses on other streams are over; without such uses right after
+ *                                 FREE_REQUESTED
  *
  * The reports of a segment's blocks lie between the reports of the segment's start and end. Memory
  * freed by `destroy` is not reported. The names and their order are PyTorch's: TraceEntry of

@@ -48,8 +48,8 @@ typedef struct pl_ptrmap_table {
 
 /* I1  count <= most, at most 4/5 of the slots of `now`
  * I2  count == the number of slots of both tables that are not empty
- * I3  every slot from a key's home to where it lies is taken, and its bits say how far that is, at
- *     most PL_PTRMAP_FAR, and the key's tag
+ * I3  every slot from a key's home to the key's slot is taken; the bits of the key's slot are the
+ *     distance from home, at most PL_PTRMAP_FAR, and the key's tag
  * I4  no key twice
  * I5  the slots of `old` from n_unmoved on are empty; there is an old table if and only if
  *     n_unmoved is not 0, and then `quick` is 0, else it is `most` */

@@ -1,8 +1,8 @@
 /* tree.h - an ordered set (an AVL tree) of objects that embed their node.
  *
  * No function allocates, fails or recurses. Insertion and removal take O(log n). The order is
- * strict and total: no two nodes of a tree compare equal. Two nodes a and b compare equal if
- * neither a < b nor b < a. The owner's lock guards the tree. Source: Knuth, TAOCP 3, 6.2.3. */
+ * strict and total: of two nodes of a tree, one always comes before the second. The owner's lock
+ * guards the tree. Source: Knuth, TAOCP 3, 6.2.3. */
 #ifndef PLEAT_SEGMENTS_TREE_H
 #define PLEAT_SEGMENTS_TREE_H
 
@@ -18,7 +18,7 @@ typedef struct pl_tree_node {
 /* Does `a` come before `b`? */
 typedef bool (*pl_tree_before)(const pl_tree_node *a, const pl_tree_node *b);
 
-/* I1  every node's children name it as their parent, the root has none
+/* I1  every node is the `parent` of its children; the root has no parent
  * I2  every node's balance is the difference of its children's heights, and at most 1 apart
  * I3  walking from first to last, every node comes before the next
  * I4  count == the number of nodes */

@@ -58,10 +58,10 @@ typedef struct pl_async_block {
     pl_birth birth;
 } pl_async_block;
 
-/* I1  blocks of the tree do not overlap; it keeps its own rules
+/* I1  blocks of the tree do not overlap; the tree keeps its own rules
  * I2  the held list holds exactly the held blocks of the tree
- * I3  the statistics of allocated, active and requested count the blocks of the tree and those on
- *     their way to the driver (n_freeing and so on) */
+ * I3  the statistics of allocated, active and requested count the blocks of the tree and the
+ *     blocks on their way to the driver (n_freeing and so on) */
 typedef struct pl_async {
     pl_cache base;       /* reserved_bytes, growing_bytes and releasing_bytes stay 0 */
     pl_async_pool *pool; /* const */

@@ -96,14 +96,14 @@ typedef struct pl_mxnet_policy {
 /* I1  by_address and blocks hold the same blocks: all except those on their way to the driver
  * I2  a list holds cached blocks of its class only, and all of them; n_cached counts them
  * I3  pl_mxnet.held lists exactly the held blocks, and a block is held if and only if `held` != 0
- * I4  the uses of a live block have its owner's lane and number 0; those of a cached or held one a
+ * I4  a live block's uses have its owner's lane and number 0; a cached or held block's uses have a
  *     number from 1 to order.clock
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of allocated, active and requested agree with the blocks
- * I7  a list is found by its size and has a block of it at least; n_blocks counts them
+ * I7  a list is found by its size; n_blocks counts the blocks of the size, at least one
  * I8  tree and maps keep their own rules
- * I9  cached_bytes == bytes of the cached blocks; the doubtful list has those of them that other
- *     streams than their own used, except some whose uses are known to be over */
+ * I9  cached_bytes == bytes of the cached blocks; the doubtful list has the cached blocks used by
+ *     streams other than the owner, except some with uses known to be over */
 typedef struct pl_mxnet {
     pl_cache base;                 /* reserved_bytes: MXNet's used_memory_ */
     const pl_mxnet_policy *policy; /* const */

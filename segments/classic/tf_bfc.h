@@ -106,8 +106,8 @@ static inline pl_bfc_options pl_bfc_own(const pl_allocator_options *options)
  * I6  reserved_bytes == bytes of all regions + releasing_bytes, and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the chunks
  * I8  trees and map keep their own rules
- * I9  free_bytes == bytes of the free chunks; the doubtful list has those of them that several
- *     streams used, except some whose uses are known to be over on all of these but one */
+ * I9  free_bytes == bytes of the free chunks; the doubtful list has the free chunks used by several
+ *     streams, except some with uses known to be over on all streams but one */
 typedef struct pl_bfc {
     pl_cache base;           /* reserved_bytes: pool_bytes */
     pl_bfc_options options;  /* const */

@@ -144,7 +144,7 @@ struct pl_torch_source {
  * I2  no two neighbouring blocks of a segment are both free, or both unmapped
  * I3  a block is in its pool's tree if and only if it is free, or unmapped
  * I4  the map holds exactly the live and the freeing blocks
- * I5  a pending block's n_pending counts its uses in queues and in `held`; others have none there
+ * I5  n_pending of a pending block counts its uses in queues and in `held`; other blocks have none
  * I6  reserved_bytes == bytes of all segments + releasing_bytes; with pages, bytes of all mapped
  *     blocks + refused chunks; and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the blocks

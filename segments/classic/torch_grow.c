@@ -1,8 +1,12 @@
 /* torch_grow.c - the steps, in order, of a request that no free block serves.
  *
- * These are the steps of PyTorch's malloc. 1. Collect by age. 2. Ask the driver. 3. Give back
- * oversize blocks and ask again. 4. Give back everything and ask again. The allocator's lock is
- * held on entry and exit and dropped around every driver call. Source:
+ * The steps are PyTorch's:
+ *   1. collect by age;
+ *   2. ask the driver;
+ *   3. give back oversize blocks and ask again;
+ *   4. give back everything and ask again.
+ *
+ * The allocator's lock is held on entry and exit and dropped around every driver call. Source:
  * c10/cuda/CUDACachingAllocator.cpp: malloc, alloc_block, release_cached_blocks. */
 #include "segments/classic/torch_cache.h"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A parent project takes the sources in, by add_subdirectory and by FetchContent, and keeps its own
-# settings; its programs link and run, whichever generator it uses.
+# A parent project adds the sources by add_subdirectory and by FetchContent. It keeps its own
+# settings, and its programs link and run with every generator.
 # Usage: as_subproject.sh CMAKE SOURCE_DIR WORK_DIR
 set -euo pipefail
 cmake=$1 source=$2 work=$3
@@ -27,7 +27,7 @@ for generator in Ninja "Unix Makefiles"; do
     configure "$parent" OFF
     configure "$parent.fetched" ON
 
-    # The static library first: with another target, what it is made of may be there by chance.
+    # The static library is built first, since other targets may build its parts by chance.
     build static
     build all
     if [ -n "$(find "$parent/programs" -name 'libpleat*')" ]; then
@@ -37,8 +37,8 @@ for generator in Ninja "Unix Makefiles"; do
     sim=$(find "$parent" -name libpleat_sim.so)
     PLEAT_SIM_LIBRARY=$sim "$parent/programs/static"
 
-    # A file that is compiled again gets into the static library, too. The sources are not touched:
-    # other builds go by their times.
+    # A recompiled file gets into the static library, too. The sources are not touched, since other
+    # builds go by their times.
     object=$(find "$parent" -path '*/pl_segments.dir/*.o' -print -quit)
     rm "$object"
     build static

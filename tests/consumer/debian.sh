@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cpack makes libpleat0, libpleat-dev and pleat: lintian finds nothing in them, and what they hold,
-# unpacked, links and runs. Usage: debian.sh CPACK BUILD_DIR WORK_DIR
+# cpack makes libpleat0, libpleat-dev and pleat. lintian finds no fault in these packages, and their
+# unpacked files link and run. Usage: debian.sh CPACK BUILD_DIR WORK_DIR
 # Exit status 77, which ctest takes as skipped, without dpkg.
 set -euo pipefail
 cpack=$1 build=$2 work=$3

@@ -21,8 +21,8 @@ if [ -f "$(find "$prefix" -name libpleat.a)" ] && grep -q 'HOST_SYSTEM:BOOL=OFF'
     grep -q 'Jason Evans' "$prefix/share/doc/pleat/LICENSE.jemalloc" || fail "no licence of jemalloc"
 fi
 
-# A release carries neither symbol tables nor debug information, and does not tell where it was
-# built: neither this checkout nor the cache in which jemalloc was.
+# A release has neither symbol tables nor debug information. It does not contain the paths of its
+# build: neither this checkout nor the cache with jemalloc.
 grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=Release' "$2/CMakeCache.txt" || exit 0
 source_dir=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$2/CMakeCache.txt")
 cache_dir=$(sed -n 's/^PLEAT_CACHE_DIR:PATH=//p' "$2/CMakeCache.txt")

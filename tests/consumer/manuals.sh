@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every command has a manual page that tells its options, and bash completes its words.
-# Usage: manuals.sh PREFIX. Exit status 77, which ctest takes as skipped, where help2man made none.
+# Every command has a manual page with the command's options, and bash completes its words.
+# Usage: manuals.sh PREFIX. Exit status 77 (skipped, for ctest) if help2man made no pages.
 set -euo pipefail
 prefix=$1
 PATH=$prefix/bin:$PATH

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a person is told whose output cannot be written: one line on stderr, exit status 2.
-# Usage: output.sh PLEAT. Also the words that ask for help.
+# If output cannot be written, the user gets one line on stderr and exit status 2. Also tests the
+# words that ask for help. Usage: output.sh PLEAT
 set -euo pipefail
 pleat=$1
 work=$(mktemp -d)
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# refuses WHAT STATUS: the last command ended with STATUS and one line on stderr.
+# refuses WHAT STATUS: the last command ended with STATUS and exactly one line on stderr.
 refuses() {
     [ "$2" -eq 2 ] || fail "$1: exit status $2, not 2"
     [ "$(grep -c 'cannot write to standard output' "$work/err")" -eq 1 ] ||
@@ -30,13 +30,13 @@ for line in "works" "works --json" "works $work/small.trace" "replay --driver si
     "$pleat" "${words[@]}" >/dev/full 2>"$work/err" || status=$?
     refuses "$line > /dev/full" "$status"
     status=0
-    # The reader has gone before the first byte: no race with how fast it would be.
+    # The reader is gone before the first byte. So there is no race.
     { "$pleat" "${words[@]}" 2>"$work/err" || status=$?; echo "$status" >"$work/status"; } |
         exec true || true
     grep -qx '[02]' "$work/status" || fail "$line | true: exit status $(cat "$work/status")"
 done
 
-# A fifo whose reader has opened and left: every write fails.
+# The fifo's reader has opened it and left. So every write fails.
 mkfifo "$work/fifo"
 exec 8<>"$work/fifo"
 exec 9>"$work/fifo" 8<&-
@@ -49,7 +49,7 @@ status=0
 "$pleat" works >&- 2>"$work/err" || status=$?
 refuses "works without a standard output" "$status"
 
-# What is written elsewhere still is.
+# Output to other files is still written.
 "$pleat" replay --driver sim --json "$work/small.trace" >"$work/out" 2>"$work/err"
 [ "$(wc -l <"$work/out")" -eq 1 ] || fail "replay --json does not write one line"
 

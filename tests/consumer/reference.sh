@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the site of pages and reference (docs/reference/Doxyfile), and looks whether each public
-# function is in it. Usage: reference.sh OUT_DIR. Exit 77 where there is no Doxygen.
+# Makes the site of pages and reference (docs/reference/Doxyfile), and checks that the site has each
+# public function. Usage: reference.sh OUT_DIR. Exit status 77 without Doxygen.
 set -euo pipefail
 
 mkdir -p "$1"
@@ -19,7 +19,7 @@ fi
 n=0
 for header in api/pleat*.h vmm/sim/pleat_sim.h; do
     page=$DOCS_OUT/html/$(basename "$header" .h | sed 's/_/__/g')_8h.html
-    # The page has the exported ones: not the inline forms, former names among them.
+    # The page has exported functions only: no inline forms, and so no former names.
     for name in $(grep -v 'static inline' "$header" |
         grep -oE '\bpleat_[a-z0-9_]+\(pleat |\bpleat_sim_[a-z0-9_]+\(' | sed 's/(.*//' | sort -u); do
         n=$((n + 1))

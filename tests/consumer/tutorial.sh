@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Does what docs/tutorial.md says, with its own program and commands, for an installed tree.
+# Runs the program and the commands of docs/tutorial.md for an installed tree.
 # Usage: tutorial.sh PREFIX WORK_DIR
 set -euo pipefail
 prefix=$1
 work=$2
 page=$(cd "$(dirname "$0")/../../docs" && pwd)/tutorial.md
 
-block() { # KIND: the page's code of that kind
+block() { # KIND: print the page's code of this kind
     awk -v start="\`\`\`$1" '$0 == "```" { on = 0 } on { print } $0 == start { on = 1 }' "$page"
 }
 

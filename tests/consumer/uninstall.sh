@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs below a DESTDIR, links a program with what is there and runs it, uninstalls: nothing is
-# left, and what others put there stays. Usage: uninstall.sh CMAKE BUILD_DIR WORK_DIR
+# Installs below a DESTDIR, links and runs a program with the installed files, and uninstalls. No
+# installed file is left, and foreign files stay. Usage: uninstall.sh CMAKE BUILD_DIR WORK_DIR
 set -euo pipefail
 cmake=$1 build=$2 work=$3
 here=$(cd "$(dirname "$0")" && pwd)

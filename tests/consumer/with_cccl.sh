@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compiles pleat_cuda_mr.hpp of an installed tree against every CCCL that is found (CUDA's, RMM's
-# wheel's), and runs it on the simulated runtime. Usage: with_cccl.sh PREFIX LIBDIR BUILD_DIR
-# Exit status 77, which ctest takes as skipped, if there is no CCCL or no C++20.
+# Compiles pleat_cuda_mr.hpp of an installed tree against every CCCL found on the machine (in CUDA,
+# or in RMM's wheel), and runs the program on the simulated runtime.
+# Usage: with_cccl.sh PREFIX LIBDIR BUILD_DIR
+# Exit status 77 (skipped, for ctest) without CCCL or C++20.
 set -euo pipefail
 prefix=$1 libdir=$2 build=$3
 source=$(cd "$(dirname "$0")" && pwd)/cuda_mr.cpp

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compiles pleat_umf.h of an installed tree against UMF, as C and as C++, and runs it on the
+# Compiles pleat_umf.h of an installed tree against UMF, as C and as C++, and runs both on the
 # simulator. Usage: with_umf.sh PREFIX LIBDIR BUILD_DIR
-# UMF is the system's, or that of UMF_PREFIX, or PyPI's, kept in the cache folder of the Python
-# tests. Exit status 77, which ctest takes as skipped, if there is none.
+# UMF comes from the system, from UMF_PREFIX, or from PyPI, kept in the cache folder of the Python
+# tests. Exit status 77 (skipped, for ctest) without UMF.
 set -euo pipefail
 prefix=$1 libdir=$2 build=$3
 here=$(cd "$(dirname "$0")" && pwd)

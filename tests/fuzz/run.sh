@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets of a build with libFuzzer, two at a time.
 #
-#   run.sh BUILD [NAME...]      all targets, or these; PLEAT_FUZZ_SECONDS each (60)
+#   run.sh BUILD [NAME...]      all targets, or the named ones; PLEAT_FUZZ_SECONDS each (60)
 #
-# PLEAT_FUZZ_SEED is libFuzzer's seed: 0, which draws one, unless it is set. A build without a corpus
-# of its own tries the same inputs from the same seed.
+# PLEAT_FUZZ_SEED is libFuzzer's seed. By default it is 0, which draws a seed. A build without a
+# corpus tries the same inputs for the same seed.
 #
-# The inputs that a target finds useful stay in BUILD/corpus/NAME. The next run begins with them and
-# with the seeds in tests/fuzz/corpus/NAME. A failing input is printed and stays in BUILD/crashes:
-#   PLEAT_FUZZ_SAY=1 BUILD/fuzz_NAME FILE      runs it again and prints its steps
+# Useful inputs of a target stay in BUILD/corpus/NAME. The next run begins with these inputs and
+# the seeds in tests/fuzz/corpus/NAME. A failing input is printed and stays in BUILD/crashes:
+#   PLEAT_FUZZ_SAY=1 BUILD/fuzz_NAME FILE      runs the input again and prints its steps
 set -euo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,7 +16,7 @@ build=$(cd "$1" && pwd)
 export PLEAT_FUZZ_SECONDS=${PLEAT_FUZZ_SECONDS:-60} PLEAT_FUZZ_SEED=${PLEAT_FUZZ_SEED:-0}
 export UBSAN_OPTIONS=print_stacktrace=1
 
-# An input takes milliseconds; one that takes seconds hangs.
+# Most inputs take milliseconds. An input that takes seconds hangs.
 run_one() {
     local name=$1 learnt=$build/corpus/$1 log=$build/crashes/$1.log found=$build/crashes/$1- file
     mkdir -p "$learnt" "$build/crashes"

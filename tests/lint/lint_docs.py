@@ -54,7 +54,7 @@ def check(path, marker):
         yield from check_fields(where, doc)
 
 
-# docs/api.md: a row for each function of pleat.h and the headers that it includes.
+# docs/api.md: a row for each function of pleat.h and of its included headers.
 API_PAGE = "docs/api.md"
 
 
@@ -84,7 +84,7 @@ def check_api_page():
         yield f"{API_PAGE}: there are {len(calls)} functions"
 
 
-# Files of other projects that comments name as sources, and names that stand for many files.
+# Files of other projects named as sources in comments, and names that stand for many files.
 FOREIGN = re.compile(
     r"(c10|torch|src|Lib|cuda|csrc)/|(cuda|cxxabi|cuda_runtime_api|cuda_execution_provider_info|"
     r"logging_resource_adaptor|storage_manager_helpers)\.h|(FOLDER|FUZZED|_test)")

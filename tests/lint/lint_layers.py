@@ -13,7 +13,7 @@ from tags import doubled_types
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
-# These parts of the public header include it: a file that includes a part has the whole.
+# These parts of the public header include the header itself. So a file with a part has the whole.
 PARTS_OF_PLEAT_H = ("api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_share.h",
                     "api/pleat_checkpoint.h", "api/pleat_buffer.h", "api/pleat_host.h",
                     "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h")
@@ -39,8 +39,8 @@ HOMES = {
 }
 BANNED = MALLOC_FAMILY | PRINTING | ENDING | ENVIRONMENT | UNBOUNDED | WAITING
 
-# CUDA's own names: cuMemCreate, CUresult, cudaMalloc. The library's own declarations of that ABI
-# (cu_result, CU_SUCCESS) may be used in vmm, which knows CUDA, but not above.
+# CUDA's own names: cuMemCreate, CUresult, cudaMalloc. The library's own declarations of this ABI
+# (cu_result, CU_SUCCESS) may be used in vmm, but not in higher layers.
 VENDOR_NAME = re.compile(r"\b(?:cu[A-Z]\w*|CU[a-z]\w*|cuda[A-Z]\w*)\b")
 ABI_NAME = re.compile(r"\b(?:cu_\w+|CU_\w+)\b")
 CALL = re.compile(r"(?<![\w.>])(\w+)\s*\(")

@@ -35,7 +35,7 @@ def check_c(path):
         if len(line) > MAX_COLUMNS:
             yield f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}"
     for macro in re.finditer(r"^[ \t]*#[ \t]*define\b(?:[^\n]*\\\n)*[^\n]*", code, re.MULTILINE):
-        # A macro may return in a function that it defines as a whole: its brace has its own line.
+        # A macro that defines a whole function may return: its brace has a separate line.
         is_function = re.search(r"\)[ \t]*\\\n[ \t]*\{[ \t]*\\\n", macro.group(0))
         if re.search(r"\b(?:return|goto)\b", macro.group(0)) and not is_function:
             line = code.count("\n", 0, macro.start()) + 1

@@ -4,8 +4,8 @@ import re
 
 PREFIXES = ("pl_", "pleat_")
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
-# `} name;`, `typedef int name;`, `typedef int (*name)(int);`, but not `typedef struct name name;`,
-# which defines nothing.
+# `} name;`, `typedef int name;`, `typedef int (*name)(int);`. But `typedef struct name name;`
+# defines nothing.
 TYPEDEFS = (re.compile(r"^\}\s*(\w+)\s*;", re.MULTILINE),
             re.compile(r"\btypedef\b(?!\s+(?:struct|union|enum)\b)[^;{(]*?\b(\w+)\s*;"),
             re.compile(r"\btypedef\b[^;{(]*\(\s*\*\s*(\w+)\s*\)\s*\("))

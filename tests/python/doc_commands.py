@@ -115,7 +115,7 @@ def run_one(pleat, runtime, folder, command):
         env["PLEAT_TRACES"] = str(folder / "traces")
     ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=env,
                            timeout=300)
-    has_failed = ended.returncode == 1 and "allocations failed" in ended.stderr  # what replay tells
+    has_failed = ended.returncode == 1 and "allocations failed" in ended.stderr  # of replay
     if ended.returncode == 0 or has_failed:
         return None
     return f"{' '.join(words[1:])}: exit status {ended.returncode}\n{ended.stderr[-2000:]}"

@@ -26,7 +26,7 @@ import stalls                   # noqa: E402
 MASK = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
 
 
-# ---- the kernels, thread by thread, by an interpreter of the PTX that they use -------------------
+# ---- the kernels, thread by thread, by a small PTX interpreter -----------------------------------
 
 class Thread:
     """Runs a kernel to its end. Memory is a dictionary address -> word, shared by the threads."""

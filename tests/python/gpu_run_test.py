@@ -30,7 +30,7 @@ STEPS = {call: [step.name for step in steps_of(SETUP)]
          for call, (_, steps_of) in command.CALLS.items()}
 
 
-# ---- both calls, on what would be carried to a machine with a GPU --------------------------------
+# ---- both calls, on the packed files for a machine with a GPU ------------------------------------
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):

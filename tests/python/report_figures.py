@@ -20,7 +20,7 @@ class Marks(html.parser.HTMLParser):
         super().__init__()
         self.figures, self.unmarked, self.outcomes = [], [], []
         self.mark = self.cell = None
-        self.quiet = 0  # inside of what has figures by nature: stacks, charts, names
+        self.quiet = 0  # inside elements with unmarked figures: stacks, charts, names
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
@@ -176,7 +176,7 @@ def of_site(index):
 
 BYTES = {
     "device": lambda r, of: r.verdict(of)["devices"][int(of["data-n"])]["bytes"],
-    # What is held without limit is in the rows of the works; of a job the worst rank's.
+    # Bytes held without a limit are in the rows of the works. A job has the worst rank's bytes.
     "held": lambda r, of: max(c["peak_reserved_bytes"] for c in r.of_allocator(of, "unlimited")
                               if of["data-w"] in ("", c["trace"])),
     "need": lambda r, of: next(c["peak_live_bytes"] for c in r.cells if c["trace"] == of["data-w"]),

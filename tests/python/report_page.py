@@ -84,7 +84,7 @@ def draw(pleat, folder, *options):
 def check_text(text):
     page = Page()
     page.feed(text)
-    # By this mark `pleat ab` knows its own page; it replaces no other.
+    # `pleat ab` replaces only pages with this mark.
     assert '<meta name="generator" content="pleat ab">' in text[:4095]
     assert not page.outside, f"the page reaches outside: {page.outside}"
     assert set(page.charts) == expected_charts(), sorted(page.charts)

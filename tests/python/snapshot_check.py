@@ -19,7 +19,7 @@ OPCODES = frozenset("""
     SHORT_BINUNICODE BINUNICODE EMPTY_DICT DICT SETITEM SETITEMS EMPTY_LIST LIST APPEND APPENDS
     EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 MEMOIZE BINPUT BINGET LONG_BINPUT LONG_BINGET
 """.split())
-MOST_ARGUMENTS = 2000  # of one SETITEMS or APPENDS: the viewer passes them as arguments of a call
+MOST_ARGUMENTS = 2000  # of one SETITEMS or APPENDS: the viewer passes all as arguments of one call
 
 TOP = {
     "segments": list, "device_traces": list, "allocator_settings": dict,

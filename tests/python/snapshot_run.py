@@ -19,7 +19,7 @@ import snapshot_check
 
 ALLOCATORS = ("pleat", "torch-native", "torch-expandable", "mxnet-naive", "mxnet-round",
               "mxnet19-naive", "mxnet19-round", "unpooled", "tf-bfc", "cuda-async")
-OF_STREAMS = ALLOCATORS[:3]  # their segments belong to one stream each
+OF_STREAMS = ALLOCATORS[:3]  # each segment belongs to one stream
 # work, memory, moment
 REPLAYS = (
     ("gpt2s_tiny", "1.02x", "end"),

@@ -113,4 +113,4 @@ def test_what_cannot_be_fetched_is_told_and_fails_nothing(
     assert "MiB left" in versions.fetch_bounded("2.9.1", 60)
     (tmp_path / "venv").mkdir()
     (tmp_path / "venv/pleat.stamp").touch()
-    assert versions.fetch_bounded("2.9.1", 60) == ""  # it is there
+    assert versions.fetch_bounded("2.9.1", 60) == ""  # the environment exists

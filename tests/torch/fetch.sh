@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What PyTorch's own tests need, kept in the cache folder that all checkouts share.
+# Fetches the files for PyTorch's own tests into a cache folder, which all checkouts share.
 #
-#   fetch.sh tests        print the folder of test_cuda.py and its like, fetched when missing
-#   fetch.sh python [VERSION]   print the python of a virtual environment with that torch, or the
-#                         named one, made when missing (up to 5.5 GB)
-#   fetch.sh venv VERSION print the folder of such an environment, made or not
+#   fetch.sh tests              print the folder of test_cuda.py and others, fetched when missing
+#   fetch.sh python [VERSION]   print the python of the virtual environment with torch 2.6.0 or
+#                               VERSION, made when missing (up to 5.5 GB)
+#   fetch.sh venv VERSION       print the folder of this environment, made or not
 #
 # The wheels have no tests, so they come with Debian's source package. PLEAT_TORCH_PYTHON names
 # another python to use as it is; PLEAT_CACHE_DIR another cache folder.
@@ -30,7 +30,7 @@ is_official() {
     [ -f "$1" ] && printf '%s  %s\n' "$sha256" "$1" | sha256sum --check --status
 }
 
-# The mirror of Debian that the machine's apt is set up with; fails where it has none.
+# The machine's mirror of Debian, from apt's settings; fails without one.
 mirror() {
     local found
     found=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list \
@@ -39,7 +39,7 @@ mirror() {
     [ -n "$found" ] && printf '%s\n' "$found"
 }
 
-# Only the lists lie in this folder: keys, proxies and the rest are the machine's.
+# This folder has only the lists. Keys, proxies and the rest come from the machine.
 fetch_tarball() {
     command -v apt-get >/dev/null || { say "no apt-get to fetch $tarball with" && return 1; }
     local from
@@ -93,7 +93,7 @@ python() {
     printf '%s\n' "$folder/bin/python"
 }
 
-# What may fetch, one at a time.
+# Steps that may fetch, one process at a time.
 locked() {
     mkdir -p "$cache"
     exec 9>"$cache/torch.lock"

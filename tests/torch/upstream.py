@@ -27,7 +27,7 @@ from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-OWN_TORCH = "2.6.0"  # whose tests they are
+OWN_TORCH = "2.6.0"  # the version of the tests
 COLUMNS = ("module", "group", "test", "native", "pleat", "message")
 WAYS = ("native", "pleat")
 DEVICES = {

@@ -262,7 +262,7 @@ def cell(row: Row | None) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    lines = [  # of each suite: passed, of those that this version can run
+    lines = [  # for each suite: passed of all tests that this version can run
         "| torch | CUDA | " + " | ".join(SUITES) + " |",
         "|---|---|" + "---:|" * len(SUITES),
     ]

@@ -106,8 +106,8 @@ def load() -> list[unittest.TestCase]:
     if WAY == "pleat":
         pleat.torch.install(binding="class")
     if MODULE == "test_cuda_expandable_segments":
-        # Newer tests ask this constant, also when they are imported; torch takes it from the
-        # environment variable of the tests' own runner.
+        # Newer tests read this constant, also at their import. torch takes it from the environment
+        # variable of the tests' own runner.
         helpers = importlib.import_module("torch.testing._internal.common_utils")
         helpers.EXPANDABLE_SEGMENTS = True  # type: ignore[attr-defined]
     module = importlib.import_module(MODULE)
@@ -198,7 +198,7 @@ def ask_child(test_id: str | None) -> object:
         data = read_until(pipe, time.monotonic() + LIMIT_S)
         os.close(pipe)
         try:
-            os.killpg(child, signal.SIGKILL)  # whatever it started ends with it
+            os.killpg(child, signal.SIGKILL)  # ends the child with all its descendants
         except ProcessLookupError:
             pass
         _, status = os.waitpid(child, 0)

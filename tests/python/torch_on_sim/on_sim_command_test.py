@@ -126,7 +126,7 @@ def test_a_card_has_what_the_pages_say() -> None:
     assert run("--card", "24 gb", "sh", "-c", "echo $PLEAT_SIM").stdout.startswith("capacity:2")
 
 
-# A program that needs a number of GiB, other ones under other allocators, and notes each of its runs.
+# A program that needs some GiB, depending on the allocator, and logs each run.
 NEEDY = """#!/bin/sh
 capacity=$(echo "$PLEAT_SIM" | sed 's/capacity:\\([0-9]*\\),.*/\\1/')
 gib=$((capacity / 1073741824))

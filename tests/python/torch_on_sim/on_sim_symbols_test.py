@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch")
 
 LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so", "libtorch_python.so")
 OURS = re.compile(r"(__)?cuda[A-Z]\w*|cublas[A-Z]\w*|nccl[A-Z]\w*")
-# Copies between host and matrices whose first parameters are sizes: MAGMA uses them, not PyTorch.
+# Copies between host and matrices, with sizes as first parameters. MAGMA uses them; PyTorch does
+# not.
 NOT_OURS = re.compile(r"cublas[GS]et(Matrix|Vector)Async")
 
 
@@ -33,7 +34,8 @@ def test_nothing_that_pytorch_calls_is_missing(library: str) -> None:
     assert wanted <= symbols(RUNTIME, "--defined-only")
 
 
-# What PyTorch 2.6 of CUDA 12.4 calls, and 2.11 of CUDA 13 does not: its wheel is not installed here.
+# Calls of PyTorch 2.6 for CUDA 12.4 that 2.11 for CUDA 13 does not make. The 2.6 wheel is not
+# installed here.
 OLDER = {
     "cudaGetDeviceProperties_v2",
     "cudaGraphInstantiate",
@@ -48,7 +50,7 @@ def test_what_older_versions_call_is_there_too() -> None:
 
 
 def test_pointer_attributes_fit_into_cuda_12_s() -> None:
-    # 24 bytes there; CUDA 13 reserves 64 more.
+    # 24 bytes in CUDA 12; CUDA 13 reserves 64 more.
     code = (
         "import ctypes; runtime = ctypes.CDLL(None); at = ctypes.c_void_p()\n"
         "assert runtime.cudaMalloc(ctypes.byref(at), ctypes.c_size_t(4096)) == 0\n"
@@ -68,7 +70,7 @@ def test_pointer_attributes_fit_into_cuda_12_s() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# A pure function, and one that hands out tables which are not documented: the vendor's own serve.
+# A pure function, and a function with undocumented tables. Both stay the vendor's own.
 NOT_REFUSED = {"cudaCreateChannelDesc", "cudaGetExportTable"}
 
 

@@ -48,7 +48,7 @@ def test_a_large_model_needs_no_memory_of_the_host() -> None:
 
 
 def test_a_rank_of_eight_holds_an_eighth_of_the_weights() -> None:
-    weights = 8 * 2048 * 2048 * 4  # AdamW's two averages make it three times that
+    weights = 8 * 2048 * 2048 * 4  # three times as much with AdamW's two averages
     one = int(run("sharded", "1", allocator="native", sim="capacity:4G", modules=TORCH))
     eight = int(run("sharded", "8", allocator="native", sim="capacity:4G", modules=TORCH))
     assert 3 * weights <= one < 3.3 * weights

@@ -35,7 +35,7 @@ def threads_have_devices_and_streams_of_their_own() -> None:
                     x = torch.randn(100000, device=f"cuda:{device}")
                     assert torch.cuda.current_device() == device
                     (x * 2).sum().item()
-        except BaseException as error:  # of any kind: the test reports it
+        except BaseException as error:  # any error: the test reports it
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]

@@ -34,7 +34,7 @@ def time_is_counted_in_work() -> None:
         x.add_(1)
     last.record()
     last.synchronize()
-    assert abs(first.elapsed_time(last) - 0.050) < 1e-6  # one microsecond for each kernel
+    assert abs(first.elapsed_time(last) - 0.050) < 1e-6  # one microsecond per kernel
 
 
 def what_another_stream_uses_waits_for_it() -> None:
@@ -48,7 +48,7 @@ def what_another_stream_uses_waits_for_it() -> None:
     y = block()
     assert y.data_ptr() != at, "the other stream's work is not over"
     torch.cuda.synchronize()
-    y.record_stream(side)  # pleat polls a stream in calls that name it
+    y.record_stream(side)  # pleat polls a stream in calls that name the stream
     z = block()
     assert z.data_ptr() == at, "now it is"
 
