@@ -51,7 +51,7 @@ typedef struct bench_pickle_node {
     bench_pickle_value *items;
     uint32_t n;
     uint32_t capacity;
-    bool has_dropped; /* has_dropped: the list dropped dictionaries without a wanted key */
+    bool has_dropped; /* the list dropped dictionaries without a wanted key */
 } bench_pickle_node;
 
 typedef struct bench_pickle {

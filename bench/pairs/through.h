@@ -27,8 +27,8 @@ struct bench_through_kind {
     const char *doc;
     bench_through_stream stream;
     bool is_torch;     /* base of the ratios for rows with the same kind of stream */
-    bool is_on_demand; /* slow to load: only if named, or with --all or --host. Rows with a use by a
-                        * stream always have to be named */
+    bool is_on_demand; /* slow to load: the row runs only if it is named, or with --all or --host.
+                        * A row with a use by a stream runs only if it is named, or with --all */
     const char *conf;  /* of a separate instance; NULL = none */
     /* Load the row's libraries. Called once, before any process is forked. False and the reason for
      * leaving the row out. NULL = nothing to load. */
