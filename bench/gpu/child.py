@@ -48,8 +48,8 @@ def running_in(group):
 
 
 def laid_over(environment):
-    """The environment of a command: that of this process, without variables that influence an
-    allocator. The command's folders come before the existing ones."""
+    """Return the environment of a command. It is this process's environment, without variables
+    that influence an allocator. The command's folders come before the existing ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(STRANGE)}
     if "libpleat_runtime.so" in kept.get("LD_PRELOAD", ""):
         del kept["LD_PRELOAD"]

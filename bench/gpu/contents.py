@@ -121,7 +121,7 @@ def launch(keeper, end):
 
 
 def scatter(keeper):
-    """Granules of large chunks, of which every second pair stays: a compaction splits the chunks."""
+    """Every second pair of granules in large chunks stays. A compaction splits the chunks."""
     stream, begin = keeper.streams[0], len(keeper.live)
     with keeper.torch.cuda.stream(stream):
         keeper.torch.empty(NEIGHBOURS * GRANULE, dtype=keeper.torch.uint8, device="cuda")

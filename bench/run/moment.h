@@ -45,8 +45,8 @@ typedef struct bench_moment {
     uint64_t n_failed_before; /* refused allocations before the moment */
     uint64_t live_bytes;      /* each block rounded up to 512 */
     uint64_t resident_bytes;
-    bool has_map;        /* false: the allocator does not show its memory */
-    bool has_free;       /* false: it shows its blocks only, and the rest is the driver's secret */
+    bool has_map;  /* false: the allocator does not report its memory */
+    bool has_free; /* false: the allocator reports only its blocks; the driver hides the rest */
     uint64_t free_bytes; /* in segments, or mapped nowhere */
     uint64_t pending_bytes;
     int64_t rounding_bytes; /* of live blocks beyond units of 512; negative: it rounds up less */

@@ -172,7 +172,7 @@ typedef struct held {
     size_t bytes;
 } held;
 
-/* Few sizes on both sides of each boundary, so that they hit magazines. */
+/* A size on either side of a boundary. There are few sizes, so requests hit magazines. */
 static size_t draw_bytes(random_source *r)
 {
     static const size_t sizes[] = {

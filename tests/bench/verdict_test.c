@@ -255,7 +255,7 @@ START_TEST(a_tie_on_devices_is_broken_by_what_is_left)
     ck_assert_str_eq(verdict.setting, "pleat");
     HAS(ADVICE, "suffices on 40 GB; for a larger batch there use pleat: it completes in 1.02 "
                 "times the need, the other not even in 1.10 times the need.");
-    set_outcomes(in.settings[2].near, "++"); /* the simpler one does it as well */
+    set_outcomes(in.settings[2].near, "++"); /* the simpler setting does as well */
     reach();
     ck_assert_str_eq(verdict.setting, "torch-expandable");
     IS(TYPE, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");

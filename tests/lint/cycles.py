@@ -1,5 +1,4 @@
-"""Rings: C files that include one another, or Python modules that import one another, also
-indirectly."""
+"""Finds rings: C files include, or Python modules import, one another, perhaps through others."""
 import ast
 import pathlib
 

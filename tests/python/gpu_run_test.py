@@ -1,9 +1,10 @@
 # labels: python
 # needs: torch
-"""bench/gpu/run.py on the simulated runtime: both calls run to their end within the caps. Each
-step's result is read back. The first wrong byte ends a call. The report has an answer to each
-question. The second call is played with PLEAT_TEST_PERCENT=100 only (`./dev test --long`): its steps
-are the first one's programs with other numbers, and importing torch again for each takes a minute."""
+"""bench/gpu/run.py on the simulated runtime. Both calls end within their caps. Each step's result
+is read back. The first wrong byte ends a call. The report has an answer to each question.
+
+The second call runs with PLEAT_TEST_PERCENT=100 only (`./dev test --long`). It runs the programs of
+the first call with other numbers. Each program imports torch again, which adds a minute in all."""
 import json
 import math
 import os

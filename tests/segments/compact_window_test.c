@@ -22,7 +22,7 @@ enum { GRANULE = 128 << 10, HALF = GRANULE / 2, MOST_BLOCKS = 32, N_NEW = 6, MOS
 
 static pleat_devptr first;
 static pleat_devptr blocks[MOST_BLOCKS];
-static pleat_devptr fresh[N_NEW]; /* what the other thread has got */
+static pleat_devptr fresh[N_NEW]; /* blocks of the other thread */
 
 /* ---- the layout ------------------------------------------------------------------------------ */
 
@@ -41,7 +41,7 @@ static void keep(const char *pattern)
 
 static pl_device_options device_options; /* of the allocators to be opened */
 
-/* A large chunk, of which two runs of granules stay. */
+/* A large chunk with two runs of granules in use. */
 static void open_split(void)
 {
     pl_allocator_options options;
