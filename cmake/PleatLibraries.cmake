@@ -6,7 +6,7 @@ target_sources(pl_sim PRIVATE "${cost_source}")
 pleat_add_layer(pl_vmm vmm/*.c vmm/base/*.c)
 # What bench and tests know of the driver beside the library: what its calls cost, and work for it.
 pleat_add_layer(pl_measure vmm/measure/*.c)
-pleat_add_layer(pl_segments segments/*/*.c)
+pleat_add_layer(pl_segments segments/*/*.c segments/*/*/*.c)
 pleat_add_layer(pl_api api/*.c api/*/*.c)
 pleat_link_layer(pl_sim m)
 pleat_link_layer(pl_vmm pleat_jemalloc)

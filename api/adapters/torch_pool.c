@@ -3,7 +3,7 @@
  * The hook that begins a pool is in torch_shim.cpp, since its argument is a std::function. PyTorch
  * releases a pool when its last graph is gone, but a launch of the graph may still run, and another
  * graph may be under capture. So no hook waits here; the pool drains by itself
- * (segments/pleat/private.h). Holds no lock. */
+ * (segments/pleat/space/private.h). Holds no lock. */
 #include "api/adapters/complain.h"
 #include "api/adapters/pleat_torch.h"
 #include "api/default.h"

@@ -1,6 +1,6 @@
 /* pool.h - the private pools of one device, with names, users and routes.
  *
- * The allocator has the memory (segments/pleat/private.h); this table only decides which pool
+ * The allocator has the memory (segments/pleat/space/private.h); this table only decides which pool
  * serves a request. A routed request holds its pool until the request is over, so a pool without
  * users lives on until its last request. The lock is not held for filters, `forget`, and calls of
  * the allocator that need the driver. A route that has ended stays in the list while one of its

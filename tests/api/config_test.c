@@ -11,7 +11,7 @@
 #include "segments/classic/mxnet_options.h"
 #include "segments/classic/tf_bfc.h"
 #include "segments/classic/torch_options.h"
-#include "segments/pleat/options.h"
+#include "segments/pleat/space/options.h"
 #include "tests/support/suite.h"
 
 static void clear_environment(void)

@@ -10,6 +10,8 @@ from cycles import import_rings, rings
 from source import ROOT, c_files, functions, includes, read, report, without_comments_and_strings
 from tags import doubled_types
 
+# The rooms of segments/pleat, from bottom to top: an include goes to the same room or down.
+ROOMS = ("space", "front", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops")
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
@@ -79,6 +81,12 @@ def resolve(name):
     return None
 
 
+def room(path):
+    """The rank of the file's room, or None outside of segments/pleat."""
+    is_inside = path.parts[:2] == ("segments", "pleat") and len(path.parts) == 4
+    return ROOMS.index(path.parts[2]) if is_inside else None
+
+
 def check_includes(path, text):
     for line, name in includes(text):
         where = f"{path}:{line}"
@@ -89,6 +97,8 @@ def check_includes(path, text):
             continue
         if RANK[folder(target)] > RANK[folder(path)]:
             yield f"{where}: {name} lies in a higher layer"
+        if room(path) is not None and room(target) is not None and room(target) > room(path):
+            yield f"{where}: {name} lies in a higher room"
         if is_sim(path) and not is_sim(target) and folder(target) == "vmm" and \
                 not target.name.startswith("driver_"):
             yield f"{where}: the simulator is a product of its own; it may not use {name}"

@@ -135,7 +135,7 @@ class Sizes(unittest.TestCase):
 
 class Documents(unittest.TestCase):
     def test_a_comment_that_names_no_file_is_found(self):
-        known = ["segments/pleat/run.h"]
+        known = ["segments/pleat/space/run.h"]
         named = "/* see run.h and pleat/run.h, from torch/csrc/x.cpp */\n"
         self.assertEqual(list(lint_docs.check_named_files(SEGMENT, named, known)), [])
         lost = "int f(void); // see ran.h\n"

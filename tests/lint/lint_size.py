@@ -57,10 +57,10 @@ def check_text(path):
 
 def check_policy():
     enums = re.search(r"^enum \{(.*?)^\};", without_comments_and_strings(
-        read("segments/pleat/policy.c")), re.MULTILINE | re.DOTALL)
+        read("segments/pleat/grow/policy.c")), re.MULTILINE | re.DOTALL)
     n_constants = len(re.findall(r"^ {4}[A-Z0-9_]+ =", enums.group(1), re.MULTILINE))
     if not 0 < n_constants <= MAX_POLICY_CONSTANTS:
-        yield f"segments/pleat/policy.c: {n_constants} constants, at most {MAX_POLICY_CONSTANTS}"
+        yield f"segments/pleat/grow/policy.c: {n_constants} constants, at most {MAX_POLICY_CONSTANTS}"
 
 
 def check_public():

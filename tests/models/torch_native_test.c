@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "segments/classic/torch_options.h"
-#include "segments/pleat/options.h"
+#include "segments/pleat/space/options.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_cache.h"
 #include "tests/support/suite.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/block.h"
+#include "segments/pleat/space/block.h"
 #include "tests/support/suite.h"
 
 enum { N = 1500, HUGE_BYTES = 2 << 20, N_SLAB = HUGE_BYTES / sizeof(pl_block) - 1 };

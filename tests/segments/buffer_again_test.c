@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/driver_state.h"

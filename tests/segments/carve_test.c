@@ -3,10 +3,10 @@
 /* labels: unit */
 #include <check.h>
 
-#include "segments/pleat/carve.h"
-#include "segments/pleat/fixed.h"
-#include "segments/pleat/private.h"
-#include "segments/pleat/request.h"
+#include "segments/pleat/grow/fixed.h"
+#include "segments/pleat/grow/request.h"
+#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/private.h"
 #include "tests/support/segments_rig.h"
 #include "tests/support/suite.h"
 

@@ -2,7 +2,7 @@
 /* labels: unit fault */
 #include <check.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_chunks.h"
 #include "tests/support/segments_pools.h"

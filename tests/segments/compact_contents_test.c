@@ -9,7 +9,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
 #include "tests/support/segments_told.h"

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/segments_captures.h"
 #include "tests/support/segments_chunks.h"
 #include "tests/support/segments_pools.h"

@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "segments/pleat/space.h"
-#include "segments/pleat/tick.h"
-#include "segments/pleat/trim.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/space.h"
+#include "segments/pleat/streams/tick.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_chunks.h"
 #include "tests/support/segments_told.h"

@@ -1,4 +1,4 @@
-/* crowd_test.c - the promise of segments/pleat/grow.c with several threads at once.
+/* crowd_test.c - the promise of segments/pleat/grow/grow.c with several threads at once.
  *
  * Every thread plays a separate sequence on one allocator. A refused thread waits until no other
  * call is under way and then calls again. The naive model judges this second verdict, as in

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/lane.h"
-#include "segments/pleat/options.h"
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/lane.h"
+#include "segments/pleat/space/options.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_sim.h"
 #include "tests/support/suite.h"

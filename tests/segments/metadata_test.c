@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/segments_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/device_state.h"

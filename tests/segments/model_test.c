@@ -1,4 +1,4 @@
-/* model_test.c - the promise of segments/pleat/grow.c, attacked.
+/* model_test.c - the promise of segments/pleat/grow/grow.c, attacked.
  *
  * Each seed draws a device, options and a sequence. The sequence is played twice. With ample memory
  * nothing may be refused, and the peak of live bytes is learnt. With 1.0 to 1.1 times that peak

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "segments/pleat/place.h"
-#include "segments/pleat/run.h"
+#include "segments/pleat/grow/place.h"
+#include "segments/pleat/space/run.h"
 #include "tests/support/segments_rig.h"
 #include "tests/support/suite.h"
 

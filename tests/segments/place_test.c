@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/place.h"
-#include "segments/pleat/walk.h"
+#include "segments/pleat/grow/place.h"
+#include "segments/pleat/ops/walk.h"
 #include "tests/support/segments_rig.h"
 #include "tests/support/suite.h"
 

@@ -6,7 +6,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_pools.h"
 #include "tests/support/segments_told.h"

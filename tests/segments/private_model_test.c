@@ -53,7 +53,7 @@ static void arm(random_source *r)
     }
 }
 
-/* Checks the promise of segments/pleat/grow.c with an upper bound for m. */
+/* Checks the promise of segments/pleat/grow/grow.c with an upper bound for m. */
 static void assert_refused_rightly(pleat_status st, size_t bytes)
 {
     uint64_t most = model.limit != 0 ? model.limit / GRANULE : N_GRANULES;

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "segments/pleat/options.h"
+#include "segments/pleat/space/options.h"
 #include "tests/support/own.h"
 #include "tests/support/segments_captures.h"
 #include "tests/support/segments_sim.h"

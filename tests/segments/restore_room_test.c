@@ -4,7 +4,7 @@
 #include <check.h>
 
 #include "segments/base/roster.h"
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/segments_pools.h"
 #include "tests/support/suite.h"
 #include "vmm/base/host.h"

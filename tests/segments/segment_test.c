@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/run.h"
-#include "segments/pleat/walk.h"
+#include "segments/pleat/ops/walk.h"
+#include "segments/pleat/space/run.h"
 #include "tests/support/segments_rig.h"
 #include "tests/support/suite.h"
 

@@ -3,9 +3,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/pleat/carve.h"
-#include "segments/pleat/granule.h"
-#include "segments/pleat/run.h"
+#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/granule.h"
+#include "segments/pleat/space/run.h"
 #include "tests/support/segments_rig.h"
 #include "tests/support/suite.h"
 

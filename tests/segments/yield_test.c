@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "segments/pleat/settle.h"
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
+#include "segments/pleat/streams/settle.h"
 #include "tests/support/segments_captures.h"
 #include "tests/support/segments_pools.h"
 #include "tests/support/suite.h"

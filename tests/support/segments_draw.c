@@ -1,6 +1,6 @@
 /* segments_draw.c - see segments_draw.h. */
 #include "tests/support/segments_draw.h"
-#include "segments/pleat/options.h"
+#include "segments/pleat/space/options.h"
 #include "tests/support/own.h"
 #include "tests/support/suite.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/options.h"
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/options.h"
+#include "segments/pleat/space/space.h"
 
 /* Some refusals on small granules are judged by trying every possible start. */
 enum { EXHAUSTIVE_EVERY = 32, EXHAUSTIVE_GRANULE = 64 << 10 };

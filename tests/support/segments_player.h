@@ -1,7 +1,7 @@
 /* segments_player.h - plays calls on an allocator over the simulator, beside the naive model.
  *
  * Each block is written on its stream at its birth and read there before its free. So the simulator
- * sees every hazard. Refusals of pleat are judged by the promise of segments/pleat/grow.c. The
+ * sees every hazard. Refusals of pleat are judged by the promise of segments/pleat/grow/grow.c. The
  * model tries every place, and then the same call is made again. The first error is kept in `why`,
  * and everything later is skipped. The test then fails in player_assert_good.
  *

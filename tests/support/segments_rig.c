@@ -4,9 +4,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/pleat/run.h"
-#include "segments/pleat/shared.h"
-#include "segments/pleat/uses.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/uses.h"
 
 enum { MOST_CHARACTERS = 4096 };
 

@@ -15,7 +15,7 @@
 #ifndef PLEAT_TESTS_SEGMENTS_RIG_H
 #define PLEAT_TESTS_SEGMENTS_RIG_H
 
-#include "segments/pleat/space.h"
+#include "segments/pleat/space/space.h"
 
 enum {
     RIG_UNIT = PL_BLOCK_QUANTUM,

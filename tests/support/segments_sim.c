@@ -1,6 +1,6 @@
 /* segments_sim.c - see segments_sim.h. */
 #include "tests/support/segments_sim.h"
-#include "segments/pleat/options.h"
+#include "segments/pleat/space/options.h"
 #include "tests/support/own.h"
 #include "tests/support/suite.h"
 

@@ -5,7 +5,7 @@
 #ifndef PLEAT_TESTS_SEGMENTS_SIM_H
 #define PLEAT_TESTS_SEGMENTS_SIM_H
 
-#include "segments/pleat/options.h"
+#include "segments/pleat/space/options.h"
 #include "tests/support/vmm_sim.h"
 
 #define KIB ((size_t)1024)

@@ -1,0 +1,298 @@
+/* buffer.c - see buffer.h: what a buffer is made of. Guarded by the device lock. */
+#include "segments/pleat/buffers/buffer.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/space/live.h"
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/uses.h"
+
+/* ---- the buffers ----------------------------------------------------------------------------- */
+
+pl_buffer *pl_buffer_at(const pl_space *space, pleat_devptr ptr)
+{
+    const pl_segment *seg = pl_space_segment_at(space, ptr);
+    pl_buffer *buffer = seg != NULL ? seg->area->buffer : NULL;
+
+    return buffer != NULL && buffer->is_open ? buffer : NULL;
+}
+
+static unsigned size_of(const pl_segment *seg)
+{
+    return 63u - (unsigned)__builtin_clzll(seg->range.bytes >> seg->granule_log2);
+}
+
+/* Closed buffers of the size: a room's stay in it. */
+static pl_area **closed_of(pl_space *space, const pl_private *pool, unsigned size)
+{
+    return pool != NULL ? &pool->room->closed[size] : &space->closed[size];
+}
+
+/* Pages out of service cannot be committed: such a buffer stays as it is. */
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules)
+{
+    pl_area **head = closed_of(space, room, 63u - (unsigned)__builtin_clzll(n_granules));
+    pl_area *area;
+
+    while ((area = *head) != NULL) {
+        pl_area_unrest(area);
+        pl_lock_touch(1);
+        if (!area->segments->has_poison) {
+            area->buffer->is_open = true;
+            space->n_buffers++;
+            return area->buffer;
+        }
+    }
+    return NULL;
+}
+
+void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
+{
+    pl_area_destroy(&space->host, buffer->area);
+    pl_host_free(&space->host, buffer);
+}
+
+pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out)
+{
+    pl_buffer *buffer = pl_host_calloc(&space->host, 1, sizeof(*buffer));
+
+    if (buffer == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    buffer->area = pl_area_create(&space->host, NULL, PL_CLASS_BUFFER);
+    if (buffer->area == NULL) {
+        pl_host_free(&space->host, buffer);
+        return PLEAT_ENOMEM_HOST;
+    }
+    buffer->area->buffer = buffer;
+    buffer->area->pool = room;
+    pleat_status st = pl_space_add_segment(space, buffer->area, range);
+    if (st != PLEAT_OK) {
+        pl_buffer_free_closed(space, buffer);
+        return st;
+    }
+    if (room != NULL) {
+        pl_area_link(buffer->area, &room->buffers);
+    }
+    buffer->is_open = true;
+    space->n_buffers++;
+    *out = buffer;
+    return PLEAT_OK;
+}
+
+void pl_buffer_rest(pl_space *space, pl_buffer *buffer)
+{
+    pl_area *area = buffer->area;
+    pl_area **list = closed_of(space, area->pool, size_of(area->segments));
+
+    if (area->n_used == 0) {
+        pl_area_rest(area, list);
+    } else {
+        area->rests_in = list;
+    }
+}
+
+void pl_buffer_close(pl_space *space, pl_buffer *buffer)
+{
+    pl_assert(buffer->n_runs == 0 && buffer->committed_bytes == 0);
+    buffer->is_open = false;
+    buffer->bytes = 0;
+    space->n_buffers--;
+    pl_buffer_rest(space, buffer);
+}
+
+/* pl_area_destroy frees the area's segments, too; those of rooms go with these. */
+void pl_buffer_destroy_all(pl_space *space)
+{
+    pl_segment *next;
+
+    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = next) {
+        pl_buffer *buffer = seg->area->buffer;
+        next = pl_segment_above(seg);
+        if (buffer != NULL && buffer->area->pool == NULL) {
+            pl_tree_remove(&space->segments, &seg->node);
+            pl_buffer_free_closed(space, buffer);
+        } else if (buffer != NULL) {
+            pl_host_free(&space->host, buffer);
+        }
+    }
+}
+
+/* ---- live blocks ----------------------------------------------------------------------------- */
+
+/* One more live block of so many bytes, or none where a block is cut. */
+static void count_begin(pl_space *space, size_t bytes)
+{
+    if (!pl_usages_begin_below_peak(&space->usages, PLEAT_SIZES_LARGE, bytes, bytes)) {
+        pl_fronts_begin(space, PLEAT_SIZES_LARGE, bytes, bytes);
+    }
+}
+
+static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
+{
+    b->requested = b->bytes;
+    b->lane = lane->number;
+    b->kept_in = NULL;
+    lane->n_live++;
+    b->segment->area->n_used++;
+    buffer->n_runs++;
+    space->n_buffer_blocks++;
+}
+
+static void subtract(pl_space *space, pl_buffer *buffer, pl_block *b)
+{
+    pl_space_lane_at(space, b->lane)->n_live--;
+    buffer->n_runs--;
+    space->n_buffer_blocks--;
+}
+
+/* A history has whole blocks only: one that grows or is cut goes, and what it becomes comes. */
+static void tell_gone(const pl_space *space, const pl_block *b)
+{
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+}
+
+/* The uses of one of them are those of both from now on: more than was recorded, never less. */
+static bool are_alike(const pl_block *low, const pl_block *high)
+{
+    return low != NULL && high != NULL && low->state == PL_BLOCK_LIVE &&
+           high->state == PL_BLOCK_LIVE && low->lane == high->lane &&
+           (low->uses == NULL || high->uses == NULL);
+}
+
+static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_block *high)
+{
+    pl_room *room = pl_buffer_room(buffer);
+
+    tell_gone(space, low);
+    tell_gone(space, high);
+    subtract(space, buffer, high);
+    if (room != NULL) {
+        pl_stat_sub(&room->blocks, 1);
+    }
+    low->segment->area->n_used--;
+    low->uses = low->uses != NULL ? low->uses : high->uses;
+    high->uses = NULL;
+    pl_usages_end(&space->usages, PLEAT_SIZES_LARGE, 0, 0);
+    pl_segment_absorb(low->segment, &space->store, low, high);
+    low->requested = low->bytes;
+    pl_space_tell_block(space, PL_ACTION_ALLOC, low);
+    return low;
+}
+
+void pl_buffer_enter(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
+{
+    add(space, buffer, b, lane);
+    buffer->committed_bytes += b->bytes;
+    count_begin(space, b->bytes);
+    pl_room_begin_live(b);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+}
+
+void pl_buffer_join(pl_space *space, pl_buffer *buffer, pleat_devptr at)
+{
+    pl_segment *seg = pl_buffer_segment(buffer);
+    pl_block *b = at < seg->range.base + seg->range.bytes ? pl_segment_find(seg, at) : NULL;
+
+    if (b == NULL) {
+        return;
+    }
+    if (are_alike(b->prev, b)) {
+        b = join(space, buffer, b->prev, b);
+    }
+    if (are_alike(b, b->next)) {
+        (void)join(space, buffer, b, b->next);
+    }
+}
+
+pleat_status pl_buffer_cut(pl_space *space, pl_buffer *buffer, pleat_devptr at)
+{
+    pl_segment *seg = pl_buffer_segment(buffer);
+    pl_block *b = at < seg->range.base + seg->range.bytes ? pl_segment_find(seg, at) : NULL;
+    pl_block copied = { .uses = NULL };
+
+    if (b == NULL || b->state != PL_BLOCK_LIVE || b->base == at) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_block_store_reserve(&space->store, 1);
+    st = st == PLEAT_OK ? pl_uses_copy(space, b, &copied) : st;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    tell_gone(space, b);
+    pl_block *high = pl_segment_split(seg, &space->store, b, at);
+    high->uses = copied.uses;
+    b->requested = b->bytes;
+    add(space, buffer, high, pl_space_lane_at(space, b->lane));
+    count_begin(space, 0);
+    if (pl_buffer_room(buffer) != NULL) {
+        pl_stat_add(&pl_buffer_room(buffer)->blocks, 1);
+    }
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, high);
+    return PLEAT_OK;
+}
+
+void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *plain)
+{
+    pl_lane *owner = pl_space_lane_at(space, b->lane);
+    size_t bytes = b->bytes;
+
+    space->n_events++;
+    subtract(space, buffer, b);
+    buffer->committed_bytes -= bytes;
+    pl_room_end_live(b);
+    pl_usages_end(&space->usages, PLEAT_SIZES_LARGE, bytes, b->requested);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    if (b->uses != NULL) {
+        pl_shared_free(space, b, NULL);
+    } else {
+        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+        buffer->area->n_used--;
+        pl_run_free(space, b, owner->number, pl_lane_stamp(space, owner));
+    }
+    pl_settle_freed(space, plain, bytes);
+}
+
+/* ---- the walker ------------------------------------------------------------------------------ */
+
+int pl_buffer_check(const pl_space *space, const pl_buffer *buffer)
+{
+    const pl_segment *seg = pl_buffer_segment(buffer);
+    pleat_devptr end = seg->range.base + (buffer->bytes + space->granule_bytes - 1);
+    uint64_t bytes = 0;
+    size_t n = 0;
+
+    end -= (end - seg->range.base) % space->granule_bytes;
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state != PL_BLOCK_LIVE) {
+            continue;
+        }
+        bytes += b->bytes;
+        n++;
+        if (b->bytes % space->granule_bytes != 0 ||
+            (b->base - seg->range.base) % space->granule_bytes !=
+                0) { /* ranges may begin anywhere */
+            return 1;
+        }
+        if (are_alike(b, b->next) && !buffer->is_busy) {
+            return 2;
+        }
+        if (pl_block_end(b) > end && !buffer->is_busy &&
+            buffer->page_bytes == space->granule_bytes) {
+            return 3;
+        }
+    }
+    if (bytes != buffer->committed_bytes || n != buffer->n_runs) {
+        return 1;
+    }
+    bool is_leaving = !buffer->is_open && buffer->area->n_used > 0;
+    if (is_leaving != (buffer->area->rests_in != NULL)) {
+        return 4;
+    }
+    bool is_sized = buffer->bytes <= buffer->most_bytes && buffer->most_bytes <= seg->range.bytes;
+    return !buffer->is_open || is_sized ? 0 : 3;
+}

@@ -1,0 +1,187 @@
+/* compact.c - compaction at a safe point: which chunks are split, and in which order.
+ *
+ * The caller promises that no work runs on the device, and that none is submitted, until the call
+ * returns: then what lives can be copied to other memory and mapped at its old addresses. First all
+ * work of the device is waited for, so that only work which is submitted during the call can break
+ * the promise. Everything freed is settled then, and no stale mapping is left.
+ *
+ * The chunks with the fewest granules in use come first: a chunk needs room for these before its
+ * own memory goes, and what one wins is room for the next. So where one finds no room, none behind
+ * it does.
+ *
+ * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
+ * and free meanwhile. */
+#include "segments/pleat/compact/compact.h"
+
+#include "segments/pleat/compact/scratch.h"
+#include "segments/pleat/compact/split.h"
+#include "segments/pleat/compact/still.h"
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/granule.h"
+#include "segments/pleat/streams/capturers.h"
+#include "vmm/base/deadline.h"
+
+/* ---- which chunks ---------------------------------------------------------------------------- */
+
+enum { MOST_KEPT = 1 << PL_MOST_ORDER };
+
+/* Chunks worth splitting, in a list for each number of granules that they keep. Indexes are of
+ * `entries`, one higher: 0 ends a list. */
+typedef struct candidate {
+    pleat_devptr at;
+    size_t next;
+} candidate;
+
+typedef struct candidates {
+    candidate *entries;
+    size_t n;
+    size_t n_rooms;
+    size_t first[MOST_KEPT];
+    size_t last[MOST_KEPT];
+    unsigned most_order;
+} candidates;
+
+static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t n_kept)
+{
+    pleat_status st = pl_space_reserve_room(space, &c->entries, sizeof(*c->entries), &c->n_rooms,
+                                            c->n);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    c->entries[c->n++] = (candidate){ .at = at };
+    *(c->last[n_kept] != 0 ? &c->entries[c->last[n_kept] - 1].next : &c->first[n_kept]) = c->n;
+    c->last[n_kept] = c->n;
+    return PLEAT_OK;
+}
+
+/* The first granule from `from` on that is vacant, but not loose; SIZE_MAX: none. Where memory is
+ * in flight none is, so nobody changes the tables of what is found. */
+static size_t next_stranded(const pl_segment *seg, size_t from)
+{
+    for (size_t i = from / PL_WORD; i < seg->n_rooms / PL_WORD; i++) {
+        uint64_t word = seg->vacant[i] & ~seg->loose[i];
+        word &= i == from / PL_WORD ? UINT64_MAX << (from % PL_WORD) : UINT64_MAX;
+        pl_lock_touch(1);
+        if (word != 0) {
+            return i * PL_WORD + (size_t)__builtin_ctzll(word);
+        }
+    }
+    return SIZE_MAX;
+}
+
+static pleat_status look_through(pl_space *space, pl_segment *seg, pl_pace *pace, candidates *c)
+{
+    pleat_status st = PLEAT_OK;
+    size_t g = seg->is_private || !seg->has_large ? SIZE_MAX : next_stranded(seg, 0);
+
+    while (g != SIZE_MAX && st == PLEAT_OK) {
+        size_t n_kept;
+        pleat_devptr at = pl_segment_address(seg, pl_segment_chunk_from(seg, g));
+        unsigned order = seg->orders[g];
+        size_t next = pl_segment_chunk_to(seg, g);
+        if (pl_split_is_worth_it(space, at, &n_kept)) {
+            st = add(space, c, at, n_kept);
+            c->most_order = order > c->most_order ? order : c->most_order;
+        }
+        pl_pace_count(space, pace, next - g);
+        g = next < seg->n_rooms ? next_stranded(seg, next) : SIZE_MAX;
+    }
+    return st;
+}
+
+static pleat_status collect(pl_space *space, candidates *c)
+{
+    pl_pace pace;
+    pleat_status st = PLEAT_OK;
+
+    pl_pace_begin(space, &pace, false);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
+        st = look_through(space, seg, &pace, c);
+        pl_pace_step(space, &pace, 1);
+    }
+    return st;
+}
+
+/* ---- the safe point -------------------------------------------------------------------------- */
+
+/* Without room for one there is none for those behind it. */
+static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (size_t n_kept = 1; n_kept < MOST_KEPT; n_kept++) {
+        for (size_t i = c->first[n_kept]; i != 0 && st == PLEAT_OK; i = c->entries[i - 1].next) {
+            st = pl_split_chunk(space, c->entries[i - 1].at, told);
+            pl_space_breathe(space);
+        }
+    }
+    return st == PLEAT_ENOMEM_DEVICE ? PLEAT_OK : st;
+}
+
+static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
+{
+    candidates c = { .n = 0 };
+    pleat_status st = collect(space, &c);
+
+    if (st == PLEAT_OK && c.n > 0) {
+        st = pl_scratch_open(space, c.most_order);
+        st = st == PLEAT_OK ? split_all(space, &c, told) : st;
+        pleat_status failed = pl_scratch_close(space);
+        st = failed == PLEAT_OK ? st : failed;
+    }
+    pl_host_free(&space->host, c.entries);
+    return st;
+}
+
+/* What is free in large chunks would be cut up by the blocks to come: it is given back, once; from
+ * now on chunks are granules (policy.c). */
+static pleat_status leave_large_chunks(pl_space *space)
+{
+    size_t n_released;
+
+    if (space->has_compacted || space->options.chunks == PL_CHUNKS_GRANULE) {
+        return PLEAT_OK;
+    }
+    space->has_compacted = true;
+    pleat_status st = pl_trim_to(space, 0, 0, &n_released);
+    return st == PLEAT_EPENDING ? PLEAT_OK : st;
+}
+
+static pleat_status compact(pl_space *space, pleat_compaction *told)
+{
+    pleat_status st = pl_still_wait(space);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    size_t n_chunks = space->n_chunks;
+    st = split_chunks(space, told);
+    size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
+    size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
+    pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */
+    if (st == PLEAT_OK && failed == PLEAT_OK && told->won_bytes > 0) {
+        failed = leave_large_chunks(space);
+    }
+    return st == PLEAT_OK ? failed : st;
+}
+
+pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
+{
+    pl_space *space = (pl_space *)a;
+    pleat_compaction told = { .n_split = 0 };
+
+    pl_deadline_begin();
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    pl_still_begin(space); /* one at a time: there is one scratch range */
+    pl_fronts_unbind(space, 0);
+    pleat_status st = compact(space, &told);
+    pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    if (st == PLEAT_OK) {
+        *out = told;
+    }
+    return st;
+}

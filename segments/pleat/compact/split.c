@@ -1,0 +1,380 @@
+/* split.c - see split.h: one chunk, from the plan to the commit.
+ *
+ * What can fail comes first, and is undone: the new chunks, their mapping at the scratch addresses,
+ * the copy. While the old chunk is unmapped and the new ones are mapped, a failure is undone by
+ * mapping the old one again. If that fails, too, live blocks have memory but no mapping: the space
+ * is torn, and gives nothing out until a later compaction has mended it.
+ *
+ * The driver is called without the lock: a split is a flight. What loses its memory, the gaps, is
+ * in flight; so no other thread gets it, and the chunk, which is not loose then, is not taken. What
+ * keeps its memory others may free and give out meanwhile, as that moves no byte. */
+#include "segments/pleat/compact/split.h"
+
+#include "segments/pleat/compact/swap.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/granule.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/streams/settle.h"
+#include "vmm/share.h"
+
+/* A split under way. */
+typedef struct split {
+    pl_swap swap;
+    size_t n_have;                     /* granules of the new chunks so far */
+    pl_block *gaps[PL_SWAP_SPANS + 1]; /* what loses its memory, in flight */
+    size_t n_gaps;
+    pl_flying flying;
+} split;
+
+/* ---- the plan ------------------------------------------------------------------------------ */
+
+static bool is_vacant(const pl_segment *seg, size_t g)
+{
+    return (seg->vacant[g / PL_WORD] & pl_granule_bit(g)) != 0;
+}
+
+/* A private pool's free blocks may be used by its graphs: there nothing tells what is vacant. */
+static bool plan(const pl_space *space, pleat_devptr at, split *s)
+{
+    pl_segment *seg = pl_space_segment_at(space, at);
+    if (seg == NULL || seg->is_private || seg->is_opening) {
+        return false;
+    }
+    size_t g = pl_segment_granule(seg, at);
+    if (g >= seg->n_rooms || seg->chunks[g] == 0 || seg->parts[g] != 0 || seg->orders[g] == 0) {
+        return false;
+    }
+    if (pl_share_is_noted(space->dev, seg->chunks[g])) {
+        return false; /* others map it, and would keep what is moved */
+    }
+    *s = (split){
+        .swap = { .seg = seg, .at = at, .g = g, .order = seg->orders[g], .old = seg->chunks[g] }
+    };
+    for (size_t i = g; i < g + pl_swap_granules(&s->swap); i++) {
+        if (is_vacant(seg, i)) {
+            continue;
+        }
+        if (i == g || s->swap.n_spans == 0 || is_vacant(seg, i - 1)) {
+            s->swap.spans[s->swap.n_spans++] = (pl_swap_span){ .g = i, .piece = s->swap.n_kept };
+        }
+        s->swap.spans[s->swap.n_spans - 1].n++;
+        s->swap.n_kept++;
+    }
+    pl_lock_touch(pl_swap_granules(&s->swap));
+    return s->swap.n_kept > 0 && s->swap.n_kept < pl_swap_granules(&s->swap);
+}
+
+bool pl_split_is_worth_it(const pl_space *space, pleat_devptr at, size_t *n_kept)
+{
+    split s;
+    bool is_worth_it = plan(space, at, &s);
+
+    if (is_worth_it) {
+        *n_kept = s.swap.n_kept;
+    }
+    return is_worth_it;
+}
+
+/* The next granules of the chunk that lose their memory, from *g on: [*g, *to). */
+static bool next_vacant(const split *s, size_t *g, size_t *to)
+{
+    size_t end = s->swap.g + pl_swap_granules(&s->swap);
+
+    while (*g < end && !is_vacant(s->swap.seg, *g)) {
+        ++*g;
+    }
+    for (*to = *g; *to < end && is_vacant(s->swap.seg, *to); ++*to) {
+    }
+    return *g < end;
+}
+
+/* Is all work over on the free blocks that lose their memory? Others may have freed them since the
+ * device was waited for. */
+static bool is_vacated(const pl_space *space, const split *s)
+{
+    size_t to;
+
+    for (size_t g = s->swap.g; next_vacant(s, &g, &to); g = to) {
+        pleat_devptr end = pl_segment_address(s->swap.seg, to);
+        const pl_block *b = pl_segment_find(s->swap.seg, pl_segment_address(s->swap.seg, g));
+        for (; b != NULL && b->base < end; b = b->next) {
+            pl_lock_touch(1);
+            if (b->state != PL_BLOCK_FREE || !pl_settle_is_over(space, b)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- the flight ---------------------------------------------------------------------------- */
+
+/* Needs two spare blocks for each gap. */
+static void take_off(pl_space *space, split *s)
+{
+    size_t to;
+
+    pl_space_begin_move(space, &s->flying);
+    for (size_t g = s->swap.g; next_vacant(s, &g, &to); g = to) {
+        pleat_devptr at = pl_segment_address(s->swap.seg, g);
+        pl_block *gap = pl_carve_out_all(space, pl_segment_find(s->swap.seg, at), at,
+                                         pl_segment_address(s->swap.seg, to));
+        pl_carve_settle(gap);
+        s->gaps[s->n_gaps++] = gap;
+    }
+}
+
+/* The gaps become holes, or what they were. */
+static void land(pl_space *space, split *s, bool are_holes)
+{
+    for (size_t i = 0; i < s->n_gaps; i++) {
+        if (are_holes) {
+            pl_carve_make_hole(space, s->gaps[i]);
+        } else {
+            pl_carve_put_back(space, s->gaps[i]);
+        }
+    }
+    s->n_gaps = 0;
+}
+
+/* ---- the new chunks ------------------------------------------------------------------------ */
+
+static bool may_create(const pl_space *space, unsigned order)
+{
+    size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
+                                                           : space->total_chunks;
+
+    return space->n_chunks + space->n_creating + ((size_t)1 << order) <= cap;
+}
+
+static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
+{
+    size_t n = (size_t)1 << order;
+
+    space->n_creating += n;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, out);
+    pl_lock_acquire(&space->lock);
+    space->n_creating -= n;
+    if (st == PLEAT_OK) {
+        space->n_chunks += n;
+        if (space->n_chunks > space->peak_chunks) {
+            space->peak_chunks = space->n_chunks;
+        }
+    }
+    return st;
+}
+
+/* One of *order or, if there is none, the largest below. An idle one before a new one. */
+static pleat_status get_chunk(pl_space *space, unsigned *order, pl_chunk *out)
+{
+    for (;; --*order) {
+        pleat_status st = PLEAT_ENOMEM_DEVICE;
+        if (space->idle[*order].n > 0) {
+            *out = pl_space_pop_idle(space, *order);
+            return PLEAT_OK;
+        }
+        if (may_create(space, *order)) {
+            st = create(space, *order, out);
+        }
+        if (st != PLEAT_ENOMEM_DEVICE || *order == 0) {
+            return st;
+        }
+    }
+}
+
+static pleat_status get_chunks(pl_space *space, split *s)
+{
+    for (size_t i = 0; i < s->swap.n_spans; i++) {
+        size_t end = s->swap.spans[i].piece + s->swap.spans[i].n;
+        while (s->n_have < end) {
+            unsigned order = pl_order_of(end - s->n_have);
+            pl_chunk chunk;
+            pleat_status st = get_chunk(space, &order, &chunk);
+            if (st != PLEAT_OK) {
+                return st;
+            }
+            s->swap.chunks[s->n_have] = chunk;
+            s->swap.orders[s->n_have] = (uint8_t)order;
+            s->n_have += (size_t)1 << order;
+        }
+    }
+    return PLEAT_OK;
+}
+
+/* Give a chunk that is mapped nowhere back to the driver. If it does not take it, it is idle. */
+static pleat_status release(pl_space *space, pl_chunk chunk, unsigned order)
+{
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_chunk_release_sized(space->dev, chunk, space->granule_bytes << order);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        space->n_chunks -= (size_t)1 << order;
+    } else {
+        pl_space_push_idle(space, chunk, order);
+    }
+    return st;
+}
+
+/* Where the scratch addresses stay mapped the new chunks must serve nobody else: then they are
+ * released, and the driver keeps them as long as that mapping. */
+static void give_chunks_back(pl_space *space, split *s)
+{
+    for (size_t i = 0; i < s->n_have; i += (size_t)1 << s->swap.orders[i]) {
+        if (s->swap.is_in_scratch) {
+            (void)!release(space, s->swap.chunks[i], s->swap.orders[i]);
+        } else {
+            pl_space_push_idle(space, s->swap.chunks[i], s->swap.orders[i]);
+        }
+    }
+    s->n_have = 0;
+}
+
+/* ---- commit -------------------------------------------------------------------------------- */
+
+/* A gap has lost its memory. */
+static void count_lost(pl_space *space, const pl_block *gap)
+{
+    pl_segment *seg = gap->segment;
+    size_t g = pl_segment_granule(seg, gap->base);
+    size_t n = pl_segment_granules_of(seg, gap);
+
+    pl_segment_clear_chunks(seg, g, g + n);
+    pl_private_count(seg, 0, gap->bytes);
+    seg->n_resident -= n;
+    space->n_pinned -= n;
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, gap->base, gap->bytes);
+}
+
+/* Others may have freed all of it by now: then the chunk can be taken. */
+static void put_chunk(pl_space *space, const split *s, size_t g, size_t piece)
+{
+    pl_segment *seg = s->swap.seg;
+    size_t end = g + ((size_t)1 << s->swap.orders[piece]);
+    bool is_vacated = true;
+
+    pl_segment_put_chunk(seg, g, s->swap.chunks[piece], s->swap.orders[piece]);
+    for (size_t i = g; i < end && is_vacated; i++) {
+        is_vacated = is_vacant(seg, i);
+    }
+    if (is_vacated) {
+        size_t n = pl_segment_loosen_granules(seg, g, end);
+        space->n_loose += n;
+        space->n_pinned -= n;
+    }
+}
+
+/* The new chunks are in their places. */
+static void commit(pl_space *space, split *s)
+{
+    for (size_t i = 0; i < s->n_gaps; i++) {
+        count_lost(space, s->gaps[i]);
+    }
+    for (size_t i = 0; i < s->swap.n_spans; i++) {
+        const pl_swap_span *one = &s->swap.spans[i];
+        for (size_t n = 0; n < one->n; n += (size_t)1 << s->swap.orders[one->piece + n]) {
+            put_chunk(space, s, one->g + n, one->piece + n);
+        }
+    }
+    land(space, s, true);
+}
+
+/* Remember what has memory, but no mapping, and where copies may still run: a later compaction
+ * waits for these first. */
+static void tear(pl_space *space, const pl_swap *s)
+{
+    pl_torn *torn = &space->torn;
+    bool is_gone = s->outcome == PL_SWAP_GONE;
+    bool is_partly = s->outcome == PL_SWAP_PARTLY;
+
+    if (!s->is_filling && !is_gone && !is_partly) {
+        return;
+    }
+    space->is_scratch_busy = s->is_filling;
+    *torn = (pl_torn){ .segment = s->seg, .from = s->g };
+    for (size_t i = 0; is_gone && i < pl_swap_granules(s); i++) {
+        torn->is_unmapped[i] = true;
+    }
+    for (size_t i = 0; is_partly && i < s->n_spans; i++) {
+        const pl_swap_span *one = &s->spans[i];
+        for (size_t k = 0; k < one->n; k++) {
+            torn->is_unmapped[one->g - s->g + k] = !one->is_mapped;
+        }
+    }
+}
+
+/* The driver's part. What it leaves behind is written down before anybody else has the lock. */
+static pleat_status move(pl_space *space, pl_swap *s)
+{
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_swap_run(space, s);
+    pl_lock_acquire(&space->lock);
+    space->scratch_bytes = s->is_in_scratch ? pl_swap_bytes(space, s->n_kept) : 0;
+    tear(space, s);
+    return st;
+}
+
+/* The new chunks are there, and the gaps in flight. */
+static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
+{
+    pl_swap *swap = &s->swap;
+    pleat_status st = move(space, swap);
+
+    if (swap->outcome == PL_SWAP_OLD || swap->outcome == PL_SWAP_GONE) {
+        land(space, s, false);
+        give_chunks_back(space, s);
+        return st;
+    }
+    commit(space, s);
+    pleat_status failed = release(space, swap->old, swap->order);
+    if (failed == PLEAT_OK) {
+        space->full_at = SIZE_MAX;
+        told->won_bytes += pl_swap_bytes(space, pl_swap_granules(swap) - swap->n_kept);
+    }
+    told->n_split++;
+    told->moved_bytes += pl_swap_bytes(space, swap->n_kept);
+    return st == PLEAT_OK ? failed : st;
+}
+
+/* The plan is made, and holds until the lock is dropped. *is_short: there is no room for the new
+ * chunks. */
+static pleat_status carry_out(pl_space *space, split *s, pleat_compaction *told, bool *is_short)
+{
+    *is_short = false;
+    pleat_status st = pl_block_store_reserve(&space->store, 2 * (s->swap.n_spans + 1));
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    take_off(space, s);
+    st = get_chunks(space, s);
+    if (st == PLEAT_OK) {
+        st = replace(space, s, told);
+    } else {
+        *is_short = st == PLEAT_ENOMEM_DEVICE;
+        land(space, s, false);
+        give_chunks_back(space, s);
+    }
+    pl_space_end_move(space, &s->flying);
+    return st;
+}
+
+pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *told)
+{
+    for (bool has_gathered = false;; has_gathered = true) {
+        split s;
+        bool is_short;
+        if (space->n_flights > 0) {
+            pl_space_wait_for_flights(space);
+        }
+        if (space->n_flights > 0 || !plan(space, at, &s) || !is_vacated(space, &s) ||
+            pl_swap_bytes(space, s.swap.n_kept) > space->scratch.bytes) {
+            return PLEAT_OK;
+        }
+        pleat_status st = carry_out(space, &s, told, &is_short);
+        if (!is_short || has_gathered || space->n_loose + space->n_idle == 0) {
+            return st;
+        }
+        pl_trim_gather(space, s.swap.n_kept, 0);
+    }
+}

@@ -1,0 +1,383 @@
+/* front.c - see front.h. Guarded by the space's lock and, for what a front has, by stopping it. */
+#include "segments/pleat/front/front.h"
+
+#include <sched.h>
+
+#include "segments/pleat/space/run.h"
+#include "vmm/base/cancel.h"
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+static _Thread_local char own; /* its address stands for the thread */
+
+/* An owner is inside for some dozen instructions, unless its processor was taken from it. */
+static void wait_until_out(const pl_front *front)
+{
+    enum { N_YIELDS = 100, PAUSE_NS = 20000 };
+
+    for (unsigned n = 0; atomic_load_explicit(&front->in_use, memory_order_acquire) != 0; n++) {
+        if (n < N_YIELDS) {
+            (void)sched_yield();
+        } else {
+            pl_sleep_ns(PAUSE_NS);
+        }
+    }
+}
+
+/* From now until `go` no owner is inside. The calling thread's front is not in use. Calls nest,
+ * also those of threads that come in while the lock is dropped. */
+void pl_fronts_stop(pl_space *space)
+{
+    bool any = false;
+
+    space->n_stops++;
+    for (pl_front *f = space->fronts; f != NULL; f = f->next) {
+        atomic_store_explicit(&f->is_stopped, 1, memory_order_relaxed);
+        any = any || f->owner != &own;
+    }
+    if (!any) {
+        return;
+    }
+    pl_barrier_heavy();
+    for (const pl_front *f = space->fronts; f != NULL; f = f->next) {
+        wait_until_out(f);
+    }
+}
+
+void pl_fronts_go(pl_space *space)
+{
+    if (--space->n_stops > 0) {
+        return;
+    }
+    for (pl_front *f = space->fronts; f != NULL; f = f->next) {
+        atomic_store_explicit(&f->is_stopped, 0, memory_order_release);
+    }
+}
+
+/* ---- emptying -------------------------------------------------------------------------------- */
+
+static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
+{
+    b->queue_next = NULL;
+    b->kept_in = NULL;
+    pl_lane_note_free(lane, b->bytes, space->n_events);
+    lane->n_live--;
+    b->segment->area->n_used--;
+    pl_ptrmap_remove(&space->live, b->base);
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+    pl_lock_touch(1);
+}
+
+static void empty_magazine(pl_space *space, pl_lane *lane, pl_magazine *m)
+{
+    while (m->top != NULL) {
+        pl_block *b = m->top;
+        m->top = b->queue_next;
+        free_kept(space, lane, b);
+    }
+    m->n = 0;
+}
+
+static void count_all_freed(pl_space *space, pl_front *front)
+{
+    uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
+
+    space->usages.n[PLEAT_SIZES_SMALL].freed += n;
+    space->usages.bytes[PLEAT_SIZES_SMALL].freed += front->freed_bytes;
+    space->usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
+    space->n_events += 2 * n; /* mostly each was asked for again */
+    atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
+    front->freed_bytes = 0;
+    front->freed_requested = 0;
+}
+
+static void give_all_room(pl_space *space, pl_front *front)
+{
+    pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
+                        front->room_requested);
+    atomic_store_explicit(&front->has_room, false, memory_order_relaxed);
+}
+
+static void count_late(pl_space *space, pl_front *front)
+{
+    for (; front->n_counted < pl_front_n_late(front); front->n_counted++) {
+        unsigned i = (front->first_late + front->n_counted) % PL_FRONT_LATE;
+        const pl_block *b = front->late[i].block;
+        pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
+        pl_lock_touch(1);
+    }
+}
+
+static void free_late(pl_space *space, pl_front *front, pl_lane *lane)
+{
+    for (uint32_t n = pl_front_n_late(front); n > 0; n--) {
+        bool is_counted;
+        space->n_events++;
+        free_kept(space, lane, pl_front_take_late(front, n, &is_counted).block);
+    }
+}
+
+static void empty(pl_space *space, pl_front *front)
+{
+    pl_lane *lane = pl_space_lane_at(space, front->lane);
+
+    count_all_freed(space, front);
+    count_late(space, front);
+    give_all_room(space, front);
+    free_late(space, front, lane);
+    for (unsigned i = 0; i < PL_FRONT_BINS / 64; i++) {
+        for (; front->filled[i] != 0; front->filled[i] &= front->filled[i] - 1) {
+            unsigned bin = i * 64 + (unsigned)__builtin_ctzll(front->filled[i]);
+            empty_magazine(space, lane, &front->magazines[bin]);
+        }
+    }
+    atomic_store_explicit(&front->n_kept, 0, memory_order_relaxed);
+    front->bytes = 0;
+}
+
+bool pl_fronts_have_blocks(const pl_space *space)
+{
+    bool any = false;
+
+    for (const pl_front *f = space->fronts; f != NULL && !any; f = f->next) {
+        any = atomic_load_explicit(&f->n_kept, memory_order_relaxed) > 0 || pl_front_n_late(f) > 0;
+    }
+    return any;
+}
+
+static bool has_anything(const pl_front *front)
+{
+    return atomic_load_explicit(&front->n_kept, memory_order_relaxed) > 0 ||
+           pl_front_n_late(front) > 0 ||
+           atomic_load_explicit(&front->n_freed, memory_order_relaxed) > 0 || front->room_n != 0 ||
+           front->room_bytes != 0 || front->room_requested != 0;
+}
+
+/* The first that has anything. */
+static pl_front *next_full(const pl_space *space)
+{
+    pl_front *f = space->fronts;
+
+    while (f != NULL && !has_anything(f)) {
+        f = f->next;
+    }
+    return f;
+}
+
+/* One in a hold: the lock is dropped in between. They stay stopped, and those that are bound
+ * meanwhile are so from the start. */
+void pl_fronts_empty_all(pl_space *space)
+{
+    pl_lock_assert(&space->lock);
+    pl_fronts_stop(space);
+    for (pl_front *f; (f = next_full(space)) != NULL;) {
+        empty(space, f);
+        if (f->next != NULL) {
+            pl_space_breathe(space);
+        }
+    }
+    pl_fronts_go(space);
+}
+
+void pl_fronts_count(pl_space *space)
+{
+    if (space->fronts != NULL) {
+        pl_fronts_empty_all(space);
+    }
+}
+
+/* ---- room below the peaks -------------------------------------------------------------------- */
+
+pl_front *pl_fronts_own(pl_front *from, uint32_t lane)
+{
+    while (from != NULL && (from->owner != &own || (lane != 0 && from->lane != lane))) {
+        from = from->next;
+    }
+    return from;
+}
+
+static int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
+
+static bool lend(pl_space *space, pl_front *front, int64_t bytes, int64_t requested)
+{
+    bool any = front->room_n > 0 || front->room_bytes > 0 || front->room_requested > 0;
+
+    pl_usages_give_room(&space->usages, front, at_most(1, front->room_n),
+                        at_most(bytes, front->room_bytes),
+                        at_most(requested, front->room_requested));
+    return any;
+}
+
+/* Late blocks are counted, and all fronts but one give what room they have. Where memory still
+ * grows nobody has any, so that is asked before threads are stopped. */
+static void collect(pl_space *space, const pl_front *except)
+{
+    bool any = false;
+
+    for (const pl_front *f = space->fronts; f != NULL; f = f->next) {
+        any = any || pl_front_n_late(f) > f->n_counted ||
+              (f != except && atomic_load_explicit(&f->has_room, memory_order_relaxed));
+    }
+    if (!any) {
+        return;
+    }
+    pl_fronts_stop(space);
+    for (pl_front *f = space->fronts; f != NULL; f = f->next) {
+        count_late(space, f);
+        if (f != except) {
+            give_all_room(space, f);
+        }
+    }
+    pl_fronts_go(space);
+}
+
+void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested)
+{
+    pl_front *front = pl_fronts_own(space->fronts, 0);
+
+    if (front != NULL && lend(space, front, (int64_t)bytes, (int64_t)requested) &&
+        pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        return;
+    }
+    collect(space, NULL);
+    if (!pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_usages_begin(&space->usages, pool, bytes, requested);
+    }
+}
+
+static int64_t lacking(int64_t n, int64_t room)
+{
+    return n > room ? n - room : 0;
+}
+
+static bool has_room(const pl_usage group[PLEAT_N_SIZES], int64_t n)
+{
+    return group[PLEAT_SIZES_ALL].room >= n && group[PLEAT_SIZES_SMALL].room >= n;
+}
+
+bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devptr *out)
+{
+    if (!pl_front_has(front, bytes)) {
+        return false;
+    }
+    const pl_block *top = front->magazines[pl_front_bin(bytes)].top;
+    int64_t n = lacking(1, front->room_n);
+    int64_t n_bytes = lacking((int64_t)top->bytes, front->room_bytes);
+    int64_t n_requested = lacking((int64_t)bytes, front->room_requested);
+    if (!has_room(space->usages.n, n) || !has_room(space->usages.bytes, n_bytes) ||
+        !has_room(space->usages.requested, n_requested)) {
+        collect(space, front);
+    }
+    pl_usages_take_room(&space->usages, front, n, n_bytes, n_requested);
+    return pl_front_alloc(front, bytes, out);
+}
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+static void unbind(pl_space *space, pl_front **at)
+{
+    pl_front *front = *at;
+
+    empty(space, front);
+    *at = front->next;
+    space->n_fronts--;
+    pl_space_lane_at(space, front->lane)->n_refs--;
+    front->allocator = NULL;
+    /* Last: then its owner may bind it to another allocator, which sets is_stopped itself. */
+    atomic_store_explicit(&front->key, 0, memory_order_release);
+}
+
+void pl_fronts_unbind(pl_space *space, uint32_t lane)
+{
+    if (space->fronts == NULL) {
+        return;
+    }
+    pl_fronts_stop(space);
+    pl_fronts_empty_all(space); /* one in a hold; nothing comes into them any more */
+    for (pl_front **at = &space->fronts; *at != NULL;) {
+        if (lane == 0 || (*at)->lane == lane) {
+            unbind(space, at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    pl_fronts_go(space);
+}
+
+void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_front **at = &space->fronts;
+    while (*at != NULL && *at != front) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) { /* the owner's: it is not inside */
+        unbind(space, at);
+    }
+    pl_lock_release(&space->lock);
+}
+
+/* Only where a call on the stream asks the driver nothing. */
+static bool may_bind(const pl_space *space, const pl_lane *lane, const pl_stream *stream)
+{
+    bool is_told = pl_stream_is_legacy(stream) || lane->is_idle ||
+                   (space->options.capture == PL_CAPTURE_TOLD && pl_stream_is_told(stream));
+
+    return space->options.front == PL_FRONT_ON && !space->is_rounding && is_told &&
+           space->n_fronts < PL_MOST_FRONTS && space->torn.segment == NULL &&
+           !space->is_compacting && space->n_capturers == 0 &&
+           atomic_load_explicit(&space->n_expected, memory_order_relaxed) == 0;
+}
+
+/* Only small requests: they have areas of their own. With blocks up to 1 MiB the eight traces need
+ * 0.1 % more memory at least, as what is kept lies between large blocks. */
+static size_t most_bytes(const pl_space *space)
+{
+    size_t small = space->options.small_bytes;
+
+    return small == 0 ? 0 : small - 1 < PL_FRONT_MOST_BYTES ? small - 1 : PL_FRONT_MOST_BYTES;
+}
+
+bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key)
+{
+    pl_space *space = (pl_space *)a;
+    uint32_t i = pl_lane_number(stream, false) - 1;
+
+    pl_lock_acquire(&space->lock);
+    pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
+    bool is_bound = lane != NULL && lane->capture == NULL && !lane->is_gone &&
+                    may_bind(space, lane, stream);
+    if (is_bound) {
+        for (unsigned bin = 0; bin < PL_FRONT_BINS; bin++) {
+            front->magazines[bin] = (pl_magazine){ .credit = PL_CREDIT_AT_FIRST };
+        }
+        front->allocator = a;
+        front->owner = &own;
+        front->lane = lane->number;
+        front->most_bytes = most_bytes(space);
+        front->alloc = pl_front_alloc;
+        front->free = pl_front_free;
+        front->first_late = 0;
+        front->n_counted = 0;
+        front->next = space->fronts;
+        space->fronts = front;
+        space->n_fronts++;
+        lane->n_refs++;
+        atomic_store_explicit(&front->is_stopped, space->n_stops > 0, memory_order_relaxed);
+        atomic_store_explicit(&front->key, key, memory_order_release);
+    }
+    pl_lock_release(&space->lock);
+    return is_bound;
+}
+
+void pl_fronts_discard_tables(pl_space *space)
+{
+    pl_fronts_stop(space);
+    pl_ptrmap_discard(&space->live, &space->host);
+    pl_fronts_go(space);
+}

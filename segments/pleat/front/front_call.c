@@ -1,0 +1,130 @@
+/* front_call.c - what the owner of a front does inside it (front.h): no lock is held.
+ *
+ * The map of live blocks is read without the lock (ptrmap.h); what is found is believed only if it
+ * is live and has the address. */
+#include "segments/pleat/front/front.h"
+
+/* A magazine pays if of so many blocks that it takes one is asked for again: each that it takes
+ * costs a credit, each that it gives earns so many. One that has none takes no more, until requests
+ * of its size have been missed as often. */
+enum { CREDIT_OF_A_HIT = 8, MOST_CREDIT = 64 };
+
+static inline void count_kept(pl_front *front, uint32_t n, size_t bytes)
+{
+    uint32_t n_kept = atomic_load_explicit(&front->n_kept, memory_order_relaxed);
+
+    atomic_store_explicit(&front->n_kept, n_kept + n, memory_order_relaxed);
+    front->bytes += bytes;
+}
+
+static inline void count_freed(pl_front *front, size_t bytes, size_t requested)
+{
+    uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
+
+    atomic_store_explicit(&front->n_freed, n + 1, memory_order_relaxed);
+    front->freed_bytes += bytes;
+    front->freed_requested += requested;
+}
+
+bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
+{
+    unsigned bin = pl_front_bin(requested);
+    pl_magazine *m = &front->magazines[bin];
+    pl_block *b = m->top;
+
+    if (b == NULL) {
+        m->credit = (int8_t)(m->credit + (m->credit < PL_CREDIT_AT_FIRST));
+        return false;
+    }
+    size_t bytes = b->bytes;
+    if (!pl_front_use_room(front, bytes, requested)) {
+        return false;
+    }
+    m->top = b->queue_next;
+    if (--m->n == 0) {
+        front->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
+    }
+    m->credit = (int8_t)(m->credit + (m->credit < MOST_CREDIT ? CREDIT_OF_A_HIT : 0));
+    b->queue_next = NULL;
+    b->kept_in = NULL;
+    b->requested = requested;
+    count_kept(front, UINT32_MAX, (size_t)0 - bytes);
+    *out = b->base;
+    return true;
+}
+
+/* May be any block, or have been one: the map was read without the lock. If it has this base and is
+ * live it is the block at ptr, and if that is the caller's to free, nobody changes it now. */
+static inline bool may_take(const pl_front *front, const pl_block *b, pleat_devptr ptr)
+{
+    return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
+           b->uses == NULL && b->kept_in == NULL && !b->segment->is_apart;
+}
+
+/* False: there is no place for it, or it would not pay. */
+static inline bool keep(pl_front *front, pl_block *b)
+{
+    size_t bytes = b->bytes;
+    bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
+
+    if (bytes > front->most_bytes || is_full || front->bytes + bytes > PL_FRONT_BYTES) {
+        return false;
+    }
+    unsigned bin = pl_front_bin(bytes);
+    pl_magazine *m = &front->magazines[bin];
+    if (m->n == PL_FRONT_DEPTH || m->credit <= 0) {
+        return false;
+    }
+    m->credit--;
+    m->n++;
+    front->filled[bin / 64] |= UINT64_C(1) << bin % 64;
+    b->queue_next = m->top;
+    b->kept_in = front;
+    m->top = b;
+    count_kept(front, 1, bytes);
+    count_freed(front, bytes, b->requested);
+    pl_front_add_room(front, bytes, b->requested);
+    return true;
+}
+
+/* Have in the cache what it takes to free the block: where there are many, it seldom is. The
+ * neighbours may be others by then, as others may be changing them now: a race to the thread
+ * sanitizer, which finds no call here. It must be put into its caller: a function that does nothing
+ * but this has no effect for gcc, which left the calls out. */
+static inline __attribute__((always_inline)) void expect(const pl_block *b)
+{
+#if defined(__SANITIZE_THREAD__)
+    (void)b;
+#else
+    const pl_segment *seg = b->segment;
+    const pl_block *next = b->next;
+
+    pl_block_expect(b->prev, offsetof(pl_block, base));
+    pl_block_expect(next, offsetof(pl_block, base));
+    pl_block_expect(next, offsetof(pl_block, node));
+    __builtin_prefetch(&seg->users[pl_segment_granule(seg, b->base)]);
+#endif
+}
+
+static inline bool put_off(pl_front *front, pl_block *b, size_t at)
+{
+    uint32_t n = pl_front_n_late(front);
+
+    if (n == PL_FRONT_LATE) {
+        return false;
+    }
+    front->late[(front->first_late + n) % PL_FRONT_LATE] = (pl_late){ b, at };
+    b->kept_in = front;
+    expect(b);
+    atomic_store_explicit(&front->n_late, n + 1, memory_order_relaxed);
+    return true;
+}
+
+bool pl_front_free(pl_front *front, pleat_devptr ptr)
+{
+    const pl_space *space = (const pl_space *)front->allocator;
+    size_t at;
+    pl_block *b = pl_ptrmap_peek(&space->live, ptr, &at);
+
+    return may_take(front, b, ptr) && (keep(front, b) || put_off(front, b, at));
+}

@@ -1,0 +1,311 @@
+/* fit.c - see fit.h. Guarded by the space's lock. */
+#include "segments/pleat/grow/fit.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/fixed.h"
+#include "segments/pleat/grow/stale.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/drain.h"
+#include "segments/pleat/streams/lanes.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+#include "vmm/base/deadline.h"
+
+/* ---- the request ----------------------------------------------------------------------------- */
+
+/* In a private pool a capture uses what it freed itself: that pends on the stream's second lane. In
+ * a room it is as in the default pool. */
+static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
+                                    pl_request *rq)
+{
+    bool is_private = pl_request_is_private(rq);
+    pleat_status st = rq->pool->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
+
+    if (rq->is_capturing && is_private) { /* no room */
+        st = pl_lanes_of(space, stream, true, &rq->lane);
+    }
+    rq->usable = rq->is_capturing && !is_private ? PL_LANE_SETTLED : rq->lane->number;
+    return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
+}
+
+pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq)
+{
+    pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+
+    rq->lane = plain;
+    if (rq->pool != NULL) {
+        return prepare_private(space, plain->stream, class, rq);
+    }
+    rq->usable = rq->is_capturing ? PL_LANE_SETTLED : plain->number;
+    return pl_space_area(space, plain, class, &rq->area);
+}
+
+/* ---- the areas ------------------------------------------------------------------------------- */
+
+/* The smallest run seen so far. */
+typedef struct fitting {
+    pl_block *best; /* NULL: none */
+    size_t bytes;
+} fitting;
+
+static void try_area(const pl_space *space, const pl_area *area, const pl_request *rq, fitting *f)
+{
+    size_t run_bytes;
+    uint32_t lane = rq->pool != NULL ? rq->usable : PL_LANE_SETTLED;
+
+    if (area == rq->area) {
+        return;
+    }
+    pl_block *b = pl_run_best(space, area, lane, rq->bytes, &run_bytes);
+    if (b != NULL && (f->best == NULL || run_bytes < f->bytes)) {
+        *f = (fitting){ .best = b, .bytes = run_bytes };
+    }
+}
+
+/* The smallest run in the pool's areas of `class` except the request's own. In the default pool the
+ * search of the own area covered what pends on the lane in that class, but not in the other one. */
+static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
+{
+    fitting f = { 0 };
+
+    if (rq->pool == NULL) {
+        for (unsigned i = 0; i < space->n_areas[class]; i++) {
+            try_area(space, space->areas[class][i], rq, &f);
+        }
+        size_t run_bytes;
+        pl_block *own = class != rq->area->class && space->n_areas[class] > 0
+                            ? pl_run_best(space, space->areas[class][0], rq->usable, rq->bytes,
+                                          &run_bytes)
+                            : NULL;
+        return own != NULL && (f.best == NULL || run_bytes < f.bytes) ? own : f.best;
+    }
+    for (const pl_area *area = rq->pool->areas; area != NULL; area = area->next) {
+        pl_lock_touch(1);
+        if (area->class == class) {
+            try_area(space, area, rq, &f);
+        }
+    }
+    bool is_reserved = f.best == NULL ||
+                       pl_grow_reserve_index(space, rq, f.best->segment->area) == PLEAT_OK;
+    return is_reserved ? f.best : NULL;
+}
+
+enum { RELEASED_LOOKS = 64 };
+
+/* The smallest run in the first areas that private pools left behind. */
+static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
+{
+    fitting f = { 0 };
+    unsigned n = RELEASED_LOOKS;
+
+    for (const pl_area *area = space->released; area != NULL && n > 0; area = area->next, n--) {
+        try_area(space, area, rq, &f);
+    }
+    return f.best;
+}
+
+/* ---- what was found -------------------------------------------------------------------------- */
+
+/* Join blocks of the run that starts at b until b holds `bytes`. *lane and *tick become those of
+ * the last block, for what is left of it. */
+static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *tick)
+{
+    while (b->bytes < bytes) {
+        pl_block *next = b->next;
+        *lane = next->lane;
+        *tick = next->tick;
+        pl_run_claim(space, next);
+        pl_segment_absorb(b->segment, &space->store, b, next);
+    }
+}
+
+/* Make a live block of the first `bytes` of the run that starts at b. b has no more than that. */
+static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
+{
+    uint32_t lane = b->lane;
+    uint64_t tick = b->tick;
+    pl_block *rest = NULL;
+
+    pl_run_claim(space, b);
+    join_run(space, b, bytes, &lane, &tick);
+    if (b->bytes > bytes) {
+        rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
+    }
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    if (rest != NULL) {
+        pl_run_free(space, rest, lane, tick);
+    }
+    pl_run_refresh_beside(space, b, b);
+}
+
+/* Make a live block of the first `bytes` of the run that starts at b. Needs one spare block. */
+static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
+{
+    if (b->bytes > bytes) {
+        pl_run_cut(space, b, bytes);
+    } else {
+        take_blocks(space, b, bytes);
+    }
+    size_t n = pl_segment_pin(b->segment, b->base, pl_block_end(b));
+    if (n > 0) {
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
+    if (__builtin_expect(b->segment->is_private, false)) {
+        pl_segment_own(b->segment, b->base, pl_block_end(b));
+    }
+    return b;
+}
+
+/* ---- what is resident ------------------------------------------------------------------------ */
+
+/* Is the request's a young lane where streams share all areas? It may not come back to its area:
+ * the best fit in all areas wastes least. */
+static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
+{
+    return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
+           space->n_areas[rq->area->class] == PL_MOST_AREAS;
+}
+
+static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, const pl_request *rq,
+                                                        pl_block *own, size_t own_bytes)
+{
+    fitting f = { .best = own, .bytes = own_bytes };
+
+    for (unsigned i = 0; i < space->n_areas[rq->area->class]; i++) {
+        try_area(space, space->areas[rq->area->class][i], rq, &f);
+    }
+    return f.best;
+}
+
+static pl_block *fit(pl_space *space, const pl_request *rq)
+{
+    size_t run_bytes;
+    pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
+
+    if (__builtin_expect(b != NULL && is_of_a_crowd(space, rq), false)) {
+        b = fit_in_crowd(space, rq, b, run_bytes);
+    }
+    if (b == NULL) {
+        b = fit_elsewhere(space, rq, rq->area->class);
+    }
+    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* A request that new chunks cannot cover may also use the other class and released areas. */
+static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
+{
+    pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
+    bool can_grow = pl_grow_can_create(space, rq) && !rq->is_out_of_va;
+    pl_block *b = can_grow ? NULL : fit_elsewhere(space, rq, other);
+
+    if (b == NULL && !can_grow && rq->pool == NULL) {
+        b = fit_in_released(space, rq);
+    }
+    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+}
+
+/* ---- looking further ------------------------------------------------------------------------- */
+
+enum { MOST_REFRESHES = 256, MOST_EMPTIED = 16 };
+
+/* Fronts that have blocks again and again are those of threads that go on beside it. */
+static bool empty_fronts(pl_space *space, pl_request *rq)
+{
+    bool any = rq->tried.n_emptied < MOST_EMPTIED && pl_fronts_empty(space);
+
+    rq->tried.n_emptied += any;
+    return any;
+}
+
+/* Have ticks that are worth it where that is allowed, and ask which have passed: so what the
+ * program has waited for since is known to be over. */
+static void poll(pl_space *space, pl_request *rq)
+{
+    pl_tick_record_if_wanted(space, rq->lane); /* the call names its stream */
+    (void)pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS);
+    rq->tried.has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
+}
+
+/* A block that several streams have used waits for one after the other, and then for its owner. */
+static bool poll_again(pl_space *space, pl_request *rq)
+{
+    if (!rq->tried.has_passed) {
+        return false;
+    }
+    rq->tried.has_passed = pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS) &&
+                           pl_tick_poll(space, PL_TICK_QUERIES);
+    return rq->tried.has_passed;
+}
+
+/* Before growing: poll ticks and unmap stale mappings, once; then settle what is over, some at a
+ * time. True: look again, and reserve host memory again, as others may have used it. */
+static bool refresh(pl_space *space, pl_request *rq)
+{
+    /* A request in a capture queries and unmaps nothing. */
+    bool is_first = !rq->tried.has_polled && !rq->is_capturing;
+    rq->tried.has_polled = true;
+    if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
+                     space->n_captures > 0 || space->draining != NULL)) {
+        poll(space, rq);
+        pl_context_tick_record_if_due(space);
+        (void)pl_stale_reap(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME);
+        return true;
+    }
+    if (rq->tried.n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
+        return false;
+    }
+    rq->tried.n_refreshed++;
+    bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
+                   pl_private_drain(space) || poll_again(space, rq);
+    if (is_more) {
+        pl_space_breathe(space);
+    }
+    return is_more;
+}
+
+/* Nothing resident fits where the request looks first. */
+static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_request *rq,
+                                                      pl_block **out, pleat_status *st)
+{
+    if (!rq->tried.has_polled) { /* nothing was waited for yet */
+        pl_deadline_begin();
+    }
+    if (empty_fronts(space, rq) || refresh(space, rq)) {
+        return PL_STEP_AGAIN;
+    }
+    rq->tried.n_emptied = 0;
+    *out = rq->in == NULL ? fit_in_other_class(space, rq) : NULL;
+    return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
+}
+
+/* Host memory is reserved first, for the steps that cannot fail later. */
+pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
+{
+    for (;;) { /* a compaction may have failed, or a sleep begun, while the lock was dropped */
+        if (__builtin_expect(space->torn.segment != NULL, false)) {
+            return PLEAT_EPOISONED;
+        }
+        if (__builtin_expect(rq->pool != NULL && rq->pool->is_asleep, false)) {
+            return PLEAT_EASLEEP;
+        }
+        if (__builtin_expect(pl_ptrmap_has_spent(&space->live), false)) {
+            pl_fronts_discard_tables(space);
+        }
+        pleat_status st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+        if (st == PLEAT_OK) {
+            st = pl_block_store_reserve(&space->store, 2);
+        }
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        *out = __builtin_expect(rq->in != NULL, false) ? pl_fixed_fit(space, rq) : fit(space, rq);
+        if (*out != NULL || look_further(space, rq, out, &st) == PL_STEP_DONE) {
+            return st;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+/* flight_fly.c - phase two of a flight (flight.h): create, map.
+ *
+ * The lock is not held: this touches only the flight's blocks, the links between them, and the
+ * table entries of their granules, which nobody else changes. */
+#include "segments/pleat/grow/flight.h"
+
+#include "segments/pleat/space/granule.h"
+#include "vmm/mapping.h"
+
+/* How many granules from g on a chunk may have. Small ones do not reach across the request's end:
+ * the next block, which begins there, would share one with it. */
+static size_t reach(const pl_flight *f, const pl_segment *seg, size_t g, size_t end)
+{
+    size_t own_end = pl_segment_granule(seg, f->place.at + f->bytes - 1) + 1;
+    bool is_small = f->most_order < PL_LARGE_ORDER;
+
+    return is_small && g < own_end && own_end < end ? own_end - g : end - g;
+}
+
+/* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large
+ * one is asked for smaller ones. */
+static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
+{
+    pl_segment *seg = hole->segment;
+    size_t g = pl_segment_granule(seg, hole->base) + hole->tick;
+    size_t end = pl_segment_granule(seg, pl_block_end(hole));
+
+    while (g < end) {
+        unsigned order = pl_order_of(reach(f, seg, g, end));
+        order = order < f->most_order ? order : f->most_order;
+        pl_chunk chunk;
+        pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, &chunk);
+        if (st == PLEAT_ENOMEM_DEVICE && order > 0) {
+            f->most_order = order - 1;
+            continue;
+        }
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        pl_segment_put_chunk(seg, g, chunk, order);
+        f->has_large = f->has_large || order > 0;
+        f->n_created += (size_t)1 << order;
+        hole->tick += (uint64_t)1 << order;
+        g += (size_t)1 << order;
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status create_missing(pl_space *space, pl_flight *f)
+{
+    for (pl_block *b = f->first;; b = b->next) {
+        pleat_status st = b->was == PL_BLOCK_HOLE ? create_in(space, f, b) : PLEAT_OK;
+        if (st != PLEAT_OK || b == f->last) {
+            return st;
+        }
+    }
+}
+
+/* The granules under victim b and the victims that follow it in address, as several may share a
+ * granule: [*from, *to). Returns the next victim. */
+static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *to)
+{
+    const pl_segment *seg = b->segment;
+    const pl_block *last = b;
+
+    while (last->queue_next != NULL && last->queue_next->base == pl_block_end(last) &&
+           last->queue_next->segment == seg) {
+        last = last->queue_next;
+    }
+    *from = pl_segment_granule(seg, b->base);
+    *to = pl_segment_granule(seg, pl_block_end(last));
+    return last->queue_next;
+}
+
+/* Enter the taken chunks of the order in the place's granules; the old ones keep them until all is
+ * mapped. */
+static void fill_taken_of(pl_flight *f, unsigned order)
+{
+    const pl_block *b = f->victims.first;
+    pl_block *hole = f->first;
+    pl_segment *to_seg = f->place.segment;
+
+    while (b != NULL) {
+        const pl_segment *seg = b->segment;
+        size_t g;
+        size_t to;
+        size_t at;
+        for (b = taken_granules(b, &g, &to); g < to; g = pl_segment_chunk_to(seg, g)) {
+            if (seg->orders[g] == order && pl_flight_next_slot(f, &hole, order, &at)) {
+                pl_segment_put_chunk(to_seg, at, seg->chunks[g], order);
+                to_seg->parts[at] |= PL_PART_TAKEN;
+            }
+        }
+    }
+}
+
+/* The largest first: then all find room. */
+static void fill_taken(pl_flight *f)
+{
+    for (unsigned order = f->has_large ? PL_MOST_ORDER + 1 : 1; order-- > 0;) {
+        fill_taken_of(f, order);
+    }
+}
+
+/* The taken chunks are mapped at the place: clear them in their old granules. */
+static void empty_taken(const pl_flight *f)
+{
+    const pl_block *b = f->victims.first;
+
+    while (b != NULL) {
+        pl_segment *seg = b->segment;
+        size_t g;
+        size_t to;
+        b = taken_granules(b, &g, &to);
+        pl_segment_clear_chunks(seg, g, to);
+    }
+}
+
+/* The hole's granules are mapped. Marks of taken chunks are for a rollback only. */
+static void forget_taken(const pl_block *hole)
+{
+    const pl_segment *seg = hole->segment;
+    size_t g = pl_segment_granule(seg, hole->base);
+
+    for (size_t n = pl_segment_granules_of(seg, hole); n > 0; n--, g++) {
+        seg->parts[g] &= (uint8_t)~PL_PART_TAKEN;
+    }
+}
+
+/* Unmap the holes of the place below `stop`; what cannot be unmapped is poisoned. */
+static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
+{
+    for (pl_block *b = f->first; b != stop; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE &&
+            pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
+            pl_queue_push(&f->poisoned, b);
+        }
+    }
+}
+
+static pleat_status map_holes(pl_space *space, pl_flight *f)
+{
+    const pl_segment *seg = f->place.segment;
+
+    for (pl_block *b = f->first;; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE) {
+            size_t g = pl_segment_granule(seg, b->base);
+            pleat_status st = pl_mapping_map_mixed(space->dev, b->base, seg->chunks + g,
+                                                   seg->orders + g, pl_segment_granules_of(seg, b));
+            if (st != PLEAT_OK) {
+                unmap_below(space, f, b);
+                if (st == PLEAT_EPOISONED) {
+                    pl_queue_push(&f->poisoned, b);
+                }
+                return st;
+            }
+        }
+        if (b == f->last) {
+            return PLEAT_OK;
+        }
+    }
+}
+
+pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
+{
+    fill_taken(f);
+    pleat_status st = create_missing(space, f);
+    st = st == PLEAT_OK ? map_holes(space, f) : st;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    for (pl_block *b = f->first;; b = b->next) {
+        if (b->was == PL_BLOCK_HOLE) {
+            forget_taken(b);
+        }
+        if (b == f->last) {
+            break;
+        }
+    }
+    empty_taken(f);
+    return PLEAT_OK;
+}

@@ -1,0 +1,423 @@
+/* grow.c - growing: where memory comes from, and when a request gives up.
+ *
+ * THE PROMISE. C: chunks that the driver or the limit gives; L: granules with bytes of live blocks
+ * and requests in flight; P: granules kept for captures, and those without live bytes that other
+ * private pools have touched; T: tied granules, none if each chunk is one granule; m: the least
+ * number of further granules that the request pins over all places of its pool. With no other
+ * request in flight, "out of device memory" is returned only if L + P + T + m > C. A place pins the
+ * holes that it covers and the loose chunks that it touches, all of each; none of the tied granules
+ * that it lies over.
+ *
+ * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
+ * was in flight (shortage.c waits for that first), no block pended on another stream (all were
+ * settled or ordered before), and the driver had refused to create beyond C since the request
+ * began. So every free block is one that the lane may use, and every granule held is idle, loose
+ * and takeable, or counted in L + P + T. No run of any area of the request's pool, of either size
+ * class, holds the request: a resident fit was looked for in all of them. (What released private
+ * pools left is the default pool's: private.h. A pool's own free granules are pinned, but a place
+ * over them pins no further ones.) In every such area pl_place_search considered the places that
+ * pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C but no gap is
+ * long enough. A place with L + P + T + its pins <= C would have been reserved, and its n_new
+ * granules exist: C - L - P - T - (loose granules that it pins) counts just the idle, loose and
+ * creatable ones outside it. All of those are collected before any is found missing, except large
+ * chunks without room in the place; those were released before (pl_trim_gather), and what took
+ * their place are granules. (Tied granules are at an end of a gap, where chunks reach beyond it:
+ * the places at both ends cover most of them.) Hence no place had L + P + T + m <= C. A private
+ * pool's request on a stream that is being captured may not take: for it settled memory was
+ * unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms can forbid the
+ * ordering or waiting that the argument needs: then the verdict is PLEAT_EPENDING.
+ *
+ * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
+ * change is bounded. Whatever others do, pl_tried bounds these for the request: the remedies of a
+ * shortage (except those that go from lane to lane: shortage.c), looks at what is over (fit.c),
+ * orders made instead of creating (fewer than there are lanes), attempts that others foiled (after
+ * some, one is made in a single hold of the lock, where nobody can), places that are rounded up
+ * (once, and once after each time that memory was gathered), and making way for page tables
+ * (once). Other changes use something up. A new segment uses addresses. A refusal by the driver
+ * lowers full_at to what is held, so that the driver is asked again only for what was given back
+ * since, or after very many events.
+ *
+ * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
+#include "segments/pleat/grow/grow.h"
+
+#include "segments/pleat/buffers/hollow.h"
+#include "segments/pleat/grow/fixed.h"
+#include "segments/pleat/grow/flight.h"
+#include "segments/pleat/grow/place.h"
+#include "segments/pleat/grow/policy.h"
+#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/grow/shortage.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/streams/handover.h"
+
+enum {
+    LEAST_SEGMENT = 64, /* granules */
+    EXTRA_LOG2 = 8
+};
+
+/* ---- how much may be created ----------------------------------------------------------------- */
+
+static size_t cap_of(const pl_space *space, const pl_request *rq)
+{
+    size_t cap = pl_space_cap(space);
+
+    if (rq->tried.ask == PL_ASK_NOW) { /* once more before a refusal */
+        cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
+    }
+    return rq->tried.uses_reserve || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
+}
+
+/* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
+ * fill it: no more than whole chunks of the largest order that n allows. */
+static size_t round_run(size_t n, size_t extra, unsigned order)
+{
+    size_t total = n + extra;
+
+    if (order < PL_LARGE_ORDER) { /* they gain too little for a growth that is cut short */
+        return extra;
+    }
+    while (total >> order << order < n) {
+        order--;
+    }
+    return (total >> order << order) - n;
+}
+
+/* Granules to map beyond a place that ends in a hole: 1/256 of what is held, if it is the segment's
+ * last hole; or so many that a large chunk fits. */
+static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_place *place,
+                       size_t allowed, unsigned order)
+{
+    pleat_devptr end = pl_segment_ceil(place->segment, place->at + rq->bytes);
+    const pl_block *b = pl_segment_hole_at(place->segment, place->at + rq->bytes - 1);
+    size_t extra = rq->tried.n_round;
+
+    if (b == NULL) {
+        return 0;
+    }
+    bool is_any = rq->pool == NULL && rq->in == NULL;
+    if (b->next == NULL && allowed > place->n_new && is_any && extra == 0) {
+        allowed -= place->n_new;
+        extra = space->n_chunks >> EXTRA_LOG2;
+        extra = extra < allowed ? extra : allowed;
+    }
+    size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
+    extra = extra < room ? extra : room;
+    if (rq->tried.n_round > 0) {
+        return extra;
+    }
+    pleat_devptr low = pl_segment_floor(place->segment, place->at);
+    low = low > b->base ? low : b->base;
+    return round_run((size_t)((end - low) >> place->segment->granule_log2), extra, order);
+}
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static bool is_better(const pl_place *a, const pl_place *b)
+{
+    return b->segment == NULL || a->n_new < b->n_new || (a->n_new == b->n_new && a->at < b->at);
+}
+
+pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area)
+{
+    uint32_t number = rq->lane->number;
+    pleat_status st = rq->pool != NULL ? pl_area_reserve_index(&space->host, area, number)
+                                       : PLEAT_OK;
+
+    if (st == PLEAT_OK && rq->lane->is_capture) { /* where its blocks pend after the capture */
+        st = pl_area_reserve_index(&space->host, area, pl_lane_plain(number));
+    }
+    return st;
+}
+
+bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
+{
+    return pl_request_granules(space, rq) <=
+           pl_policy_room(space, cap_of(space, rq)) + space->n_idle;
+}
+
+/* Find a place in the own area; if idle and new chunks do not suffice for it, in all areas of the
+ * pool. out->segment is NULL if there is no place, or if the own area should get more addresses
+ * first. May drop the lock: a place found before that is confirmed when it is reserved. PLEAT_OK or
+ * ENOMEM_HOST. */
+static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *pace, size_t cap,
+                               pl_place *out)
+{
+    uint32_t lane = rq->usable;
+    size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
+    bool found = pl_place_search(space, pace, rq->area, lane, rq->bytes, pin_room, out);
+    size_t n_new = found ? out->n_new : pl_request_granules(space, rq);
+
+    if (n_new <= pl_policy_room(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
+        return PLEAT_OK;
+    }
+    pl_area_cursor cursor = { 0 };
+    for (pl_area *area; (area = pl_space_next_area(space, rq->pool, &cursor)) != NULL;) {
+        pl_place other;
+        pl_pace_step(space, pace, 1);
+        if (area != rq->area &&
+            pl_place_search(space, pace, area, lane, rq->bytes, pin_room, &other) &&
+            is_better(&other, out)) {
+            *out = other;
+        }
+    }
+    return out->segment != NULL ? pl_grow_reserve_index(space, rq, out->segment->area) : PLEAT_OK;
+}
+
+/* A segment reserves half more addresses than the device has memory, since a stream's blocks
+ * spread; in small areas an eighth of the memory; in private pools less, as they are many. */
+static pleat_status open_segment(pl_space *space, const pl_request *rq)
+{
+    size_t least = pl_request_granules(space, rq);
+    size_t want = space->total_chunks;
+    pl_flying flying;
+    pl_range range;
+
+    want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
+    want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
+    want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
+    want = want < least ? least : want;
+    pl_space_take_off(space, &flying);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_range_reserve(space->dev, want << space->granule_log2,
+                                       least << space->granule_log2, &range);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        st = pl_space_add_segment(space, rq->area, range);
+        if (st != PLEAT_OK) {
+            pl_lock_release(&space->lock);
+            (void)!pl_range_release(space->dev, range);
+            pl_lock_acquire(&space->lock);
+        }
+    }
+    pl_space_land(space, &flying);
+    return st;
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+/* May the lane be made to wait for another lane's pending memory, instead of creating? Each wait
+ * must save enough by itself: of many streams that have a little each, none is waited for. */
+static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_missing)
+{
+    const pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
+    size_t n = other != NULL ? pl_handover_pending_bytes(other, false) >> space->granule_log2 : 0;
+
+    return n > 0 && rq->tried.n_ordered + 1 < space->n_lanes && space->n_loose > 0 &&
+           pl_policy_may_order(space, pl_space_cap(space), n < n_missing ? n : n_missing);
+}
+
+/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; all that can be
+ * taken; new ones up to the cap. Before the cap an ordered wait is better: then *wants_order is
+ * set, and no more is collected. The lock may be dropped on the way: a limit that is set meanwhile
+ * counts. */
+static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
+                            bool *wants_order)
+{
+    pleat_status st = PLEAT_OK;
+
+    *wants_order = false;
+    pl_flight_add_idle(space, f);
+    size_t room = pl_policy_room(space, cap_of(space, rq));
+    pl_flight_add_created(space, f, allowed < room ? allowed : room);
+    if (!rq->is_capturing && pl_flight_missing(f) > 0) {
+        st = pl_flight_add_taken(space, f);
+        *wants_order = st == PLEAT_OK && pl_flight_missing(f) > 0 &&
+                       may_order_early(space, rq, pl_flight_missing(f));
+    }
+    if (st == PLEAT_OK && !*wants_order) {
+        pl_flight_add_created(space, f, pl_policy_room(space, cap_of(space, rq)));
+    }
+    return st;
+}
+
+/* No gap is long enough: reserve more addresses. If there are none, closed buffers give theirs
+ * back, which they do only while nobody flies: so that is tried again after each remedy. If there
+ * are still none, relieve the shortage: memory that pends on other streams, or stale
+ * addresses, may interrupt a gap. */
+static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
+{
+    *st = open_segment(space, rq);
+    if (*st == PLEAT_ENOSPACE_VA && space->n_noted > 0) {
+        pl_hollow_let_go(space, 0, SIZE_MAX);
+        *st = open_segment(space, rq);
+    }
+    if (*st == PLEAT_OK) {
+        return PL_STEP_AGAIN;
+    }
+    if (*st != PLEAT_ENOSPACE_VA) {
+        return PL_STEP_DONE;
+    }
+    if (!rq->is_out_of_va) {
+        rq->is_out_of_va = true;
+        return PL_STEP_AGAIN;
+    }
+    return pl_shortage_relieve(space, rq, PLEAT_ENOSPACE_VA, st);
+}
+
+/* ---- one attempt ----------------------------------------------------------------------------- */
+
+/* The flight has its chunks: create and map, then commit or roll back. */
+static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
+                      pleat_status *st)
+{
+    size_t n_chunks = space->n_chunks + space->n_creating - f->n_create;
+    bool asks = f->n_create > 0 && !rq->is_capturing && pl_reserve_wants_to_know(space);
+    struct pl_block_slab *full = pl_block_store_take_full(&space->store);
+    uint64_t free_bytes;
+
+    pl_lock_release(&space->lock);
+    pl_block_slab_merge(full); /* here, as this call takes its time anyway */
+    asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
+    *st = pl_flight_fly(space, f);
+    pl_lock_acquire(&space->lock);
+    if (asks) {
+        pl_reserve_learn(space, n_chunks, free_bytes);
+    }
+    if (*st == PLEAT_OK) {
+        pl_policy_note_taken(space, rq->lane, f->n_taken);
+        rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
+        *out = pl_flight_commit(space, f);
+        return PL_STEP_DONE;
+    }
+    bool is_mapping = f->n_created == f->n_create;
+    pl_flight_rollback(space, f);
+    if (*st != PLEAT_ENOMEM_DEVICE) {
+        return PL_STEP_DONE;
+    }
+    if (is_mapping && rq->tried.has_made_way) {
+        *st = PLEAT_EDRIVER;
+        return PL_STEP_DONE;
+    }
+    if (is_mapping) { /* page tables need memory, too */
+        rq->tried.has_made_way = true;
+        (void)pl_trim_idle_to(space, 0);
+    }
+    rq->tried.ask = PL_ASK_DONE;
+    space->full_at = space->n_chunks;
+    space->full_event = space->n_events;
+    return PL_STEP_AGAIN;
+}
+
+/* Instead of creating, order the lane after another one, for as many granules as are missing. */
+static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
+{
+    size_t n_moved = 0;
+    pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
+
+    rq->tried.n_ordered++;
+    if (other == NULL ||
+        pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
+        n_moved == 0) {
+        rq->tried.n_ordered = space->n_lanes; /* try no more orders */
+    }
+    rq->wants_tick = rq->wants_tick || n_moved > 0;
+    return PL_STEP_AGAIN;
+}
+
+/* An attempt that drops the lock may miss what others hold for a moment only: its failure is no
+ * verdict. After MOST_FOILED of them the next attempt is made in one hold. */
+enum { MOST_FOILED = 8 };
+
+static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
+{
+    if (!pl_pace_is_alone(space, pace)) {
+        rq->tried.n_foiled++;
+        return PL_STEP_AGAIN;
+    }
+    return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
+}
+
+/* Chunks could be taken, but all have more granules than are missing. The place may get more than
+ * it needs, once, if it ends in a hole. */
+static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing)
+{
+    const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
+
+    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing && rq->tried.n_round == 0 &&
+           b != NULL;
+}
+
+/* Cut out the place that was found. EPENDING: the lock was dropped since, and others took some of
+ * it, or a new pool was given the released area that it is in (private.h), or its room is going to
+ * sleep. */
+static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
+{
+    pl_segment *seg = f->place.segment;
+
+    bool is_asleep = rq->pool != NULL && rq->pool->is_asleep;
+    if (f->pace->has_breathed && (is_asleep || seg->area->pool != rq->pool)) {
+        return PLEAT_EPENDING;
+    }
+    if (f->pace->has_breathed) {
+        f->place.first = pl_segment_find(seg, f->place.at);
+    }
+    f->n_extra = extra_of(space, rq, &f->place, allowed, f->most_order);
+    return pl_flight_reserve(space, f); /* from its first block on, no pool is given the area */
+}
+
+/* Once memory was gathered for the request, only granules are created: were the driver to refuse
+ * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
+static unsigned order_for(const pl_space *space, const pl_request *rq)
+{
+    bool is_single = rq->tried.n_gathered > 0 || rq->is_paged;
+
+    return is_single ? 0 : pl_policy_order(space, pl_space_cap(space));
+}
+
+/* Reserve the place that was found, and collect its chunks. */
+static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
+                         pleat_status *st)
+{
+    bool wants_order = false;
+    size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
+    size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
+
+    f->most_order = order_for(space, rq);
+    f->is_paged = rq->is_paged;
+    *st = reserve(space, rq, f, allowed_beyond);
+    if (*st == PLEAT_EPENDING) {
+        rq->tried.n_foiled++;
+        return PL_STEP_AGAIN;
+    }
+    if (*st != PLEAT_OK) {
+        return PL_STEP_DONE;
+    }
+    *st = collect(space, rq, f, allowed, &wants_order);
+    size_t n_missing = pl_flight_missing(f);
+    if (*st == PLEAT_OK && !wants_order && n_missing == 0) {
+        return launch(space, rq, f, out, st);
+    }
+    pl_flight_rollback(space, f);
+    if (wants_order) {
+        return order_early(space, rq, n_missing);
+    }
+    if (*st == PLEAT_OK && may_round(rq, f, n_missing)) {
+        rq->tried.n_round = f->n_extra + ((size_t)1 << f->left_order) - n_missing;
+        return PL_STEP_AGAIN;
+    }
+    return *st != PLEAT_OK ? PL_STEP_DONE : fail(space, rq, f->pace, st);
+}
+
+pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st)
+{
+    pl_pace pace;
+    pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes, .pace = &pace };
+    size_t cap = cap_of(space, rq);
+
+    pl_pace_begin(space, &pace, rq->tried.n_foiled >= MOST_FOILED);
+    *st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
+                         : find_place(space, rq, &pace, cap, &f.place);
+    if (*st == PLEAT_EPENDING) { /* in the only place that it can have */
+        bool fits = space->n_pinned + f.place.n_pin <= cap;
+        return pl_shortage_relieve(space, rq, fits ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE, st);
+    }
+    if (*st != PLEAT_OK) {
+        return PL_STEP_DONE;
+    }
+    if (f.place.segment != NULL) {
+        return use_place(space, rq, &f, cap, out, st);
+    }
+    bool fits = space->n_pinned + pl_request_granules(space, rq) <= cap;
+    return fits ? extend(space, rq, st) : fail(space, rq, &pace, st);
+}

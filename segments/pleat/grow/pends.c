@@ -1,0 +1,77 @@
+/* pends.c - see pends.h. */
+#include "segments/pleat/grow/pends.h"
+
+#include "segments/pleat/space/run.h"
+
+static bool pends_in_pool(const pl_space *space, const pl_private *pool, const pl_lane *lane)
+{
+    pl_area_cursor cursor = { 0 };
+
+    for (const pl_area *area; (area = pl_space_next_area(space, pool, &cursor)) != NULL;) {
+        pl_lock_touch(1);
+        if (pl_run_has_pending(space, area, lane->number)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Bytes that pend on the lane and may help. Private pools' bytes count only if the request's own
+ * pool has some of them. */
+static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
+{
+    bool is_own = pl_request_is_private(rq) && lane->private_bytes > 0 &&
+                  pends_in_pool(space, rq->pool, lane);
+
+    return lane->pending_bytes + (is_own ? lane->private_bytes : 0);
+}
+
+const pl_lane *pl_pends_most(const pl_space *space, const pl_request *rq)
+{
+    const pl_lane *best = NULL;
+    size_t best_bytes = 0;
+    size_t n_looks = PL_LANE_LOOKS;
+
+    for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
+         lane = lane->busy.next, n_looks--) {
+        size_t bytes = lane != rq->lane ? bytes_on(space, rq, lane) : 0;
+        if (bytes > best_bytes) {
+            best = lane;
+            best_bytes = bytes;
+        }
+    }
+    return best;
+}
+
+size_t pl_pends_shared_bytes(const pl_space *space, const pl_request *rq)
+{
+    return space->n_shared_bytes + (pl_request_is_private(rq) ? space->n_private_shared_bytes : 0);
+}
+
+bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
+{
+    bool any = space->draining != NULL || space->opening != NULL;
+    size_t n_looks = PL_LANE_LOOKS;
+
+    for (const pl_lane *lane = space->busy.first;
+         pl_request_is_private(rq) && !any && lane != NULL && n_looks > 0;
+         lane = lane->busy.next, n_looks--) {
+        any = lane->number != rq->usable && pends_in_pool(space, rq->pool, lane);
+    }
+    return any;
+}
+
+/* Is there anything that a wait, or an order, might let the request have? */
+static bool at_all(const pl_space *space, const pl_request *rq)
+{
+    return pl_pends_shared_bytes(space, rq) > 0 || pl_pends_most(space, rq) != NULL ||
+           pl_pends_in_private(space, rq) || space->n_disowned > 0;
+}
+
+bool pl_pends_for(const pl_space *space, const pl_request *rq, pleat_status verdict)
+{
+    if (verdict != PLEAT_ENOSPACE_VA || !pl_request_is_private(rq)) {
+        return at_all(space, rq);
+    }
+    return space->n_private_shared_bytes > 0 || pl_pends_in_private(space, rq);
+}

@@ -1,0 +1,88 @@
+/* policy.c - see policy.h. The constants, each a price or a bound, with its unit. */
+#include "segments/pleat/grow/policy.h"
+
+#include "segments/pleat/space/granule.h"
+
+enum {
+    /* The largest order of a new chunk: 64 MiB with granules of 2. On an A100 nine tenths of the
+     * time that such a chunk takes are by the byte. */
+    LARGEST_ORDER = 5,
+    /* `chunk_share` is multiplied by this where memory is dear. */
+    FRUGAL_TIMES = 4,
+    /* And divided by this where it costs nothing. */
+    AMPLE_PART = 2,
+    /* Percent of the most granules ever pinned that may be free beside them. Without slack, memory
+     * grows by the few granules that each request lacks, in as many small chunks. */
+    SLACK_PERCENT = 1,
+    /* Chunks taken that buy a granule of slack on an empty device, which is half a millisecond of
+     * the driver. A price of memory, so it grows as the room shrinks. */
+    TAKES_A_GRANULE = 8,
+    /* Granules that a wait of one stream for another saves, at least, on an empty device: what the
+     * wait costs the program depends on its kernels. Fewer as the room shrinks. */
+    A_WAIT_GRANULES = 8
+};
+
+static uint64_t share_of(const pl_space *space)
+{
+    uint64_t share = space->options.chunk_share;
+
+    if (space->options.growth == PL_GROWTH_FRUGAL) {
+        return share * FRUGAL_TIMES;
+    }
+    bool is_ample = space->options.growth == PL_GROWTH_AMPLE && share >= AMPLE_PART;
+    return is_ample ? share / AMPLE_PART : share;
+}
+
+/* Who compacts wants memory more than time: what was split would grow together again. */
+unsigned pl_policy_order(const pl_space *space, size_t cap)
+{
+    uint64_t room = pl_policy_room(space, cap);
+    uint64_t share = share_of(space);
+    unsigned order = 0;
+
+    if (space->options.chunks == PL_CHUNKS_GRANULE || space->has_compacted) {
+        return 0;
+    }
+    /* 2^order <= sqrt(cap * room) / share */
+    while (order < LARGEST_ORDER && (share << (order + 1)) * (share << (order + 1)) <= cap * room) {
+        order++;
+    }
+    return order;
+}
+
+static size_t bought(const pl_space *space, size_t cap)
+{
+    uint64_t room = pl_policy_room(space, cap);
+
+    return cap > 0 ? (size_t)(space->n_takes * room / ((uint64_t)cap * TAKES_A_GRANULE)) : 0;
+}
+
+size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
+{
+    size_t pinned = space->n_pinned + n_pin;
+    size_t peak = pinned > space->peak_pinned ? pinned : space->peak_pinned;
+
+    if (space->options.growth == PL_GROWTH_AMPLE) {
+        return pl_policy_room(space, cap);
+    }
+    size_t target = peak + peak * SLACK_PERCENT / 100;
+    if (space->options.growth == PL_GROWTH_BALANCED) {
+        target += bought(space, cap);
+    }
+    return pl_policy_room(space, target < cap ? target : cap);
+}
+
+/* A young lane's stream may never come back to its place: its takes buy nothing. */
+void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
+{
+    space->n_takes += lane->n_lifetime < PL_LANE_YOUNG ? 0 : n_chunks;
+}
+
+bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
+{
+    uint64_t room = pl_policy_room(space, cap);
+
+    return space->options.growth != PL_GROWTH_AMPLE &&
+           space->options.cross_stream == PL_CROSS_ORDER &&
+           (uint64_t)n_saved * cap >= A_WAIT_GRANULES * room;
+}

@@ -1,0 +1,42 @@
+/* policy.h - what memory is worth: when it is created, when it is taken, and how large chunks are.
+ *
+ * A driver's time is spent by the call and by the chunk, hardly by the byte. What is held costs
+ * nothing while a device is empty, and a failed request when it is full: its price grows as the
+ * room shrinks. Each choice compares these prices:
+ *
+ *   how large a chunk is    a chunk of c granules costs 1/c of a driver's call a granule, and
+ *                           ties about c/2 granules wherever a block ends inside it. The price of a
+ *                           tied granule is inverse to the room. Then the sum of both prices is
+ *                           least where c grows with the root of the room
+ *   take before creating    a take costs as little as a creation and holds nothing more, but may
+ *                           have to be made again in each iteration. So takes buy slack: the more
+ *                           takes were made, the more may be created before the next take
+ *   order before creating   a wait of one stream for another costs the host nothing, and the
+ *                           program what its kernels make of it: it must save some granules
+ *
+ * The option `growth` sets the price: frugal dear, ample nothing. Functions of the state; guarded
+ * by the space's lock. Nothing here fails or drops it. docs/design.md has the figures. */
+#ifndef PLEAT_SEGMENTS_POLICY_H
+#define PLEAT_SEGMENTS_POLICY_H
+
+#include "segments/pleat/grow/request.h"
+
+/* Granules that may still be created until `target` are held. */
+static inline size_t pl_policy_room(const pl_space *space, size_t target)
+{
+    size_t held = space->n_chunks + space->n_creating;
+
+    return target > held ? target - held : 0;
+}
+
+/* The largest order of new chunks, where at most `cap` granules may be held. */
+unsigned pl_policy_order(const pl_space *space, size_t cap);
+/* Granules that may be created before any is taken, for a request that pins n_pin further ones. */
+size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
+/* A flight has taken so many chunks for a request of the lane. */
+void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks);
+/* Where all that can be taken is not enough: may a stream wait on the GPU for another one's pending
+ * memory, instead of creating the n_saved granules that this saves? */
+bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved);
+
+#endif

@@ -1,0 +1,455 @@
+/* shortage.c - the remedies for a request that finds no memory, in order; and the verdict.
+ *
+ * Upholds its share of the promise (grow.c): before the answer is "out of device memory", no other
+ * request is in flight, all that is over was settled, memory that pends on other streams was
+ * ordered after or waited for, and a driver that refused before was asked again.
+ *
+ * Why it ends. After a remedy that has changed something the request looks for memory again; if it
+ * comes back, the table is gone through from its start. So the remedies must run out. All except
+ * two have their bound in can_help, whatever others do meanwhile. Those two go from lane to lane,
+ * in turns. A turn begins with the request and after each wait for the whole context, of which
+ * there are at most MOST_WAITS; only such a wait lets all fences be polled once more. In a turn the
+ * host waits for each lane once, and the stream is ordered after a lane until the lane yields
+ * nothing: each time it yields at least a block, which pends on the request's own lane from then
+ * on. A lane remembers only the last turn that tried it. So requests that run beside this one may
+ * cause a lane to be tried again, each as often as it tries the lane itself.
+ *
+ * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
+#include "segments/pleat/grow/shortage.h"
+
+#include "segments/pleat/grow/pends.h"
+#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/grow/stale.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/handover.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+#include "vmm/base/deadline.h"
+#include "vmm/driver.h"
+
+enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
+
+/* ---- is there hope --------------------------------------------------------------------------- */
+
+/* Are there too few granules for the request beside what is pinned? A place can share its two outer
+ * granules with live blocks; a place of exactly n granules saves only one by that, since it then
+ * lies in n + 1. It can also lie over granules that are tied. */
+static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
+{
+    size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
+    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules;
+
+    return n_pinned + pl_request_granules(space, rq) > cap + n_saved;
+}
+
+/* Would the request find no memory even if everything that pends were free? Then no wait helps. */
+static bool is_hopeless(const pl_space *space, const pl_request *rq)
+{
+    size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
+                                                           : space->total_chunks;
+
+    return pl_request_granules(space, rq) > cap ||
+           (pl_pends_shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
+            !pl_pends_in_private(space, rq) && space->n_disowned == 0);
+}
+
+/* ---- patience -------------------------------------------------------------------------------- */
+
+/* The rest of wait_ms, which bounds all waits of a call together. */
+static uint32_t time_left(const pl_space *space)
+{
+    return pl_deadline_left(space->wait_ms);
+}
+
+static void begin_turn(pl_space *space, pl_request *rq)
+{
+    rq->tried.turn = ++space->n_turns;
+    rq->tried.wait_turn = ++space->n_turns;
+    rq->tried.has_ordered = false;
+    rq->tried.has_waited = false;
+}
+
+/* ---- the remedies ---------------------------------------------------------------------------- */
+
+/* What the remedies of one shortage share. */
+typedef struct trial {
+    pl_space *space;
+    pl_request *rq;
+    pleat_status verdict; /* if nothing helps */
+    pleat_status failed;  /* EPENDING, or the error of a wait */
+} trial;
+
+static bool has_flights(const trial *t)
+{
+    return t->space->n_flights > 0 && t->rq->tried.n_landings != MOST_LANDINGS;
+}
+
+static bool wait_for_flights(trial *t)
+{
+    t->rq->tried.n_landings++;
+    pl_space_wait_for_flights(t->space);
+    return true;
+}
+
+/* In a capture. */
+static bool may_gather(const trial *t)
+{
+    const pl_request *rq = t->rq;
+
+    return rq->is_capturing && pl_request_is_private(rq) && rq->tried.n_gathered < MOST_GATHERED;
+}
+
+/* Outside captures, where chunks that may be taken can be too large for any place. */
+static bool may_gather_large(const trial *t)
+{
+    const pl_request *rq = t->rq;
+
+    return !rq->is_capturing && t->space->options.chunks == PL_CHUNKS_MIXED &&
+           rq->tried.n_gathered < MOST_GATHERED && !is_hopeless(t->space, rq);
+}
+
+static bool may_gather_at_once(const trial *t)
+{
+    return may_gather_large(t) && t->rq->tried.n_gathered == 0;
+}
+
+static bool may_gather_for_reserve(const trial *t)
+{
+    return may_gather_at_once(t) && t->space->reserve_chunks > 0;
+}
+
+/* The first time without a wait, the second time after one. Idle chunks are released only if
+ * granules made of them suffice. The place need not be rounded up any more. */
+static bool gather(trial *t)
+{
+    pl_request *rq = t->rq;
+    uint32_t wait_ms = rq->tried.n_gathered == 0 ? 0 : time_left(t->space);
+    bool has_large = t->space->n_idle > t->space->idle[0].n &&
+                     !exceeds(t->space, rq, pl_space_cap(t->space));
+
+    if ((t->space->n_loose == 0 && !has_large) || (rq->tried.n_gathered > 0 && wait_ms == 0)) {
+        return false;
+    }
+    rq->tried.n_gathered++;
+    rq->tried.n_round = 0;
+    if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
+        pl_tick_record(t->space, rq->lane); /* what pends on it could be taken, not unmapped */
+    }
+    pl_trim_gather(t->space, pl_request_granules(t->space, rq) + 1, wait_ms);
+    return true;
+}
+
+static bool may_poll_all(const trial *t)
+{
+    return !t->rq->is_capturing && !t->rq->tried.has_polled_all;
+}
+
+static bool poll_all(trial *t)
+{
+    t->rq->tried.has_polled_all = true;
+    pl_settle_want_ticks(t->space, t->rq->lane);
+    (void)pl_tick_poll(t->space, SIZE_MAX); /* also those just recorded */
+    pl_settle_everything(t->space);
+    (void)pl_stale_reap(t->space);
+    return true;
+}
+
+static bool may_order(const trial *t)
+{
+    return !t->rq->tried.has_ordered && t->space->options.cross_stream == PL_CROSS_ORDER;
+}
+
+/* Order the stream after the next lane that has memory for it. A lane that yields nothing is not
+ * tried again in this turn. */
+static bool order_next(trial *t)
+{
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+    bool is_private = pl_request_is_private(rq);
+    pl_lane *other = NULL;
+
+    while ((other = pl_handover_richest(space, rq->lane, rq->tried.turn, is_private)) != NULL) {
+        size_t n_moved = 0;
+        pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
+        if (n_moved > 0) {
+            rq->wants_tick = true; /* others may have to order after what it adopted */
+            return true;
+        }
+        other->tried_turn = rq->tried.turn;
+        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+            break;
+        }
+    }
+    rq->tried.has_ordered = true;
+    return false;
+}
+
+static bool may_wait_next(const trial *t)
+{
+    return !t->rq->tried.has_waited;
+}
+
+/* Wait for the newest tick of the next lane, and of further ones until something settles. */
+static bool wait_next(trial *t)
+{
+    pl_space *space = t->space;
+    bool any = false;
+
+    for (size_t n = space->ticking.n; n > 0 && !any; n--) {
+        pl_lane *lane = space->ticking.first;
+        if (lane == NULL) {
+            break;
+        }
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        if (lane->tried_turn == t->rq->tried.wait_turn || !lane->busy.is_linked) {
+            continue;
+        }
+        lane->tried_turn = t->rq->tried.wait_turn;
+        pleat_status failed = pl_tick_wait(space, lane, time_left(space));
+        t->failed = failed == PLEAT_OK ? t->failed : failed;
+        any = pl_settle_all(space);
+    }
+    t->rq->tried.has_waited = !any;
+    return any;
+}
+
+static bool may_wait_for_all(const trial *t)
+{
+    unsigned n = t->rq->tried.n_waited_all;
+
+    return n != MOST_WAITS && (n == 0 || time_left(t->space) > 0);
+}
+
+static bool wait_for_all(trial *t)
+{
+    pl_request *rq = t->rq;
+
+    rq->tried.n_waited_all++;
+    pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space));
+    if (failed != PLEAT_OK) {
+        t->failed = failed;
+        rq->tried.n_waited_all = MOST_WAITS;
+        rq->tried.is_forbidden = failed == PLEAT_ECAPTURE;
+    }
+    begin_turn(t->space, rq); /* all lanes may have gone on meanwhile */
+    rq->tried.has_polled_all = false;
+    return true;
+}
+
+static bool may_use_reserve(const trial *t)
+{
+    return t->space->reserve_chunks > 0 && !t->rq->tried.uses_reserve;
+}
+
+/* Would the request hardly find memory without the reserve, even if all that pends were free? */
+static bool must_use_reserve(const trial *t)
+{
+    const pl_space *space = t->space;
+    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules;
+
+    return may_use_reserve(t) && n_pinned + pl_request_granules(space, t->rq) >
+                                     pl_reserve_cap(space, pl_space_cap(space));
+}
+
+static bool use_reserve(trial *t)
+{
+    t->rq->tried.uses_reserve = true;
+    t->rq->tried.n_foiled = 0; /* what others foil without it is no matter now */
+    return true;
+}
+
+static bool may_ask_driver(const trial *t)
+{
+    return t->rq->tried.ask == PL_ASK_NOT && t->space->full_at < t->space->total_chunks;
+}
+
+static bool ask_driver(trial *t)
+{
+    t->rq->tried.ask = PL_ASK_NOW;
+    return true;
+}
+
+static bool may_clear_stale(const trial *t)
+{
+    return !t->rq->is_capturing && t->space->n_stale > 0 && !t->rq->tried.has_cleared &&
+           !is_hopeless(t->space, t->rq);
+}
+
+static bool clear_stale(trial *t)
+{
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+
+    rq->tried.has_cleared = true;
+    if (rq->lane->stream != NULL) {
+        pl_tick_record(space, rq->lane); /* its own takes may have left the stale addresses */
+        (void)!pl_tick_wait(space, rq->lane, time_left(space));
+    }
+    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space));
+    (void)pl_stale_reap(space);
+    return true;
+}
+
+/* Which remedies are due. */
+typedef enum stage {
+    STAGE_FIRST,   /* always */
+    STAGE_PENDING, /* only while pending memory may help (use_pending) */
+    STAGE_LAST,    /* when no pending memory can help */
+} stage;
+
+typedef struct remedy {
+    stage stage;
+    bool (*can_help)(const trial *t);
+    bool (*apply)(trial *t); /* returns whether anything has changed */
+} remedy;
+
+/* In the order in which they are tried. Outside captures, remedies that leave the streams alone
+ * come first, then the order of one stream after another, then waits of the host for the GPU. */
+static const remedy REMEDIES[] = {
+    /* Wait for other flights: they may have what is missing. Bounded by a count: if others keep
+     * taking off, what they have counts as held. */
+    { STAGE_FIRST, has_flights, wait_for_flights },
+    /* Unmap settled memory for a private request that may not take. Twice: at once, and after a
+     * wait, which uses up wait_ms. */
+    { STAGE_FIRST, may_gather, gather },
+    /* Poll every fence, and settle all that is over. Once, and once more after each wait for the
+     * whole context: between those waits few further fences pass. */
+    { STAGE_FIRST, may_poll_all, poll_all },
+    /* Take what is reserved for others, where no remedy does without. Once. */
+    { STAGE_FIRST, must_use_reserve, use_reserve },
+    /* Let the stream wait on the GPU for another one. Each lane until it yields nothing, then not
+     * again in this turn: what it has yielded pends on the request's own lane from then on. */
+    { STAGE_PENDING, may_order, order_next },
+    /* Unmap settled memory in chunks that fit nowhere. Once, without a wait. */
+    { STAGE_PENDING, may_gather_at_once, gather },
+    /* Take what is reserved for others, rather than let the host wait. Once. */
+    { STAGE_PENDING, may_use_reserve, use_reserve },
+    /* Let the host wait for one stream's newest tick; with wait_ms 0 it only looks. Each lane once
+     * in a turn: its stream may go on freeing and recording for ever. */
+    { STAGE_PENDING, may_wait_next, wait_next },
+    /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
+     * cover. Bounded by a count; none after one that failed, and only the first when wait_ms is
+     * used up. */
+    { STAGE_PENDING, may_wait_for_all, wait_for_all },
+    /* The two above, where nothing pends. */
+    { STAGE_LAST, may_gather_for_reserve, gather },
+    { STAGE_LAST, may_use_reserve, use_reserve },
+    /* Ask a driver that refused memory before the request began: other users of the device may have
+     * released some since. Once: the next refusal is the request's own. */
+    { STAGE_LAST, may_ask_driver, ask_driver },
+    /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait.
+     * From then on the request creates single granules (grow.c), so no such chunks come again. */
+    { STAGE_LAST, may_gather_large, gather },
+    /* Unmap stale addresses: without them a gap may be long enough, or a place may need a granule
+     * less. Once: that unmaps what is stale now, but others may go on taking for ever. */
+    { STAGE_LAST, may_clear_stale, clear_stale },
+};
+
+static bool try_remedies(trial *t, stage due)
+{
+    for (size_t i = 0; i < sizeof REMEDIES / sizeof *REMEDIES; i++) {
+        const remedy *r = &REMEDIES[i];
+        if (r->stage == due && r->can_help(t) && r->apply(t)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the verdict ----------------------------------------------------------------------------- */
+
+/* Write into the error's detail what the memory waits for. */
+static void name_pending(const pl_space *space, const pl_request *rq)
+{
+    const pl_lane *other = pl_pends_most(space, rq);
+
+    if (rq->tried.is_forbidden && pl_capture_name_lasting(space)) {
+        return;
+    }
+    if (other == NULL) {
+        pl_driver_set_detail("it pends on several streams, or on a graph that may run");
+        return;
+    }
+    pl_driver_set_detail(
+        "most of it pends on the stream %p (id %llu)%s", pl_stream_handle(other->stream),
+        (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
+}
+
+/* Try to get memory that pends on other streams: by an order, or a wait of the host, as the options
+ * allow. */
+static pl_step use_pending(trial *t, pleat_status *st)
+{
+    if (!pl_pends_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
+        return PL_STEP_DONE;
+    }
+    *st = PLEAT_EPENDING;
+    if (t->rq->is_capturing) {
+        return PL_STEP_DONE;
+    }
+    t->space->short_event = t->space->n_events;
+    if (try_remedies(t, STAGE_PENDING)) {
+        return PL_STEP_AGAIN;
+    }
+    *st = t->failed == PLEAT_ECAPTURE ? PLEAT_EPENDING : t->failed;
+    return PL_STEP_DONE;
+}
+
+/* Private pools may have left ten thousands of areas behind. */
+enum { AREA_LOOKS = 1024 };
+
+/* Is there free memory that the request may not use because of its capture? That is memory that it
+ * would have to take, and what pends on its own stream, also in granules with live blocks. */
+static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
+{
+    bool any = space->n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
+
+    pl_area_cursor cursor = { 0 };
+    for (size_t n = AREA_LOOKS; !any && n > 0; n--) {
+        const pl_area *area = pl_space_next_area(space, rq->pool, &cursor);
+        if (area == NULL) {
+            break;
+        }
+        pl_lock_touch(1);
+        any = pl_run_has_pending(space, area, pl_lane_plain(rq->lane->number));
+    }
+    return any;
+}
+
+/* Is there memory in chunks that fit nowhere, and that only a wait would make granules of? It pends
+ * on the request's own stream; of the others', all was settled or ordered. */
+static bool is_held_up(const trial *t)
+{
+    return t->verdict == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&
+           t->space->n_loose > 0 && t->rq->lane->pending_bytes > 0 && time_left(t->space) == 0;
+}
+
+pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
+{
+    trial t = { .space = space, .rq = rq, .verdict = verdict, .failed = PLEAT_EPENDING };
+
+    *st = verdict;
+    if (pl_request_granules(space, rq) > space->total_chunks) {
+        return PL_STEP_DONE;
+    }
+    if (try_remedies(&t, STAGE_FIRST) || use_pending(&t, st) == PL_STEP_AGAIN) {
+        return PL_STEP_AGAIN;
+    }
+    if (*st == PLEAT_EPENDING) {
+        name_pending(space, rq);
+    }
+    if (*st != verdict) {
+        return PL_STEP_DONE;
+    }
+    if (try_remedies(&t, STAGE_LAST)) {
+        return PL_STEP_AGAIN;
+    }
+    bool may_help = rq->is_capturing ? is_withheld(space, rq, verdict) : is_held_up(&t);
+    if (may_help && !is_hopeless(space, rq)) {
+        *st = PLEAT_EPENDING; /* without the capture, a take or a wait might have helped */
+    }
+    return PL_STEP_DONE;
+}

@@ -1,0 +1,86 @@
+/* stale.c - see stale.h. */
+#include "segments/pleat/grow/stale.h"
+
+#include "segments/pleat/space/carve.h"
+#include "segments/pleat/streams/settle.h"
+#include "vmm/mapping.h"
+
+enum { LOOK_AT = 256, GATHER_SOME = 256 }; /* in one hold of the lock */
+
+static bool is_ripe(const pl_space *space, const pl_block *b)
+{
+    return b != NULL && b->state == PL_BLOCK_STALE && pl_settle_is_over(space, b);
+}
+
+static void unqueue(pl_space *space, pl_block *b)
+{
+    pl_queue_remove(&space->stale, b);
+    space->n_stale--;
+    if (b->lane != PL_LANE_SETTLED) {
+        pl_space_lane_at(space, b->lane)->n_refs--;
+        b->lane = PL_LANE_SETTLED;
+    }
+}
+
+/* Make b and its ripe neighbours, or some of very many, one block in flight. */
+static pl_block *gather(pl_space *space, pl_block *b)
+{
+    size_t n_below = GATHER_SOME;
+    size_t n_above = 2 * GATHER_SOME;
+
+    for (; n_below > 0 && is_ripe(space, b->prev); n_below--) {
+        b = b->prev;
+    }
+    unqueue(space, b);
+    for (; n_above > 0 && is_ripe(space, b->next); n_above--) {
+        unqueue(space, b->next);
+        pl_segment_absorb(b->segment, &space->store, b, b->next);
+    }
+    pl_lock_touch(3 * GATHER_SOME - n_below - n_above);
+    b->was = PL_BLOCK_STALE;
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
+    return b;
+}
+
+/* Unmap b, which is in flight. */
+static bool unmap(pl_space *space, pl_block *b)
+{
+    pl_flying flying;
+
+    pl_space_take_off(space, &flying);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        pl_carve_make_hole(space, b);
+    } else {
+        pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
+        b->segment->has_poison = true;
+    }
+    pl_space_land(space, &flying);
+    return st == PLEAT_OK;
+}
+
+/* Look at each block that is stale now once; those that are not ripe go to the end of the queue. */
+size_t pl_stale_reap(pl_space *space)
+{
+    size_t n = 0;
+    size_t n_looks = space->n_stale;
+
+    for (size_t n_held = 0; n_looks > 0 && space->stale.first != NULL; n_looks--) {
+        pl_block *b = space->stale.first;
+        if (is_ripe(space, b)) {
+            n += unmap(space, gather(space, b));
+            n_held = 0;
+            continue;
+        }
+        pl_lock_touch(1);
+        pl_queue_remove(&space->stale, b);
+        pl_queue_push(&space->stale, b);
+        if (++n_held == LOOK_AT) {
+            n_held = 0;
+            pl_space_breathe(space);
+        }
+    }
+    return n;
+}

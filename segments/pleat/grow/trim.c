@@ -1,0 +1,499 @@
+/* trim.c - releasing memory that is free and over; and setting the limit.
+ *
+ * No more is released than asked for: idle chunks first, then settled runs from the lowest address.
+ * A chunk is released only when it is mapped nowhere, so stale mappings are unmapped first. The
+ * lock is dropped around every driver call; memory that is being released is in flight then. */
+#include "segments/pleat/grow/trim.h"
+
+#include "segments/pleat/buffers/hollow.h"
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/stale.h"
+#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/granule.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+#include "vmm/base/clock.h"
+#include "vmm/base/deadline.h"
+#include "vmm/driver.h"
+#include "vmm/mapping.h"
+
+enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256, FEW_LANES = 4, LIVE_TRIES = 8 };
+
+/* Does a stale block wait for a use that no tick covers? Looks at each once; may drop the lock. */
+static bool has_uncovered_stale(pl_space *space)
+{
+    pl_pace pace;
+    bool any = false;
+
+    pl_pace_begin(space, &pace, false);
+    for (size_t n = space->n_stale; n > 0 && space->stale.first != NULL && !any; n--) {
+        pl_block *b = space->stale.first;
+        pl_queue_remove(&space->stale, b);
+        pl_queue_push(&space->stale, b);
+        any = b->lane != PL_LANE_SETTLED &&
+              b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
+        pl_pace_step(space, &pace, 1);
+    }
+    return any;
+}
+
+static bool has_uncovered(pl_space *space)
+{
+    bool any = space->context.shared_pending.first != NULL || space->draining != NULL ||
+               space->n_disowned > 0;
+
+    for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
+        any = !lane->is_capture && pl_settle_has_uncovered(space, lane);
+        pl_lock_touch(1);
+    }
+    return any || has_uncovered_stale(space);
+}
+
+/* Wait for the newest tick of each lane, `least_ms` for each even when wait_ms is used up. */
+static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t least_ms)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (size_t n = space->ticking.n; n > 0 && space->ticking.first != NULL; n--) {
+        pl_lane *lane = space->ticking.first;
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        uint32_t left_ms = pl_deadline_left(wait_ms);
+        pleat_status failed = pl_tick_wait(space, lane, left_ms > 0 ? left_ms : least_ms);
+        st = st == PLEAT_OK ? failed : st;
+    }
+    return st;
+}
+
+/* Wait for a few streams one by one, which leaves others alone. If there are many, or if no tick
+ * covers something, wait for the whole context, once. */
+static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
+{
+    pleat_status st = PLEAT_OK;
+
+    if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
+        st = wait_for_lanes(space, wait_ms, 1);
+    }
+    if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
+        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* a mere look can be repeated */
+        pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
+        if (failed != PLEAT_OK && wait_ms > 0) {
+            st = wait_for_lanes(space, wait_ms, 0);
+            st = st == PLEAT_OK ? failed : st;
+        }
+    }
+    pl_settle_everything(space);
+    return st;
+}
+
+/* A shared block goes from stream to stream: a wait may show what else to wait for. */
+enum { MOST_WAITS = 4 };
+
+pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
+{
+    pl_capture_look_well(space); /* what gone graphs have left is waited for, too */
+    pl_settle_want_ticks(space, NULL);
+    (void)pl_tick_poll(space, SIZE_MAX); /* also the legacy stream's, just recorded */
+    pl_settle_everything(space);
+    pleat_status st = wait_for_all(space, wait_ms);
+    for (unsigned n = 1; n < MOST_WAITS && st == PLEAT_OK && wait_ms > 0; n++) {
+        if (!has_uncovered(space) && space->ticking.n == 0) {
+            break;
+        }
+        st = wait_for_all(space, wait_ms);
+    }
+    (void)pl_stale_reap(space);
+    if (st != PLEAT_ECAPTURE) {
+        return st;
+    }
+    (void)pl_capture_name_lasting(space);
+    return PLEAT_EPENDING;
+}
+
+/* Chunks that are mapped nowhere, in nobody else's hands. */
+typedef struct pile {
+    pl_chunk chunks[BATCH];
+    uint8_t orders[BATCH];
+    size_t n;
+    size_t n_granules; /* of them */
+} pile;
+
+static void put_on(pile *p, pl_chunk chunk, unsigned order)
+{
+    p->chunks[p->n] = chunk;
+    p->orders[p->n++] = (uint8_t)order;
+    p->n_granules += (size_t)1 << order;
+}
+
+static void make_idle(pl_space *space, const pile *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        pl_space_push_idle(space, p->chunks[i], p->orders[i]);
+    }
+}
+
+/* Release them without the lock; those that the driver refuses to take stay ours, idle. */
+static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
+{
+    pile refused = { .n = 0 };
+    pleat_status st = PLEAT_OK;
+
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < p->n; i++) {
+        pleat_status failed = pl_chunk_release_sized(space->dev, p->chunks[i],
+                                                     space->granule_bytes << p->orders[i]);
+        if (failed != PLEAT_OK) {
+            put_on(&refused, p->chunks[i], p->orders[i]);
+            st = failed;
+        }
+    }
+    pl_lock_acquire(&space->lock);
+    make_idle(space, &refused);
+    space->n_chunks -= p->n_granules - refused.n_granules;
+    space->full_at = SIZE_MAX;
+    *n_released += p->n_granules - refused.n_granules;
+    return st;
+}
+
+/* Idle chunks of n granules in all, the smallest first; the last one may have more. */
+static void pop_idle(pl_space *space, size_t n, pile *p)
+{
+    for (unsigned order = 0; order < PL_N_ORDERS; order++) {
+        while (space->idle[order].n > 0 && p->n < BATCH && p->n_granules < n) {
+            put_on(p, pl_space_pop_idle(space, order), order);
+        }
+    }
+}
+
+static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_released)
+{
+    pleat_status st = PLEAT_OK;
+
+    while (st == PLEAT_OK && space->n_idle > 0 && space->n_chunks > keep) {
+        pile p = { .n = 0 };
+        pop_idle(space, space->n_chunks - keep, &p);
+        st = release(space, &p, n_released);
+    }
+    return st;
+}
+
+/* The first chunk behind b, or behind g if it ends there. Others may work on what is not loose. */
+static size_t behind(const pl_segment *seg, const pl_block *b, size_t g)
+{
+    size_t end = pl_segment_granule(seg, pl_block_end(b));
+    size_t next = pl_segment_chunk_to(seg, g);
+
+    if (end <= next || (seg->loose[end / PL_WORD] & pl_granule_bit(end)) == 0) {
+        return end <= next ? next : end;
+    }
+    return pl_segment_chunk_from(seg, end) == end ? end : pl_segment_chunk_to(seg, end);
+}
+
+/* Of the `whole` granules from g on, which begins a chunk, those of whole chunks that hold n of
+ * them, or as many as BATCH chunks have. */
+static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t n)
+{
+    size_t from = g;
+
+    for (size_t i = 0; i < BATCH && g - from < n && g < from + whole; i++) {
+        size_t to = pl_segment_chunk_to(seg, g);
+        if (to > from + whole) {
+            break;
+        }
+        g = to;
+    }
+    return g - from;
+}
+
+/* The first loose granules of the segment, from *g on, whose free block is over: those of chunks
+ * that are wholly in that one block and have n in all, but of not too many chunks. NULL: none. May
+ * drop the lock on its way there. */
+static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
+{
+    size_t n_looks = 0; /* of a torn segment some is not mapped: it is left alone */
+    *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_loose(seg, *g);
+    while (*g != SIZE_MAX) {
+        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
+        size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
+                                seg->granule_log2);
+        if (seg->is_private || seg->is_opening) { /* what a pool has used need not be loose */
+            whole = pl_segment_loose_run(seg, *g, whole);
+        }
+        whole = whole_chunks(seg, *g, whole, *n);
+        if (whole > 0 && pl_settle_is_over(space, b)) {
+            *n = whole;
+            return b;
+        }
+        *g = pl_segment_next_loose(seg, behind(seg, b, *g));
+        if (++n_looks % LOOK_AT == 0) {
+            pl_space_breathe(space);
+        }
+    }
+    return NULL;
+}
+
+/* Unmap granules [g, g + n) of b, whole chunks, for the caller. In part, they stay in flight. */
+static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pile *p)
+{
+    pl_segment *seg = b->segment;
+    b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
+    pl_carve_settle(b); /* next_quiet has found it over */
+    for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
+        put_on(p, seg->chunks[i], seg->orders[i]);
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_mapping_unmap_or_mend(space->dev, b->base, &seg->chunks[g],
+                                               &seg->orders[g], n);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_EDRIVER) { /* it is still mapped */
+        pl_carve_restore(space, b);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_segment_clear_chunks(seg, g, g + n);
+    pl_private_count(seg, 0, b->bytes);
+    seg->n_resident -= n;
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
+    pl_carve_make_hole(space, b);
+    return PLEAT_OK;
+}
+
+/* Why memory is unmapped: to release chunks until `keep` are left, or to have `keep` idle ones. */
+typedef struct goal {
+    bool is_idle; /* those of one granule; large ones are released, so that others can be created */
+    size_t keep;  /* is_idle: granules to be had */
+    size_t n_so_far; /* released */
+} goal;
+
+static size_t missing(const pl_space *space, const goal *to)
+{
+    if (to->is_idle) {
+        size_t n = space->idle[0].n + to->n_so_far;
+        return to->keep > n ? to->keep - n : 0;
+    }
+    return space->n_chunks > to->keep ? space->n_chunks - to->keep : 0;
+}
+
+static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
+{
+    pile p = { .n = 0 };
+    pleat_status st = unmap_run(space, b, g, n, &p);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    if (!to->is_idle || p.n_granules > p.n) {
+        return release(space, &p, &to->n_so_far);
+    }
+    make_idle(space, &p);
+    return PLEAT_OK;
+}
+
+static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
+{
+    size_t g = 0;
+
+    while (missing(space, to) > 0) {
+        size_t n = missing(space, to);
+        pl_block *b = next_quiet(space, seg, &g, &n);
+        if (b == NULL) {
+            return PLEAT_OK;
+        }
+        pleat_status st = pl_block_store_reserve(&space->store, 2);
+        st = st == PLEAT_OK ? empty_run(space, b, g, n, to) : st;
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return PLEAT_OK;
+}
+
+/* A flight: what the driver takes back is in no table meanwhile. */
+pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks)
+{
+    size_t n_released = 0;
+    pl_flying flying;
+
+    pl_space_take_off(space, &flying);
+    pleat_status st = release_idle(space, keep_chunks, &n_released);
+    pl_space_land(space, &flying);
+    return st;
+}
+
+pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released)
+{
+    goal to = { .keep = keep_chunks };
+
+    *n_released = 0;
+    if (space->n_chunks <= keep_chunks) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_trim_quiesce(space, wait_ms);
+    pl_flying flying;
+    pl_space_take_off(space, &flying); /* not before: others wait for flights, not for the GPU */
+    pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
+    st = st == PLEAT_OK ? failed : st;
+    /* The driver keeps a released chunk as long as a stale mapping of it is left. */
+    pl_pace pace;
+    pl_pace_begin(space, &pace, false);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && space->n_stale == 0 && failed == PLEAT_OK; seg = pl_segment_above(seg)) {
+        failed = empty_segment(space, seg, &to);
+        st = st == PLEAT_OK ? failed : st;
+        pl_pace_step(space, &pace, 1);
+    }
+    pl_space_land(space, &flying);
+    *n_released = to.n_so_far;
+    return st;
+}
+
+void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
+{
+    goal to = { .is_idle = true, .keep = n_chunks };
+    pleat_status st = PLEAT_OK;
+
+    (void)pl_trim_quiesce(space, wait_ms);
+    pl_flying flying;
+    pl_space_take_off(space, &flying);
+    if (space->n_idle > space->idle[0].n) {
+        st = release_idle(space, 0, &to.n_so_far);
+    }
+    pl_pace pace;
+    pl_pace_begin(space, &pace, false);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
+        st = empty_segment(space, seg, &to);
+        pl_pace_step(space, &pace, 1);
+    }
+    pl_space_land(space, &flying);
+}
+
+/* With wait_ms:0 a trim that was told to wait waits for a millisecond: with a driver that has no
+ * event of the whole context, nothing else settles the memory of gone streams. */
+pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
+{
+    pl_space *space = (pl_space *)a;
+    uint32_t wait_ms = space->wait_ms > 0 ? space->wait_ms : 1;
+    size_t n_released;
+
+    pl_deadline_begin();
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_fronts_empty(space);
+    pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
+                                 wait ? wait_ms : 0, &n_released);
+    pl_hollow_let_go(space, 0, SIZE_MAX);
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    if (st == PLEAT_OK) {
+        *released = (uint64_t)n_released << space->granule_log2;
+    }
+    return st;
+}
+
+/* Do pinned granules fit under the limit? Granules of shared blocks and of pools that drain or open
+ * may still become loose: those are waited for. */
+static pleat_status check_live(pl_space *space, size_t limit)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (unsigned tries = 0; space->n_pinned > limit; tries++) {
+        bool is_pending = space->n_shared_bytes > 0 || space->draining != NULL ||
+                          space->opening != NULL;
+        if (tries == LIVE_TRIES || (space->n_flights == 0 && !is_pending)) {
+            return is_pending ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
+        }
+        if (space->n_flights > 0) {
+            pl_space_wait_for_flights(space);
+            continue;
+        }
+        st = pl_trim_quiesce(space, space->wait_ms);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
+    return st;
+}
+
+/* Release chunks until the limit holds. It is set already, so nobody creates beyond it; but flights
+ * of others land, and loose memory may be used while the lock is dropped: it takes some tries. */
+static pleat_status shrink(pl_space *space, size_t limit)
+{
+    pleat_status st = PLEAT_OK;
+
+    for (unsigned tries = 0; st == PLEAT_OK && tries < SHRINK_TRIES; tries++) {
+        size_t n_released;
+        if (space->n_chunks + space->n_creating <= limit) {
+            return PLEAT_OK;
+        }
+        st = pl_trim_to(space, limit, space->wait_ms, &n_released);
+        if (st == PLEAT_OK && space->n_flights > 0) {
+            pl_space_wait_for_flights(space);
+        }
+        if (st == PLEAT_OK && space->n_chunks > limit) {
+            st = check_live(space, limit);
+        }
+    }
+    return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
+}
+
+/* Calls set the limit one at a time, so that a call that fails restores the right one. A call that
+ * has no time left still waits as long as a driver call of the one before it may take. */
+static pleat_status wait_for_turn(pl_space *space)
+{
+    enum { LATE_MS = 40 };
+    uint64_t late_until = 0;
+
+    while (space->n_limiting > 0) {
+        uint32_t left_ms = pl_deadline_left(space->wait_ms);
+        if (left_ms == 0) {
+            uint64_t now = pl_clock_ms();
+            late_until = late_until == 0 ? now + LATE_MS : late_until;
+            if (now >= late_until) {
+                pl_driver_set_detail("another call is setting the limit");
+                return PLEAT_EPENDING;
+            }
+            left_ms = (uint32_t)(late_until - now);
+        }
+        space->n_waiting++;
+        pl_lock_wait_for(&space->lock, &space->landed, left_ms);
+        space->n_waiting--;
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
+{
+    pl_space *space = (pl_space *)a;
+    size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
+
+    pl_deadline_begin();
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_fronts_empty(space);
+    pleat_status st = wait_for_turn(space);
+    st = st == PLEAT_OK ? check_live(space, limit) : st;
+    if (st == PLEAT_OK) {
+        size_t limit_before = space->limit_chunks;
+        space->n_limiting++;
+        space->limit_chunks = limit;
+        st = shrink(space, limit);
+        if (st == PLEAT_OK) {
+            space->limit_bytes = bytes;
+        } else {
+            space->limit_chunks = limit_before;
+        }
+        space->n_limiting--;
+        pl_cond_broadcast(&space->landed);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}

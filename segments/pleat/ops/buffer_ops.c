@@ -1,0 +1,483 @@
+/* buffer_ops.c - see buffer_ops.h.
+ *
+ * A change takes the buffer for itself (is_busy), so that its live blocks are its own while the
+ * lock is dropped. To commit pages, each part without live memory is one request for a block at
+ * that address (fixed.h), with all the remedies of others; when one fails, what the call has
+ * committed is freed again. To decommit some, first the blocks are cut and noted, which may fail,
+ * then freed, which may not. Guarded by the device lock, rank 20. */
+#include "segments/pleat/ops/buffer_ops.h"
+
+#include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/buffers/hollow.h"
+#include "segments/pleat/grow/fit.h"
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/lanes.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+#include "segments/pleat/streams/uses.h"
+
+/* A request has at most so many blocks at its address, and a walk makes so many steps in one hold
+ * of the lock. */
+enum { PIECES = 64, STEPS = 256 };
+
+typedef struct span {
+    pleat_devptr from;
+    pleat_devptr to;
+} span;
+
+/* A change under way. */
+typedef struct change {
+    pl_space *space;
+    pl_buffer *buffer;
+    pl_segment *seg;
+    pl_lane *plain; /* the first lane of the stream that the call names */
+    span *made;     /* what it has committed so far */
+    size_t n_made;
+    size_t n_rooms;
+} change;
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Sizes in addresses are powers of two, where there are so many addresses. */
+static pleat_status reserve(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                            pl_buffer **out)
+{
+    pl_flying flying;
+    pl_range range;
+
+    pl_space_take_off(space, &flying);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_range_reserve(space->dev, n_want << space->granule_log2,
+                                       n_least << space->granule_log2, &range);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        st = pl_buffer_create(space, room, range, out);
+        if (st != PLEAT_OK) {
+            pl_lock_release(&space->lock);
+            (void)!pl_range_release(space->dev, range);
+            pl_lock_acquire(&space->lock);
+        }
+    }
+    pl_space_land(space, &flying);
+    return st;
+}
+
+/* Before addresses are asked of the driver: closed buffers may wait for uses that are over. What no
+ * tick covers gets one as soon as its stream is named. Drops the lock. */
+static void look_for_ends(pl_space *space)
+{
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    pl_settle_want_ticks(space, NULL);
+    pl_context_tick_record_if_due(space);
+    (void)pl_settle_all(space);
+}
+
+/* While a room sleeps it gets nothing, no addresses either: the lists of those who put it to sleep
+ * and wake it are as they were. */
+static pleat_status reopen(pl_space *space, const pl_private *room, size_t n_granules,
+                           pl_buffer **out)
+{
+    if (room != NULL && room->is_asleep) {
+        return PLEAT_EASLEEP;
+    }
+    *out = pl_buffer_reopen(space, room, n_granules);
+    return PLEAT_OK;
+}
+
+static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                                pl_buffer **out)
+{
+    pleat_status st = reopen(space, room, n_want, out);
+
+    if (st == PLEAT_OK && *out == NULL) {
+        look_for_ends(space);
+        st = reopen(space, room, n_want, out);
+    }
+    if (st != PLEAT_OK || *out != NULL) {
+        return st;
+    }
+    st = reserve(space, room, n_want, n_least, out);
+    if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed ones of other sizes */
+        pl_hollow_let_go(space, 0, SIZE_MAX);
+        st = room != NULL && room->is_asleep ? PLEAT_EASLEEP
+                                             : reserve(space, room, n_want, n_least, out);
+    }
+    return st;
+}
+
+pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most_bytes,
+                                  size_t page_bytes, pleat_devptr *out)
+{
+    pl_space *space = (pl_space *)a;
+    bool is_paged = page_bytes > 0;
+    size_t page = is_paged ? round_up(page_bytes, space->granule_bytes) : space->granule_bytes;
+    size_t most = round_up(most_bytes, page);
+    size_t n = most >> space->granule_log2;
+    size_t n_want = (size_t)1 << (n == 1 ? 0 : 64 - __builtin_clzll(n - 1));
+    pl_buffer *buffer;
+
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    pleat_status st = open_locked(space, room, n_want, n, &buffer);
+    if (st == PLEAT_OK) {
+        buffer->most_bytes = most;
+        buffer->page_bytes = page;
+        buffer->is_paged = is_paged;
+        *out = pl_buffer_segment(buffer)->range.base;
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+/* ---- one after the other --------------------------------------------------------------------- */
+
+/* NULL: no open buffer begins there. Drops the lock while others change it. */
+static pl_buffer *occupy(pl_space *space, pleat_devptr base)
+{
+    pl_buffer *buffer = pl_buffer_at(space, base);
+
+    while (buffer != NULL && buffer->is_busy) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+        buffer = pl_buffer_at(space, base);
+    }
+    if (buffer == NULL || pl_buffer_segment(buffer)->range.base != base) {
+        return NULL;
+    }
+    buffer->is_busy = true;
+    return buffer;
+}
+
+static void vacate(pl_space *space, pl_buffer *buffer)
+{
+    buffer->is_busy = false;
+    if (space->n_waiting > 0) {
+        pl_cond_broadcast(&space->landed);
+    }
+}
+
+/* ---- live blocks ----------------------------------------------------------------------------- */
+
+/* The first live block of the buffer at or above *at and below `end`, or NULL; *at is behind it
+ * then. May drop the lock. */
+static pl_block *next_live(const change *c, pleat_devptr *at, pleat_devptr end, size_t *n_steps)
+{
+    while (*at < end) {
+        const pl_block *b = pl_segment_find(c->seg, *at);
+        pl_lock_touch(1);
+        *at = pl_block_end(b);
+        if (b->state == PL_BLOCK_LIVE) {
+            return c->seg->last[pl_segment_granule(c->seg, b->base)];
+        }
+        if (++*n_steps % STEPS == 0) {
+            pl_space_breathe(c->space);
+        }
+    }
+    return NULL;
+}
+
+/* ---- commit ---------------------------------------------------------------------------------- */
+
+/* The first part of [gap->from, end) that is not live, but not beyond the first PIECES blocks.
+ * False: there is none. May drop the lock. */
+static bool next_gap(const change *c, span *gap, pleat_devptr end)
+{
+    size_t n_steps = 0;
+
+    while (gap->from < end) {
+        const pl_block *b = pl_segment_find(c->seg, gap->from);
+        if (b->state == PL_BLOCK_LIVE) {
+            gap->from = pl_block_end(b);
+            pl_lock_touch(1);
+            if (++n_steps % STEPS == 0) {
+                pl_space_breathe(c->space);
+            }
+            continue;
+        }
+        for (int n = 0; b != NULL && b->base < end && b->state != PL_BLOCK_LIVE && n < PIECES;
+             b = b->next, n++) {
+            gap->to = pl_block_end(b) < end ? pl_block_end(b) : end;
+            pl_lock_touch(1);
+        }
+        return true;
+    }
+    return false;
+}
+
+/* Within what the buffer's room may have. */
+static pleat_status find(const change *c, pl_request *rq, pl_block **out)
+{
+    pl_room *room = pl_buffer_room(c->buffer);
+    pleat_status st = room != NULL ? pl_room_promise(room, rq->bytes) : PLEAT_OK;
+
+    if (st == PLEAT_OK) {
+        st = pl_fit_find(c->space, rq, out);
+        if (room != NULL) {
+            pl_room_forget_promise(room, rq->bytes);
+        }
+    }
+    return st;
+}
+
+/* One request for all of the gap. */
+static pleat_status fill(change *c, span gap)
+{
+    pl_space *space = c->space;
+    pl_block *b = NULL;
+    pl_request rq = {
+        .lane = c->plain,
+        .area = c->buffer->area,
+        .pool = c->buffer->area->pool,
+        .bytes = (size_t)(gap.to - gap.from),
+        .usable = c->plain->number,
+        .in = c->seg,
+        .at = gap.from,
+        .is_paged = c->buffer->is_paged,
+        .event = ++space->n_events,
+    };
+
+    rq.tried.turn = ++space->n_turns;
+    rq.tried.wait_turn = ++space->n_turns;
+    pleat_status st = pl_space_reserve_room(space, &c->made, sizeof(*c->made), &c->n_rooms,
+                                            c->n_made);
+    st = st == PLEAT_OK ? find(c, &rq, &b) : st;
+    if (st == PLEAT_OK) {
+        c->made[c->n_made++] = gap;
+        pl_buffer_enter(space, c->buffer, b, c->plain);
+    }
+    if (rq.wants_tick) {
+        pl_tick_record(space, c->plain);
+    }
+    return st == PLEAT_ENOSPACE_VA ? PLEAT_EPENDING : st; /* its addresses are in use */
+}
+
+static void settle_made(change *c, bool is_kept)
+{
+    for (size_t i = 0; i < c->n_made; i++) {
+        pleat_devptr at = c->made[i].from;
+        if (is_kept) {
+            pl_buffer_join(c->space, c->buffer, at);
+        } else {
+            pl_block *b = pl_segment_find(c->seg, at);
+            pl_buffer_free(c->space, c->buffer, b, c->plain);
+        }
+        pl_space_breathe(c->space);
+    }
+    pl_host_free(&c->space->host, c->made);
+}
+
+/* [from, to): offsets of pages. */
+static pleat_status commit(change *c, uint64_t from, uint64_t to)
+{
+    pleat_devptr base = c->seg->range.base;
+    span gap = { .from = base + from };
+    pleat_status st = PLEAT_OK;
+
+    while (st == PLEAT_OK && next_gap(c, &gap, base + to)) {
+        st = fill(c, gap);
+        gap.from = gap.to;
+    }
+    settle_made(c, st == PLEAT_OK);
+    return st;
+}
+
+/* ---- decommit -------------------------------------------------------------------------------- */
+
+/* The stream uses what is live in [from, to), beside its owner. */
+static pleat_status note_uses(const change *c, pleat_devptr from, pleat_devptr to,
+                              struct pl_capture *capture)
+{
+    pleat_status st = PLEAT_OK;
+    size_t n_steps = 0;
+
+    for (pl_block *b; st == PLEAT_OK && (b = next_live(c, &from, to, &n_steps)) != NULL;) {
+        if (pl_lane_plain(b->lane) != c->plain->number) {
+            st = pl_uses_add(c->space, b, c->plain, capture, false);
+        }
+    }
+    return st;
+}
+
+static pleat_status decommit(const change *c, uint64_t from_offset, uint64_t to_offset)
+{
+    pleat_devptr from = c->seg->range.base + from_offset;
+    pleat_devptr to = c->seg->range.base + to_offset;
+    size_t n_steps = 0;
+
+    if (from >= to) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_buffer_cut(c->space, c->buffer, from);
+    st = st == PLEAT_OK ? pl_buffer_cut(c->space, c->buffer, to) : st;
+    st = st == PLEAT_OK ? note_uses(c, from, to, NULL) : st;
+    if (st != PLEAT_OK) {
+        pl_buffer_join(c->space, c->buffer, from);
+        pl_buffer_join(c->space, c->buffer, to);
+        return st;
+    }
+    for (pl_block *b; (b = next_live(c, &from, to, &n_steps)) != NULL;) {
+        pl_buffer_free(c->space, c->buffer, b, c->plain);
+        pl_space_breathe(c->space);
+    }
+    return PLEAT_OK;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static uint64_t page_floor(const pl_buffer *buffer, uint64_t offset)
+{
+    return offset / buffer->page_bytes * buffer->page_bytes;
+}
+
+static uint64_t page_ceil(const pl_buffer *buffer, uint64_t offset)
+{
+    return page_floor(buffer, offset + buffer->page_bytes - 1);
+}
+
+static pleat_status resize(change *c, uint64_t bytes)
+{
+    pl_buffer *buffer = c->buffer;
+    uint64_t old = page_ceil(buffer, buffer->bytes);
+    uint64_t new = page_ceil(buffer, bytes);
+    pleat_status st = new > old ? commit(c, old, new) : decommit(c, new, old);
+
+    buffer->bytes = st == PLEAT_OK ? bytes : buffer->bytes;
+    return st;
+}
+
+static pleat_status commit_pages(change *c, uint64_t offset, uint64_t end)
+{
+    pl_buffer *buffer = c->buffer;
+    pleat_status st = commit(c, page_floor(buffer, offset), page_ceil(buffer, end));
+
+    if (st == PLEAT_OK && end > buffer->bytes) {
+        buffer->bytes = end;
+    }
+    return st;
+}
+
+static pleat_status decommit_pages(const change *c, uint64_t offset, uint64_t end)
+{
+    const pl_buffer *buffer = c->buffer;
+    bool is_end = end >= buffer->bytes;
+    uint64_t to = is_end ? page_ceil(buffer, end) : page_floor(buffer, end);
+
+    return decommit(c, page_ceil(buffer, offset), to);
+}
+
+static pleat_status close(const change *c)
+{
+    pleat_status st = decommit(c, 0, c->buffer->most_bytes);
+
+    if (st == PLEAT_OK) {
+        pl_buffer_close(c->space, c->buffer);
+        pl_hollow_note(c->space, c->buffer->area);
+    }
+    return st;
+}
+
+static pleat_status change_locked(change *c, const pl_buffer_change *wanted)
+{
+    pleat_devptr base = c->seg->range.base;
+    uint64_t most = c->buffer->most_bytes;
+
+    if (wanted->bytes > most || wanted->offset > most - wanted->bytes) {
+        return PLEAT_EINVAL;
+    }
+    switch (wanted->what) {
+    case PL_BUFFER_RESIZE:
+        return resize(c, wanted->bytes);
+    case PL_BUFFER_COMMIT:
+        return commit_pages(c, wanted->offset, wanted->offset + wanted->bytes);
+    case PL_BUFFER_DECOMMIT:
+        return decommit_pages(c, wanted->offset, wanted->offset + wanted->bytes);
+    case PL_BUFFER_RECORD:
+        return note_uses(c, base, base + most, c->plain->capture);
+    case PL_BUFFER_CLOSE:
+        break;
+    }
+    return close(c);
+}
+
+/* With the stream's lane, which the call holds. */
+static pleat_status occupy_and_change(pl_space *space, const pl_buffer_change *wanted,
+                                      pl_lane *plain, const pl_capture_info *info)
+{
+    pleat_status st = pl_capture_see(space, plain, info, NULL);
+    pl_buffer *buffer = st == PLEAT_OK ? occupy(space, wanted->base) : NULL;
+
+    if (buffer == NULL) {
+        return st == PLEAT_OK ? PLEAT_EFOREIGN : st;
+    }
+    change c = {
+        .space = space, .buffer = buffer, .seg = pl_buffer_segment(buffer), .plain = plain
+    };
+    st = change_locked(&c, wanted);
+    vacate(space, buffer);
+    if (wanted->what == PL_BUFFER_CLOSE) {
+        pl_hollow_let_some_go(space);
+    }
+    pl_tick_record_if_wanted(space, plain);
+    return st;
+}
+
+pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *wanted,
+                                    pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+    pl_capture_info info = { .is_capturing = false };
+    pl_lane *plain;
+
+    pleat_status st = pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, &info);
+    if (st != PLEAT_OK || (info.is_capturing && wanted->what != PL_BUFFER_RECORD)) {
+        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
+    st = pl_lanes_of(space, stream, false, &plain);
+    if (st == PLEAT_OK) {
+        plain->n_refs++;
+        st = occupy_and_change(space, wanted, plain, &info);
+        plain->n_refs--;
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    const pl_buffer *buffer = pl_buffer_at(space, ptr);
+    if (buffer != NULL && ptr - pl_buffer_segment(buffer)->range.base >= buffer->most_bytes) {
+        buffer = NULL;
+    }
+    if (buffer != NULL) {
+        const pl_room *room = pl_buffer_room(buffer);
+        *out = (pleat_buffer_info){
+            .base = pl_buffer_segment(buffer)->range.base,
+            .most_bytes = buffer->most_bytes,
+            .bytes = buffer->bytes,
+            .page_bytes = buffer->page_bytes,
+            .committed_bytes = buffer->committed_bytes,
+            .n_runs = buffer->n_runs,
+            .device = pl_device_ordinal(space->dev),
+            .tag = room != NULL ? room->tag : NULL,
+            .is_asleep = room != NULL && room->slumber != NULL,
+        };
+    }
+    pl_lock_release(&space->lock);
+    return buffer != NULL ? PLEAT_OK : PLEAT_EFOREIGN;
+}

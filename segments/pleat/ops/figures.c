@@ -1,0 +1,202 @@
+/* figures.c - see figures.h. */
+#include "segments/pleat/ops/figures.h"
+
+#include "segments/pleat/space/live.h"
+
+/* ---- live blocks ----------------------------------------------------------------------------- */
+
+static void lift(pl_usage group[PLEAT_N_SIZES])
+{
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
+        if (group[i].room < 0) {
+            group[i].peak += (uint64_t)-group[i].room;
+            group[i].room = 0;
+        }
+    }
+}
+
+static void use(pl_usage group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
+{
+    group[PLEAT_SIZES_ALL].room -= (int64_t)n;
+    group[pool].room -= (int64_t)n;
+    lift(group);
+}
+
+void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
+{
+    use(u->n, pool, 1);
+    use(u->bytes, pool, bytes);
+    use(u->requested, pool, requested);
+}
+
+static int64_t give(pl_usage group[PLEAT_N_SIZES], int64_t n)
+{
+    group[PLEAT_SIZES_ALL].room += n;
+    group[PLEAT_SIZES_SMALL].room += n;
+    return n;
+}
+
+void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
+{
+    front->room_n -= give(u->n, n);
+    front->room_bytes -= give(u->bytes, bytes);
+    front->room_requested -= give(u->requested, requested);
+}
+
+void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
+{
+    pl_usages_give_room(u, front, -n, -bytes, -requested);
+    lift(u->n);
+    lift(u->bytes);
+    lift(u->requested);
+}
+
+static void read_group(const pl_usage group[PLEAT_N_SIZES], pleat_stat out[PLEAT_N_SIZES])
+{
+    uint64_t all_freed = group[PLEAT_SIZES_SMALL].freed + group[PLEAT_SIZES_LARGE].freed;
+
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
+        uint64_t freed = i == PLEAT_SIZES_ALL ? all_freed : group[i].freed;
+        uint64_t current = group[i].peak - (uint64_t)group[i].room;
+        out[i] = (pleat_stat){
+            .current = current,
+            .peak = group[i].peak,
+            .allocated = current + freed,
+            .freed = freed,
+        };
+    }
+}
+
+void pl_usages_read(const pl_usages *u, pleat_stats *out)
+{
+    read_group(u->n, out->allocation);
+    read_group(u->bytes, out->allocated_bytes);
+    read_group(u->requested, out->requested_bytes);
+}
+
+static void reset_group(pl_usage group[PLEAT_N_SIZES])
+{
+    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
+        group[i].peak -= (uint64_t)group[i].room;
+        group[i].room = 0;
+    }
+}
+
+void pl_usages_reset_peaks(pl_usages *u)
+{
+    reset_group(u->n);
+    reset_group(u->bytes);
+    reset_group(u->requested);
+}
+
+/* ---- all figures ----------------------------------------------------------------------------- */
+
+static size_t less(size_t n, size_t by)
+{
+    return n > by ? n - by : 0;
+}
+
+/* The part of the tally that the statistics show. */
+typedef struct freed {
+    size_t n_free;
+    size_t free_bytes;    /* any stream may use them at once */
+    size_t pending_bytes; /* one stream may use them */
+    size_t n_shared;
+    size_t shared_bytes; /* no stream may use them yet */
+} freed;
+
+/* With one stream the memory that pends on it is as good as settled. */
+static freed read_freed(const pl_space *space)
+{
+    const pl_tally *tally = &space->store.tally;
+    size_t pending = pl_space_has_many_lanes(space) ? space->n_pending_bytes : 0;
+
+    return (freed){
+        .n_free = tally->n_blocks[PL_BLOCK_FREE],
+        .free_bytes = tally->bytes[PL_BLOCK_FREE] - pending,
+        .pending_bytes = pending,
+        .n_shared = tally->n_blocks[PL_BLOCK_SHARED],
+        .shared_bytes = tally->bytes[PL_BLOCK_SHARED],
+    };
+}
+
+/* Shared blocks count as active. The tally does not tell small from large ones: all are large. */
+static void add_shared(pleat_stat *group, size_t n)
+{
+    group->current += n;
+    group->freed -= n;
+    group->peak = group->peak > group->current ? group->peak : group->current;
+}
+
+static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
+{
+    size_t resident = space->n_chunks << space->granule_log2;
+    /* Free memory that cannot go back to the driver: beside live bytes in a granule or a chunk. */
+    size_t bound = less(f->free_bytes + f->pending_bytes, space->n_loose << space->granule_log2);
+    static const int pools[] = { PLEAT_SIZES_ALL, PLEAT_SIZES_LARGE };
+
+    for (int pool = 0; pool < PLEAT_N_SIZES; pool++) {
+        out->active[pool] = out->allocation[pool];
+        out->active_bytes[pool] = out->allocated_bytes[pool];
+    }
+    for (size_t i = 0; i < sizeof pools / sizeof pools[0]; i++) {
+        int pool = pools[i];
+        add_shared(&out->active[pool], f->n_shared);
+        add_shared(&out->active_bytes[pool], f->shared_bytes);
+        out->inactive_split[pool] = (pleat_stat){ .current = f->n_free, .peak = f->n_free };
+        out->inactive_split_bytes[pool] = (pleat_stat){ .current = bound, .peak = bound };
+        out->reserved_bytes[pool] = (pleat_stat){
+            .current = resident,
+            .peak = (uint64_t)space->peak_chunks << space->granule_log2,
+            .allocated = out->bytes_created,
+            .freed = out->bytes_created - resident,
+        };
+        out->segment[pool] = (pleat_stat){
+            /* segments stay until the end */
+            .current = space->segments.count,
+            .peak = space->segments.count,
+            .allocated = space->segments.count,
+        };
+    }
+}
+
+/* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
+ * shown as live; those with shared bytes only are pending, those with settled or pending ones only
+ * tied, and the others pinned. Granules of a room that sleeps have no memory, and are not shown.
+ * A flight that puts much back drops the lock on the way, and its granules count in two ways until
+ * it has landed. */
+static void fill_granules(const pl_space *space, pleat_stats *out)
+{
+    const pl_tally *tally = &space->store.tally;
+
+    out->granule_bytes = space->granule_bytes;
+    out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
+    out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
+    out->live_granules = tally->n_live_granules - tally->n_live_asleep + space->n_flying;
+    out->peak_live_granules = space->peak_shown;
+    out->tied_granules = tally->n_tied_granules;
+    size_t n_shared = tally->n_shared_granules - tally->n_shared_asleep;
+    out->pinned_granules = less(space->n_pinned,
+                                out->live_granules + n_shared + tally->n_tied_granules);
+    out->n_taken_granules = space->n_taken;
+}
+
+void pl_figures_read(const pl_space *space, pleat_stats *out)
+{
+    freed f = read_freed(space);
+
+    *out = (pleat_stats){ 0 };
+    pl_usages_read(&space->usages, out);
+    pl_stats_read_device(out, space->dev);
+    out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
+    out->num_device_free = out->ops_unmap;
+    fill_groups(space, &f, out);
+    fill_granules(space, out);
+    out->free_bytes = f.free_bytes;
+    out->pending_bytes = f.pending_bytes + f.shared_bytes;
+    out->rounding_bytes = out->allocated_bytes[PLEAT_SIZES_ALL].current -
+                          out->requested_bytes[PLEAT_SIZES_ALL].current;
+    out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
+    /* host.bytes does not count `idle`, which has room for each chunk */
+    out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk);
+}

@@ -1,0 +1,281 @@
+/* free_op.c - see free_op.h. Guarded by the space's lock, rank 20.
+ *
+ * A freed block becomes free memory that pends on its stream (run.c). Beside the question whether
+ * the stream is captured, the only driver calls are a tick now and then, and queries of ticks. */
+#include "segments/pleat/ops/free_op.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/ops/quick.h"
+#include "segments/pleat/pools/checkpoint.h"
+#include "segments/pleat/space/live.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/due.h"
+#include "segments/pleat/streams/lanes.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/tick.h"
+#include "segments/pleat/streams/uses.h"
+
+/* The error for `ptr`, which is not the base of a live block. */
+static pleat_status not_live(pl_space *space, pleat_devptr ptr)
+{
+    pl_segment *seg = pl_space_segment_at(space, ptr);
+
+    if (seg == NULL) {
+        return PLEAT_EFOREIGN;
+    }
+    const pl_block *b = pl_segment_find(seg, ptr);
+    bool is_other = b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_FLIGHT ||
+                    seg->area->buffer != NULL;
+    return is_other ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
+}
+
+static void settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
+{
+    if (is_named) {
+        (void)pl_settle_freed(space, lane, bytes);
+    } else {
+        pl_settle_freed_unnamed(space, lane, bytes);
+    }
+}
+
+/* `plain`: the first lane of the stream that the free is ordered on. A block of its second lane
+ * that is freed outside the capture pends on the first one. */
+static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
+                         bool is_named)
+{
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    size_t bytes = b->bytes;
+
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    b->segment->area->n_used--;
+    if (__builtin_expect(lane->is_capture, false)) {
+        lane->is_mixed = lane->is_mixed ||
+                         (is_capturing && b->tick != pl_capture_number_of(space, lane));
+        lane = is_capturing ? lane : plain;
+    }
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+    if (!is_capturing) {
+        settle_freed(space, lane, bytes, is_named);
+    }
+}
+
+/* is_named: the call named the stream of `plain`, or that stays. */
+static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
+                       bool is_named)
+{
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_room_end_live(b);
+    pl_space_lane_at(space, b->lane)->n_live--;
+    if (__builtin_expect(b->uses != NULL, false)) {
+        size_t bytes = b->bytes;
+        pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
+        if (!is_capturing) {
+            /* when its uses are over it pends on its owner */
+            settle_freed(space, plain, bytes, is_named);
+        }
+        return;
+    }
+    free_plainly(space, b, plain, is_capturing, is_named);
+}
+
+/* A free on another stream than the owner counts as a use there; a free in a capture, outside
+ * private pools, as a use by its graph. */
+static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
+{
+    bool is_foreign = pl_lane_plain(b->lane) != plain->number;
+    bool is_kept = is_capturing && pl_private_told(b->segment->area) == NULL;
+
+    if (!is_foreign && !is_kept) {
+        return PLEAT_OK;
+    }
+    return pl_uses_add(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
+}
+
+static pleat_status free_found(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
+                               bool is_named)
+{
+    pleat_status st = note_free(space, b, plain, is_capturing);
+
+    if (st == PLEAT_OK) {
+        space->n_events++;
+        pl_ptrmap_remove(&space->live, b->base);
+        pl_fronts_end_live(space, b);
+        free_block(space, b, plain, is_capturing, is_named);
+    }
+    return st;
+}
+
+static void see_use(const pl_lane *plain, const pl_block *b, bool is_capturing)
+{
+    if (is_capturing && pl_private_told(b->segment->area) != NULL) {
+        pl_capture_see_use(plain->capture, b->segment->area->pool);
+    }
+}
+
+/* For a call that names a stream and a block: find both, and note what the stream is doing. */
+static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
+                               const pl_capture_info *info, pl_lane **plain, pl_block **b)
+{
+    *b = pl_checkpoint_await(space, ptr);
+    if (*b == NULL) {
+        return not_live(space, ptr);
+    }
+    if ((*b)->kept_in != NULL) {
+        return PLEAT_EDOUBLEFREE;
+    }
+    pleat_status st = pl_lanes_of(space, stream, false, plain);
+    if (st == PLEAT_OK) {
+        (*plain)->n_refs++;
+        st = pl_capture_see(space, *plain, info, NULL);
+        (*plain)->n_refs--;
+    }
+    if (st == PLEAT_OK && info->is_capturing) { /* pl_capture_see may have dropped the lock */
+        *b = pl_checkpoint_await(space, ptr);
+        st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
+    }
+    if (st == PLEAT_OK) {
+        see_use(*plain, *b, info->is_capturing);
+    }
+    return st;
+}
+
+/* The general way. Under the lock. */
+static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pleat_devptr ptr,
+                                                             pl_stream *stream,
+                                                             const pl_capture_info *info)
+{
+    pl_lane *plain;
+    pl_block *b;
+    bool is_inside = pl_capturers_enter(space, info->is_capturing);
+    pleat_status st = find_named(space, ptr, stream, info, &plain, &b);
+
+    st = st == PLEAT_OK ? free_found(space, b, plain, info->is_capturing, true) : st;
+    pl_capturers_leave(space, is_inside);
+    return st;
+}
+
+/* `stream` may be a guess, and its handle another stream's by now. That one's work is over as well
+ * before anybody gets the block: it, or its use, pends on the lane of the stream that is gone. No
+ * request names that stream any more, and no tick is recorded for it, so only a tick of the context
+ * ends the waiting; and that stands behind the work of both. */
+static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_stream *stream,
+                                     const pl_capture_info *asked)
+{
+    pl_capture_info info;
+    pleat_status st = pl_capture_ask_about(space, stream, asked, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    (void)pl_quick_catch_up(space, stream, &info);
+    if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
+        st = free_generally(space, ptr, stream, &info);
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+pleat_status pl_pleat_free(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    return free_from((pl_space *)a, ptr, stream, NULL);
+}
+
+pleat_status pl_pleat_free_asked(pl_allocator *a, pleat_devptr ptr, pl_stream *stream,
+                                 const pl_capture_info *asked)
+{
+    return free_from((pl_space *)a, ptr, stream, asked);
+}
+
+/* May the block's stream be being captured, and may the driver be asked? It may not where the
+ * stream may be gone: then what the last call that named the stream saw counts. */
+static bool may_ask(const pl_space *space, const pl_lane *plain)
+{
+    return pl_due_stays(plain) && !pl_capture_is_told(space, plain->stream) && !plain->is_recording;
+}
+
+/* Ask like a tick, which a retirement of the stream waits for. Drops the lock. */
+static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
+{
+    plain->is_recording = true;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_stream_capture(plain->stream, info);
+    pl_lock_acquire(&space->lock);
+    plain->is_recording = false;
+    if (space->n_waiting > 0) {
+        pl_cond_broadcast(&space->landed);
+    }
+    return st;
+}
+
+/* The general way of a free that names no stream. Under the lock, which it may drop. */
+static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
+{
+    pl_block *b = pl_checkpoint_await(space, ptr);
+
+    if (b == NULL) {
+        return not_live(space, ptr);
+    }
+    if (b->kept_in != NULL) {
+        return PLEAT_EDOUBLEFREE;
+    }
+    pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
+    if (!may_ask(space, plain)) {
+        bool is_capturing = plain->capture != NULL && !plain->capture->has_ended &&
+                            !pl_capture_is_told(space, plain->stream);
+        see_use(plain, b, is_capturing);
+        return free_found(space, b, plain, is_capturing, pl_due_stays(plain));
+    }
+    pl_capture_info info;
+    plain->n_refs++;
+    pleat_status st = ask(space, plain, &info);
+    st = st == PLEAT_OK ? free_generally(space, ptr, plain->stream, &info) : st;
+    plain->n_refs--;
+    return st;
+}
+
+pleat_status pl_pleat_free_own(pl_allocator *a, pleat_devptr ptr)
+{
+    pl_space *space = (pl_space *)a;
+    bool is_told = pl_capture_all_told(space);
+
+    pl_lock_acquire(&space->lock);
+    if (space->fronts != NULL) {
+        pl_quick_free_all_late(space, 0);
+    }
+    pleat_status st = pl_quick_free_own(space, ptr, is_told) ? PLEAT_OK
+                                                             : free_own_generally(space, ptr);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+pleat_status pl_pleat_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+    pl_capture_info info;
+    pl_lane *plain;
+    pl_block *b;
+    pleat_status st = pl_capture_ask_about(space, stream, NULL, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
+    st = find_named(space, ptr, stream, &info, &plain, &b);
+    if (st == PLEAT_OK) {
+        bool is_foreign = pl_lane_plain(b->lane) != plain->number;
+        if (is_foreign) {
+            st = pl_uses_add(space, b, plain, info.is_capturing ? plain->capture : NULL, false);
+        }
+        pl_tick_record_if_wanted(space, plain);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}

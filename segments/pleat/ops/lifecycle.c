@@ -1,0 +1,423 @@
+/* lifecycle.c - how a space is created and destroyed. */
+#include <string.h>
+
+#include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/compact/scratch.h"
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/ops/ops.h"
+#include "segments/pleat/ops/rounding_op.h"
+#include "segments/pleat/sleep/sleep.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/space.h"
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+#include "vmm/driver.h"
+#include "vmm/mapping.h"
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static bool is_power_of_two(size_t n)
+{
+    return n != 0 && (n & (n - 1)) == 0;
+}
+
+static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_options *options)
+{
+    space->dev = dev;
+    space->options = pl_pleat_own(options);
+    space->observer = options->observer;
+    memcpy(space->roundup_divisions, options->roundup_divisions, sizeof space->roundup_divisions);
+    space->is_rounding = pl_rounding_is_on(space->roundup_divisions);
+    if (pl_device_is_host(dev)) { /* an order would hold up a stream, but not the host */
+        space->options.cross_stream = PL_CROSS_SETTLED;
+    }
+    space->limit_bytes = options->limit_bytes;
+    space->wait_ms = options->wait_ms;
+    space->granule_bytes = pl_device_chunk_bytes(dev);
+    space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
+    space->total_chunks = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
+    space->reserve_chunks = pl_reserve_of(space);
+    space->crowd.most_lanes = PL_CROWD_LEAST;
+    space->limit_chunks = options->limit_bytes == 0
+                              ? SIZE_MAX
+                              : (size_t)(options->limit_bytes >> space->granule_log2);
+    space->full_at = SIZE_MAX;
+    space->clock = 1;
+}
+
+/* A driver gives no more chunks than the device has. */
+static size_t idle_bytes(const pl_space *space, unsigned order)
+{
+    return ((space->total_chunks >> order) + 1) * sizeof(pl_chunk);
+}
+
+static void unreserve_idle(pl_space *space)
+{
+    for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+        if (space->idle[k].chunks != NULL) {
+            pl_host_unreserve(&space->host, space->idle[k].chunks, idle_bytes(space, k), 0);
+        }
+    }
+}
+
+static pleat_status reserve_idle(pl_space *space)
+{
+    for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+        space->idle[k].chunks = pl_host_reserve(&space->host, idle_bytes(space, k));
+        if (space->idle[k].chunks == NULL) {
+            unreserve_idle(space);
+            return PLEAT_ENOMEM_HOST;
+        }
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
+                             pl_allocator **out)
+{
+    pl_host host;
+
+    if (!pl_device_has_vmm(dev)) {
+        return PLEAT_ENOVMM;
+    }
+    if (!pl_rounding_is_good(options->roundup_divisions)) {
+        return PLEAT_ECONF;
+    }
+    if (!is_power_of_two(pl_device_chunk_bytes(dev))) {
+        pl_driver_set_detail("chunk_granules has to be a power of two");
+        return PLEAT_EINVAL;
+    }
+    pleat_status st = pl_host_init(&host);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_space *space = pl_host_calloc(&host, 1, sizeof(*space));
+    if (space == NULL) {
+        st = PLEAT_ENOMEM_HOST;
+        goto undo_host;
+    }
+    pl_lock_init(&space->lock, PL_RANK_DEVICE);
+    init_sizes(space, dev, options);
+    space->host = host;
+    st = reserve_idle(space);
+    if (st != PLEAT_OK) {
+        host = space->host;
+        goto undo_space;
+    }
+    space->base.ops = &pl_pleat_ops;
+    pl_block_store_init(&space->store, &space->host);
+    pl_space_init_segments(space);
+    pl_ptrmap_init(&space->live);
+    space->live.is_peeked = true;
+    *out = &space->base;
+    return PLEAT_OK;
+
+undo_space:
+    pl_host_free(&host, space);
+undo_host:
+    (void)pl_host_fini(&host);
+    return st;
+}
+
+/* ---- destroy --------------------------------------------------------------------------------- */
+
+/* Wait for the recorded ticks of every lane: this wait disturbs no capture. */
+static void wait_for_ticks(pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL) {
+            (void)!pl_tick_wait(space, space->lanes[i], UINT32_MAX);
+        }
+    }
+}
+
+/* Live, shared and kept blocks count as in use: nothing tells when the work on them is over. */
+static bool is_block_over(const pl_space *space, const pl_block *b)
+{
+    switch (b->state) {
+    case PL_BLOCK_FREE:
+    case PL_BLOCK_STALE:
+        return pl_settle_is_over(space, b);
+    case PL_BLOCK_HOLE:
+    case PL_BLOCK_POISON:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* In a private pool even settled blocks may still be used by the pool's graphs. */
+static bool is_segment_over(const pl_space *space, const pl_segment *seg)
+{
+    if (seg->is_private) {
+        return false;
+    }
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (!is_block_over(space, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_all_over(const pl_space *space)
+{
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        if (!is_segment_over(space, seg)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Memory must not be unmapped while work runs on it. First wait for the ticks, which disturbs no
+ * capture. If they do not cover everything, synchronise the whole context, gone streams included.
+ * That breaks a capture under way, but whether a capture that was seen has ended is not always
+ * known. Returns whether all is over. */
+static bool wait_for_streams(pl_space *space)
+{
+    pl_lock_acquire(&space->lock);
+    wait_for_ticks(space);
+    pl_lock_release(&space->lock);
+    return is_all_over(space) || pl_device_drain(space->dev) == PLEAT_OK ||
+           pl_device_drain(space->dev) == PLEAT_OK;
+}
+
+static bool is_mapped(const pl_block *b)
+{
+    return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
+}
+
+/* What the driver refuses is tried twice: there is no later chance. */
+
+/* Unmap the longest mapped run that starts at b; returns the block behind it. */
+static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
+{
+    const pl_block *first = b;
+
+    while (b->next != NULL && is_mapped(b->next)) {
+        b = b->next;
+    }
+    size_t bytes = (size_t)(pl_block_end(b) - first->base);
+    if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK &&
+        pl_mapping_clear(space->dev, first->base, bytes) != PLEAT_OK) {
+        *n_leaked += bytes >> space->granule_log2;
+    }
+    return b->next;
+}
+
+/* A compaction's undo failed in the segment, or its room sleeps: some of its chunks are not mapped.
+ * So each is looked at by itself. */
+static void unmap_torn(pl_space *space, const pl_segment *seg)
+{
+    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+        if (seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP) {
+            (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, g),
+                                    space->granule_bytes << seg->orders[g]);
+        }
+    }
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_STALE) {
+            (void)!pl_mapping_unmap(space->dev, b->base, b->bytes);
+        } else if (b->state == PL_BLOCK_POISON) {
+            (void)!pl_mapping_clear(space->dev, b->base, b->bytes);
+        }
+    }
+}
+
+static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
+{
+    const pl_block *b = seg->first;
+
+    if (seg == space->torn.segment || (seg->area->pool != NULL && seg->area->pool->is_asleep)) {
+        unmap_torn(space, seg);
+        return;
+    }
+    while (b != NULL) {
+        if (is_mapped(b)) {
+            b = unmap_run(space, b, n_leaked);
+            continue;
+        }
+        if (b->state == PL_BLOCK_POISON) {
+            (void)!pl_mapping_clear(space->dev, b->base, b->bytes);
+        }
+        b = b->next;
+    }
+}
+
+static void release_chunk(pl_space *space, pl_chunk chunk, unsigned order, size_t *n_leaked)
+{
+    size_t bytes = space->granule_bytes << order;
+
+    if (pl_chunk_release_sized(space->dev, chunk, bytes) != PLEAT_OK &&
+        pl_chunk_release_sized(space->dev, chunk, bytes) != PLEAT_OK) {
+        (*n_leaked)++;
+    }
+}
+
+static void release_idle(pl_space *space, size_t *n_leaked)
+{
+    for (unsigned k = 0; k < PL_N_ORDERS; k++) {
+        while (space->idle[k].n > 0) {
+            release_chunk(space, pl_space_pop_idle(space, k), k, n_leaked);
+        }
+    }
+}
+
+/* Does the granule begin, or hold, a chunk of its own? */
+static bool has_own_chunk(const pl_segment *seg, size_t g)
+{
+    return seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP;
+}
+
+static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
+{
+    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+        if (has_own_chunk(seg, g)) {
+            release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
+        }
+    }
+    if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
+        pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
+        (*n_leaked)++;
+    }
+}
+
+/* The segment may still be in use: leave its mappings and chunks to the driver. */
+static void leave_segment(const pl_segment *seg, size_t *n_leaked)
+{
+    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+        *n_leaked += has_own_chunk(seg, g);
+    }
+    (*n_leaked)++;
+}
+
+/* What a compaction could not undo is tried once more. */
+static void clear_scratch(pl_space *space, size_t *n_leaked)
+{
+    pl_lock_acquire(&space->lock);
+    (void)!pl_torn_mend(space);
+    *n_leaked += pl_scratch_close(space) != PLEAT_OK;
+    pl_lock_release(&space->lock);
+}
+
+/* Everything is unmapped before any chunk is released: a taken chunk may be mapped in two
+ * segments. */
+static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
+{
+    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        seg->is_left = !is_over && !is_segment_over(space, seg);
+        if (!seg->is_left) {
+            unmap_segment(space, seg, n_leaked);
+        }
+    }
+    release_idle(space, n_leaked);
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        if (seg->is_left) {
+            leave_segment(seg, n_leaked);
+        } else {
+            release_segment(space, seg, n_leaked);
+        }
+    }
+}
+
+static void free_lanes(pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        pl_lane *lane = space->lanes[i];
+        for (; lane != NULL && lane->n_ticks > 0; lane->n_ticks--) {
+            pl_fence_return(lane->ticks[lane->first_tick].fence);
+            lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
+        }
+        pl_host_free(&space->host, lane);
+    }
+    pl_host_free(&space->host, space->lanes);
+    pl_fence_return(space->context.tick.fence);
+}
+
+static void free_uses(pl_space *space)
+{
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        for (pl_block *b = seg->first; b != NULL; b = b->next) {
+            pl_host_free(&space->host, b->uses);
+        }
+    }
+}
+
+/* Take back the captures that were announced and not ended. */
+static void forget_expected(pl_space *space)
+{
+    for (size_t n = atomic_load(&space->n_expected); n > 0; n--) {
+        pl_device_note_capture(space->dev, false);
+    }
+}
+
+static void free_slumber(pl_space *space, pl_slumber *slumber)
+{
+    if (slumber != NULL) {
+        pl_keep_close(slumber->keep);
+        pl_host_free(&space->host, slumber->beds);
+        pl_host_free(&space->host, slumber);
+    }
+}
+
+/* With what they have kept. */
+static void free_rooms(pl_space *space)
+{
+    for (pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
+        if (pool->room != NULL) {
+            free_slumber(space, pool->room->slumber);
+            free_slumber(space, pool->room->retained);
+        }
+        pl_host_free(&space->host, pool->room);
+        pool->room = NULL;
+    }
+}
+
+static void free_metadata(pl_space *space)
+{
+    forget_expected(space);
+    free_uses(space);
+    free_lanes(space);
+    pl_capture_free_all(space);
+    pl_capturers_forget_all(space);
+    pl_buffer_destroy_all(space);
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
+        for (unsigned i = 0; i < space->n_areas[class]; i++) {
+            pl_area_destroy(&space->host, space->areas[class][i]);
+        }
+    }
+    free_rooms(space);
+    pl_private_destroy_all(space);
+    unreserve_idle(space);
+    pl_ptrmap_fini(&space->live, &space->host);
+    pl_block_store_fini(&space->store);
+}
+
+pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_unbind(space, 0);
+    *n_live = space->live.count + space->n_buffers;
+    *n_leaked = 0;
+    pl_lock_release(&space->lock);
+    if (*n_live > 0 && !force) {
+        return PLEAT_EBUSY;
+    }
+    bool is_over = space->segments.count == 0 || wait_for_streams(space);
+    clear_scratch(space, n_leaked);
+    release_memory(space, is_over, n_leaked);
+    free_metadata(space);
+    pl_lock_fini(&space->lock);
+    pl_host host = space->host;
+    pl_host_free(&host, space);
+    size_t left = pl_host_fini(&host);
+    pl_assert(left == 0);
+    (void)left;
+    return PLEAT_OK;
+}

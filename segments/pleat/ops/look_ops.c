@@ -1,0 +1,124 @@
+/* look_ops.c - see look_ops.h. Each takes the space's lock, rank 20. */
+#include "segments/pleat/ops/look_ops.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/ops/figures.h"
+#include "segments/pleat/ops/walk.h"
+#include "segments/pleat/pools/checkpoint.h"
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/space.h"
+
+static pl_space *space_of(pl_allocator *a)
+{
+    return (pl_space *)a; /* base is its first member */
+}
+
+/* NULL: outside all segments. Mostly `ptr` is a block's own address; else the blocks of its granule
+ * are walked over. */
+static const pl_block *covering(const pl_space *space, pleat_devptr ptr)
+{
+    const pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    const pl_segment *seg = b == NULL ? pl_space_segment_at(space, ptr) : NULL;
+
+    return seg != NULL ? pl_segment_find(seg, ptr) : b;
+}
+
+/* A block that a restore is about to free may stay live after all, so the restore is waited for. */
+static const pl_block *block_at(pl_space *space, pleat_devptr ptr)
+{
+    const pl_block *b = covering(space, ptr);
+
+    if (b == NULL || b->state != PL_BLOCK_LIVE || !pl_block_is_claimed(b)) {
+        return b;
+    }
+    (void)pl_checkpoint_await(space, b->base);
+    return covering(space, ptr);
+}
+
+pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
+{
+    pl_space *space = space_of(a);
+    pleat_status st = PLEAT_EFOREIGN;
+
+    pl_lock_acquire(&space->lock);
+    const pl_block *b = block_at(space, ptr);
+    if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL &&
+        pl_ptrmap_find(&space->live, b->base) == b) {
+        pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
+        *out = (pleat_block_info){
+            .base = b->base,
+            .bytes = b->bytes,
+            .requested_bytes = b->requested,
+            .stream_id = pl_stream_id(owner),
+            .stream = pl_stream_handle(owner),
+            .device = pl_device_ordinal(space->dev),
+            .tag = pl_room_of(b) != NULL ? pl_room_of(b)->tag : NULL,
+            .is_asleep = pl_room_of(b) != NULL && pl_room_of(b)->slumber != NULL,
+        };
+        st = PLEAT_OK;
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+int pl_pleat_check(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_stop(space);
+    pl_fronts_count(space);
+    int broken = pl_walk_space(space);
+    pl_fronts_go(space);
+    pl_lock_release(&space->lock);
+    return broken;
+}
+
+void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
+    pl_figures_read(space, out);
+    pl_lock_release(&space->lock);
+}
+
+void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                    void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_stop(space);
+    pl_fronts_count(space);
+    pl_walk_visit(space, see, context);
+    pl_fronts_go(space);
+    pl_lock_release(&space->lock);
+}
+
+bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
+                         void (*see)(void *context, const pl_piece *piece), void *context)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_stop(space);
+    pl_fronts_count(space);
+    bool is_more = pl_walk_visit_some(space, from, see, context);
+    pl_fronts_go(space);
+    pl_lock_release(&space->lock);
+    return is_more;
+}
+
+void pl_pleat_reset_peaks(pl_allocator *a)
+{
+    pl_space *space = space_of(a);
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_count(space);
+    pl_usages_reset_peaks(&space->usages);
+    space->peak_chunks = space->n_chunks;
+    space->peak_shown = space->n_pinned;
+    pl_lock_release(&space->lock);
+}

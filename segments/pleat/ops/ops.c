@@ -1,0 +1,275 @@
+/* ops.c - the pleat allocator: how it allocates, and the table of its operations.
+ *
+ * An allocation gets the best resident fit; without one, the allocator grows (fit.h). Guarded by
+ * the space's lock, rank 20. */
+#include "segments/pleat/ops/ops.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/fit.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/ops/buffer_ops.h"
+#include "segments/pleat/ops/free_op.h"
+#include "segments/pleat/ops/look_ops.h"
+#include "segments/pleat/ops/quick.h"
+#include "segments/pleat/ops/rounding_op.h"
+#include "segments/pleat/ops/share_op.h"
+#include "segments/pleat/pools/checkpoint.h"
+#include "segments/pleat/pools/private_ops.h"
+#include "segments/pleat/pools/restore.h"
+#include "segments/pleat/pools/room_ops.h"
+#include "segments/pleat/sleep/kept.h"
+#include "segments/pleat/space/live.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/round.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture_owner.h"
+#include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/due.h"
+#include "segments/pleat/streams/lanes.h"
+#include "segments/pleat/streams/retire_op.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/tick.h"
+#include "segments/pleat/streams/uses.h"
+
+static pl_space *space_of(pl_allocator *a)
+{
+    return (pl_space *)a; /* base is its first member */
+}
+
+/* ---- allocate -------------------------------------------------------------------------------- */
+
+/* Undo an allocation whose block cannot be kept for its capture. */
+static void take_back(pl_space *space, pl_block *b)
+{
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+
+    pl_ptrmap_remove(&space->live, b->base);
+    pl_fronts_end_live(space, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    pl_room_end_live(b);
+    lane->n_live--;
+    b->segment->area->n_used--;
+    pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
+}
+
+/* A capture keeps what is allocated in it, except from a private pool. */
+static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_request *rq)
+{
+    if (!rq->is_capturing || pl_request_is_private(rq)) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_uses_add(space, b, rq->lane, rq->lane->capture, true);
+    if (st == PLEAT_OK) {
+        b->uses->birth = rq->lane->capture;
+    }
+    return st;
+}
+
+static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t requested)
+{
+    b->requested = requested;
+    b->lane = rq->lane->number;
+    if (__builtin_expect(rq->lane->is_capture, false)) {
+        b->tick = pl_capture_number_of(space, rq->lane);
+    }
+    rq->lane->n_live++;
+    b->segment->area->n_used++;
+    pl_ptrmap_insert(&space->live, b->base, b);
+    if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
+        pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
+    }
+    pl_room_begin_live(b);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+}
+
+/* Find a block for the request; one of a room, within what the room may have. */
+static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
+{
+    pl_room *room = rq->pool != NULL ? rq->pool->room : NULL;
+
+    if (room == NULL) {
+        return pl_fit_find(space, rq, out);
+    }
+    pleat_status st = pl_room_promise(room, rq->bytes);
+    if (st == PLEAT_OK) {
+        st = pl_fit_find(space, rq, out);
+        pl_room_forget_promise(room, rq->bytes);
+    }
+    return st;
+}
+
+/* The call names the request's stream, so it also records a tick that others wished for. */
+static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
+                                 const pl_capture_info *info, size_t requested, pleat_devptr *out)
+{
+    pl_block *b = NULL;
+    pl_lane *plain;
+
+    rq->event = ++space->n_events;
+    rq->tried.turn = ++space->n_turns;
+    rq->tried.wait_turn = ++space->n_turns;
+    pleat_status st = pl_lanes_of(space, stream, false, &plain);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    plain->n_refs++;
+    st = pl_capture_see(space, plain, info, pl_private_of_graphs(rq->pool));
+    st = st == PLEAT_OK ? pl_fit_prepare(space, plain, rq) : st;
+    if (st == PLEAT_OK) {
+        rq->lane->n_refs++;
+        st = find_block(space, rq, &b);
+        rq->lane->n_refs--;
+    }
+    if (st == PLEAT_OK) {
+        commit(space, b, rq, requested);
+        *out = b->base;
+        st = keep_for_capture(space, b, rq);
+        if (st != PLEAT_OK) {
+            take_back(space, b);
+        }
+    }
+    if (rq->wants_tick) {
+        pl_tick_record(space, plain);
+    } else {
+        pl_tick_record_if_wanted(space, plain);
+    }
+    plain->n_refs--;
+    return st;
+}
+
+/* The general way. Under the lock. */
+static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, pl_private *pool,
+                                                              size_t bytes, pl_stream *stream,
+                                                              const pl_capture_info *info,
+                                                              pleat_devptr *out)
+{
+    pl_request rq = {
+        .pool = pool,
+        .bytes = pl_space_round(space, bytes),
+        .is_capturing = info->is_capturing,
+    };
+    bool is_inside = pl_capturers_enter(space, info->is_capturing);
+    pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
+
+    pl_capturers_leave(space, is_inside);
+    return st;
+}
+
+static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
+                                      pl_stream *stream, const pl_capture_info *asked,
+                                      pleat_devptr *out)
+{
+    pl_capture_info info;
+    pleat_status st = pl_capture_ask_about(space, stream, asked, &info);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    pl_front *front = pl_quick_catch_up(space, stream, &info);
+    if (pool != NULL || info.is_capturing || space->is_rounding ||
+        !pl_quick_alloc(space, front, stream, bytes, out)) {
+        st = alloc_generally(space, pool, bytes, stream, &info, out);
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
+{
+    return alloc_from(space_of(a), NULL, bytes, stream, NULL, out);
+}
+
+static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
+                                  const pl_capture_info *asked, pleat_devptr *out)
+{
+    static const pl_capture_info at_rest = { .is_capturing = false };
+    pl_space *space = space_of(a);
+    bool is_told = pl_capture_is_told(space, stream);
+    pl_capture_info answer;
+    pleat_status st = is_told ? PLEAT_OK : pl_capture_ask_about(space, stream, asked, &answer);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_quick = (is_told || !answer.is_capturing) && !space->is_rounding;
+    if (!is_quick || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
+        st = alloc_generally(space, NULL, bytes, stream, is_told ? &at_rest : &answer, out);
+    }
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
+                                     pl_stream *stream, pleat_devptr *out)
+{
+    return alloc_from(space_of(a), pool, bytes, stream, NULL, out);
+}
+
+static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
+                                   pl_stream *stream, const pl_capture_info *asked,
+                                   pleat_devptr *out)
+{
+    return alloc_from(space_of(a), pool, bytes, stream, asked, out);
+}
+
+const pl_allocator_ops pl_pleat_ops = {
+    .name = "pleat",
+    .needs_vmm = true,
+    .options = &pl_pleat_option_table,
+    .create = pl_pleat_create,
+    .destroy = pl_pleat_destroy,
+    .alloc = op_alloc,
+    .alloc_asked = op_alloc_asked,
+    .alloc_past = op_alloc_past,
+    .takes_guesses = true,
+    .free = pl_pleat_free,
+    .free_asked = pl_pleat_free_asked,
+    .free_own = pl_pleat_free_own,
+    .front_bind = pl_pleat_front_bind,
+    .front_unbind = pl_pleat_front_unbind,
+    .record_stream = pl_pleat_record_stream,
+    .query = pl_pleat_query,
+    .share = pl_pleat_share,
+    .trim = pl_pleat_trim,
+    .set_limit = pl_pleat_set_limit,
+    .set_rounding = pl_pleat_set_rounding,
+    .compact = pl_pleat_compact,
+    .release_capture = pl_pleat_release_capture,
+    .release_capture_of = pl_pleat_release_capture_of,
+    .let_captures_go = pl_pleat_let_captures_go,
+    .retire_stream = pl_pleat_retire_stream,
+    .doubt_stream = pl_pleat_doubt_stream,
+    .expect_captures = pl_pleat_expect_captures,
+    .private_open = pl_pleat_private_open,
+    .private_alloc = op_private_alloc,
+    .private_rest = pl_pleat_private_rest,
+    .private_release = pl_pleat_private_release,
+    .private_gone = pl_pleat_private_gone,
+    .private_reserved = pl_pleat_private_reserved,
+    .private_save = pl_pleat_private_save,
+    .private_restore = pl_pleat_private_restore,
+    .roster_drop = pl_pleat_roster_drop,
+    .private_alloc_at = pl_pleat_private_alloc_at,
+    .buffer_open = pl_pleat_buffer_open,
+    .buffer_change = pl_pleat_buffer_change,
+    .buffer_query = pl_pleat_buffer_query,
+    .room_open = pl_pleat_room_open,
+    .room_set_limit = pl_pleat_room_set_limit,
+    .room_read = pl_pleat_room_read,
+    .room_sleep = pl_pleat_room_sleep,
+    .room_wake = pl_pleat_room_wake,
+    .room_share = pl_pleat_room_share,
+    .room_retain = pl_pleat_room_retain,
+    .room_kept = pl_pleat_room_kept,
+    .stats = pl_pleat_stats,
+    .reset_peaks = pl_pleat_reset_peaks,
+    .visit = pl_pleat_visit,
+    .visit_some = pl_pleat_visit_some,
+    .check = pl_pleat_check,
+};

@@ -1,0 +1,480 @@
+/* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
+#include "segments/pleat/ops/quick.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/space/live.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/due.h"
+#include "segments/pleat/streams/settle.h"
+
+/* What is in one straight line is so in each function that uses it. */
+#define HOT inline __attribute__((always_inline))
+
+static bool is_free(const pl_block *b)
+{
+    return b != NULL && b->state == PL_BLOCK_FREE;
+}
+
+/* Is the space, and is the lane, doing nothing else, and does nobody want to be told? */
+static inline bool is_at_rest(const pl_space *space, const pl_lane *lane)
+{
+    return lane != NULL && lane->capture == NULL && !lane->wants_tick && !lane->is_closed &&
+           space->n_capturers == 0 && space->torn.segment == NULL &&
+           !pl_observer_is_on(space->observer);
+}
+
+static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)
+{
+    uint32_t i = pl_lane_number(stream, false) - 1;
+
+    return i < space->n_lane_rooms ? space->lanes[i] : NULL;
+}
+
+/* ---- allocate -------------------------------------------------------------------------------- */
+
+/* The better one of `best` and of the settled index, which is in *index then; NULL if it is part of
+ * more runs than one, as a settled block is beside pending ones. */
+static inline pl_index_node *better_settled(pl_index *settled, size_t bytes, pl_index_node *best,
+                                            pl_index **index)
+{
+    pl_index_node *other = pl_index_best(settled, bytes);
+
+    best = other != NULL && (best == NULL || other->bytes < best->bytes) ? other : best;
+    const pl_block *b = (const pl_block *)best;
+    if (b == NULL || b->lane != PL_LANE_SETTLED) {
+        return best;
+    }
+    *index = settled;
+    return is_free(b->prev) || is_free(b->next) ? NULL : best;
+}
+
+/* The best fit among the lane's runs and the settled blocks of its area, if it is a run by
+ * itself; in *index. */
+static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes, pl_index **index)
+{
+    pl_class class = bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    const pl_area *area = lane->areas[class];
+
+    if (area == NULL || (space->n_areas[class] == PL_MOST_AREAS &&
+                         lane->n_lifetime < PL_LANE_YOUNG)) { /* of a crowd: fit.c */
+        return NULL;
+    }
+    pl_index *own = &lane->runs[class];
+    pl_index *settled = area->runs[PL_LANE_SETTLED];
+    pl_index_node *best = own->n_nodes > 0 ? pl_index_best(own, bytes) : NULL;
+    *index = own;
+    if (settled->n_nodes > 0) {
+        best = better_settled(settled, bytes, best, index);
+    }
+    pl_block *b = (pl_block *)best;
+    return b != NULL && b->bytes == b->node.bytes ? b : NULL;
+}
+
+static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
+{
+    pl_queue_remove(&lane->pending, b);
+    if (lane->pending.first == NULL) {
+        pl_space_note_busy(space, lane);
+    }
+}
+
+/* Make a live block of the first `bytes` of b, which begins in granule `from` and stays where it is
+ * in its index and queue if something is left of it. Needs one spare block. */
+static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index, size_t from,
+                          size_t bytes)
+{
+    pl_tally *tally = &space->store.tally;
+    bool is_pending = b->lane != PL_LANE_SETTLED;
+
+    tally->bytes[PL_BLOCK_FREE] -= bytes;
+    if (is_pending) {
+        lane->pending_bytes -= bytes;
+        space->n_pending_bytes -= bytes;
+    }
+    if (b->bytes > bytes) {
+        pl_block *low = pl_segment_cut_low(b->segment, &space->store, b, from, b->base + bytes);
+        pl_index_resize(index, &b->node, b->bytes);
+        return low;
+    }
+    pl_index_remove(index, &b->node);
+    b->is_indexed = false;
+    if (is_pending) {
+        leave_queue(space, lane, b);
+    }
+    tally->n_blocks[PL_BLOCK_FREE]--;
+    return b;
+}
+
+/* b begins in granule `first` and ends in `last`. */
+static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t requested,
+                           size_t first, size_t last)
+{
+    pl_segment *seg = b->segment;
+    b->state = PL_BLOCK_LIVE;
+    b->lane = lane->number;
+    b->requested = requested;
+    pl_live_begin_between(seg, &space->store.tally, first, last);
+    size_t n = pl_segment_pin_between(seg, first, last);
+    if (__builtin_expect(n > 0, false)) {
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
+    lane->n_live++;
+    seg->area->n_used++;
+}
+
+/* Room that other threads have reserved, in flight, is theirs. */
+static inline bool has_room(const pl_space *space)
+{
+    return space->live.count + space->n_flights < space->live.quick && space->store.n_spare > 0;
+}
+
+/* Count a block as live. */
+static inline void count_begun(pl_space *space, pl_front *front, size_t bytes, size_t requested)
+{
+    unsigned pool = pl_stats_pool(bytes);
+    bool has_room = front != NULL && pool == PLEAT_SIZES_SMALL &&
+                    pl_front_use_room(front, bytes, requested);
+
+    if (!has_room && !pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_fronts_begin(space, pool, bytes, requested);
+    }
+}
+
+static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t requested,
+                      pleat_devptr *out)
+{
+    size_t bytes = (requested + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1);
+
+    if (!has_room(space)) {
+        return false;
+    }
+    if (front != NULL && pl_front_has(front, requested)) {
+        return pl_fronts_serve(space, front, requested, out);
+    }
+    pl_index *index;
+    pl_block *b = find(space, lane, bytes, &index);
+    if (b == NULL) {
+        return false;
+    }
+    pleat_devptr base = b->base;
+    size_t first = pl_segment_granule(b->segment, base);
+    size_t last = pl_segment_granule(b->segment, base + bytes - 1);
+    pl_block_expect(b->prev, offsetof(pl_block, base));
+    pl_ptrmap_expect(&space->live, base);
+    count_begun(space, front, bytes, requested);
+    space->n_events++;
+    b = take(space, lane, b, index, first, bytes);
+    begin_live(space, lane, b, requested, first, last);
+    pl_ptrmap_insert(&space->live, base, b);
+    *out = base;
+    return true;
+}
+
+bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
+                    pleat_devptr *out)
+{
+    pl_lane *lane = lane_of(space, stream);
+
+    return is_at_rest(space, lane) && alloc(space, front, lane, requested, out);
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+/* Can a free block of this lane and stamp be merged with the neighbour, which is not part of a
+ * longer run? */
+static inline bool may_merge(const pl_space *space, const pl_block *neighbour, const pl_lane *lane,
+                             uint64_t stamp)
+{
+    return neighbour->lane == lane->number && neighbour->is_indexed &&
+           neighbour->node.bytes == neighbour->bytes && !neighbour->is_apart &&
+           (neighbour->tick == stamp || !pl_space_has_many_lanes(space));
+}
+
+/* b has grown by what was freed just now: it goes last, even if its stamp stays. Left where it was,
+ * it would cost less, but the worst of the eight traces needs 1.0220 then instead of 1.0194. */
+static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
+{
+    pl_queue_renew(&lane->pending, b);
+    b->tick = stamp;
+}
+
+/* b becomes a free block by itself. */
+static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
+{
+    space->store.tally.n_blocks[PL_BLOCK_FREE]++;
+    b->tick = stamp;
+    b->is_indexed = false;
+    b->is_private = false;
+    b->is_apart = false;
+    pl_queue_push(&lane->pending, b);
+    if (b->queue_prev == NULL) {
+        pl_space_note_busy(space, lane);
+    }
+}
+
+/* b joins the free block below it. */
+static inline pl_block *join_below(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
+{
+    pl_block *low = b->prev;
+
+    space->store.tally.n_blocks[PL_BLOCK_FREE]++;
+    renew(lane, low, stamp);
+    pl_segment_absorb(b->segment, &space->store, low, b);
+    return low;
+}
+
+/* So does the free block above it. */
+static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index)
+{
+    pl_block *high = b->next;
+
+    pl_index_remove(index, &high->node);
+    pl_queue_remove(&lane->pending, high);
+    pl_segment_absorb(b->segment, &space->store, b, high);
+}
+
+/* b joins the free block above it, which keeps its struct and its place in the index. */
+static inline pl_block *join_above(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp,
+                                   size_t first)
+{
+    pl_block *high = b->next;
+
+    renew(lane, high, stamp);
+    pl_segment_take_low(high->segment, &space->store, high, b, first);
+    return high;
+}
+
+static inline void enter(pl_index *index, pl_block *b)
+{
+    if (b->is_indexed) {
+        pl_index_resize(index, &b->node, b->bytes);
+    } else {
+        pl_index_insert(index, &b->node, b->bytes);
+        b->is_indexed = true;
+    }
+}
+
+static inline void loosen(pl_space *space, pl_block *b, size_t first, size_t last)
+{
+    size_t n_looks = 0;
+    size_t n = pl_segment_loosen_between(b->segment, b, first, last, &n_looks);
+
+    if (__builtin_expect(n > 0, false)) {
+        space->n_loose += n;
+        space->n_pinned -= n;
+    }
+}
+
+/* What is freed, and beside what. */
+typedef struct freed {
+    pl_block *block;
+    pl_block *low; /* its neighbours, if they are free */
+    pl_block *high;
+    uint64_t stamp;
+} freed;
+
+/* Of the lane's blocks, without uses elsewhere. */
+static inline bool may_free(const pl_space *space, const pl_lane *lane, const freed *f)
+{
+    const pl_segment *seg = f->block->segment;
+    const pl_block *last = lane->pending.last;
+
+    return !seg->is_apart && (last == NULL || last->tick <= f->stamp) &&
+           (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&
+           (f->high == NULL || may_merge(space, f->high, lane, f->stamp));
+}
+
+static inline freed look(const pl_space *space, const pl_lane *lane, pl_block *b)
+{
+    return (freed){ .block = b,
+                    .low = is_free(b->prev) ? b->prev : NULL,
+                    .high = is_free(b->next) ? b->next : NULL,
+                    .stamp = pl_lane_stamp(space, lane) };
+}
+
+/* The calling thread's front gets the room if there is no other: its next request may be for it. */
+static inline void count_ended(pl_space *space, pl_front *front, const pl_block *b)
+{
+    size_t bytes = b->bytes;
+    size_t requested = b->requested;
+    unsigned pool = pl_stats_pool(bytes);
+
+    if (front != NULL && space->fronts == front && front->next == NULL &&
+        pool == PLEAT_SIZES_SMALL) {
+        pl_usages_count_freed(&space->usages, PLEAT_SIZES_SMALL, bytes, requested);
+        pl_front_add_room(front, bytes, requested);
+        return;
+    }
+    pl_usages_end(&space->usages, pool, bytes, requested);
+}
+
+/* Bytes were freed on the lane. True: the lock may have been dropped. */
+static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
+{
+    if (is_named) {
+        return pl_settle_freed(space, lane, bytes);
+    }
+    pl_settle_freed_unnamed(space, lane, bytes);
+    return false;
+}
+
+/* A live block, out of the map, is freed now. front: the calling thread's, or NULL. is_counted: as
+ * freed, in the figures. */
+static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
+                            bool is_counted)
+{
+    space->n_events++;
+    if (__builtin_expect(!is_counted, true)) {
+        count_ended(space, front, b);
+    }
+    lane->n_live--;
+    b->segment->area->n_used--;
+}
+
+/* Its life has ended, it may be freed, and its lane is at rest. settle_freed comes next. */
+static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
+{
+    pl_block *b = f->block;
+    pl_segment *seg = b->segment;
+    pl_index *index = &lane->runs[seg->area->class];
+    size_t bytes = b->bytes;
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t last = pl_segment_granule(seg, b->base + bytes - 1);
+
+    pl_live_end_between(seg, &space->store.tally, first, last);
+    lane->pending_bytes += bytes;
+    space->n_pending_bytes += bytes;
+    space->store.tally.bytes[PL_BLOCK_FREE] += bytes;
+    b->state = PL_BLOCK_FREE; /* if another takes it in: for who may look at it without the lock */
+    if (f->low != NULL) {
+        b = join_below(space, lane, b, f->stamp);
+        if (f->high != NULL) {
+            join_high(space, lane, b, index);
+        }
+    } else if (f->high != NULL) {
+        b = join_above(space, lane, b, f->stamp, first);
+    } else {
+        stand_alone(space, lane, b, f->stamp);
+    }
+    enter(index, b);
+    loosen(space, b, first, last);
+}
+
+/* Found in that slot of the map. */
+static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t slot, bool is_named)
+{
+    size_t bytes = b->bytes;
+    freed f = look(space, lane, b);
+
+    if (b->lane != lane->number || b->uses != NULL || !may_free(space, lane, &f)) {
+        return false;
+    }
+    pl_ptrmap_remove_at(&space->live, b->base, slot);
+    end_live(space, lane, NULL, b, false);
+    free_beside(space, lane, &f);
+    (void)settle_freed(space, lane, bytes, is_named);
+    return true;
+}
+
+bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
+{
+    size_t slot;
+    pl_lane *lane = lane_of(space, stream);
+    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+
+    return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
+           free_and_settle(space, lane, b, slot, true);
+}
+
+/* A late block leaves the map. */
+static inline void unmap(pl_space *space, const pl_late *late)
+{
+    if (__builtin_expect(pl_ptrmap_has_at(&space->live, late->block, late->at), true)) {
+        pl_ptrmap_remove_found(&space->live, late->at);
+    } else if (pl_ptrmap_remove(&space->live, late->block->base) != late->block) {
+        pl_assert(false);
+    }
+}
+
+/* Its lane if a block was freed, the lane is at rest, and the lock was not dropped since that was
+ * seen; else NULL. */
+static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
+{
+    pl_lane *rest = NULL;
+
+    for (uint32_t n = pl_front_n_late(front); n > 0;) {
+        bool is_counted;
+        pl_late late = pl_front_take_late(front, n--, &is_counted);
+        size_t bytes = late.block->bytes;
+        pl_lane *lane = pl_space_lane_at(space, front->lane);
+        freed f = look(space, lane, late.block);
+        pl_assert(late.block->lane == front->lane && late.block->uses == NULL); /* of a front */
+        rest = is_at_rest(space, lane) && may_free(space, lane, &f) ? lane : NULL;
+        unmap(space, &late);
+        if (__builtin_expect(rest != NULL, true)) {
+            end_live(space, lane, front, late.block, is_counted);
+            free_beside(space, lane, &f);
+        } else {
+            end_live(space, lane, NULL, late.block, is_counted);
+            pl_run_free(space, late.block, lane->number, f.stamp);
+        }
+        if (settle_freed(space, lane, bytes, is_named)) {
+            n = pl_front_n_late(front);
+            rest = NULL;
+        }
+    }
+    return rest;
+}
+
+/* To settle what was freed may drop the lock: then others may empty the front, or unbind it. */
+void pl_quick_free_late(pl_space *space, pl_front *front)
+{
+    (void)free_late(space, front, true);
+}
+
+bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
+                         size_t requested, pleat_devptr *out)
+{
+    pl_lane *lane = free_late(space, front, true);
+
+    if (lane == NULL) {
+        lane = lane_of(space, stream);
+        front = front->allocator == &space->base ? front : NULL;
+        if (!is_at_rest(space, lane)) {
+            return false;
+        }
+    }
+    return alloc(space, front, lane, requested, out);
+}
+
+/* The lock is dropped for one front at most, and then that one is empty: all are gone through
+ * again, as others may have been unbound. */
+void pl_quick_free_all_late(pl_space *space, uint32_t named)
+{
+    pl_front *front = pl_fronts_own(space->fronts, 0);
+
+    while (front != NULL) {
+        bool is_named = front->lane == named && pl_front_n_late(front) > 0;
+        if (is_named) {
+            pl_quick_free_late(space, front);
+        } else {
+            (void)free_late(space, front, false);
+        }
+        front = pl_fronts_own(is_named ? space->fronts : front->next, 0);
+    }
+}
+
+bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
+{
+    size_t slot;
+    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+
+    if (b == NULL || b->kept_in != NULL) {
+        return false;
+    }
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
+               (is_told || pl_stream_is_legacy(lane->stream));
+    return may && free_and_settle(space, lane, b, slot, pl_due_stays(lane));
+}

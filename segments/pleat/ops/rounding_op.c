@@ -1,0 +1,24 @@
+/* rounding_op.c - see rounding_op.h. Takes the space's lock, rank 20.
+ *
+ * A front gives blocks by the size that was asked for, rounded to the quantum, and the quick way
+ * knows no other size. So while requests are made larger there are no fronts, and every request
+ * takes the general way. A block that is live meanwhile keeps its size. */
+#include "segments/pleat/ops/rounding_op.h"
+
+#include <string.h>
+
+#include "segments/pleat/front/front.h"
+
+/* First what is bound from now on, then what is: to unbind may drop the lock. */
+void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    memcpy(space->roundup_divisions, divisions, sizeof space->roundup_divisions);
+    space->is_rounding = pl_rounding_is_on(divisions);
+    if (space->is_rounding) {
+        pl_fronts_unbind(space, 0);
+    }
+    pl_lock_release(&space->lock);
+}

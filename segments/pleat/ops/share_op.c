@@ -1,0 +1,285 @@
+/* share_op.c - see share_op.h.
+ *
+ *   granule    g          g + 1      g + 2      g + 3      ...     g + 7
+ *   chunks    |## one of 1 ##|## one of 2 granules #####|          |## one of 1 ##| ...
+ *   blocks           |####|######################|                   |######|
+ *   list      |## one of 1 ##|## one of 2 granules #####|## one of 1 ##|
+ *                    ^ offset 0 of the first block       offset of the last: ^
+ *
+ * All chunks that a block touches are listed, whole, each once, and those of one block lie side by
+ * side in the list as they do in addresses: so one offset says where a block is in it.
+ *
+ * Takes the space's lock, rank 20, for a bounded number of chunks at a time. In between a chunk
+ * that has no number yet may be moved by a compaction; one that has stays. Nobody looks while one
+ * is being moved. A block stays where it
+ * is, unless its owner frees it: that ends the walk of one block, and in a room's the block is left
+ * out again. */
+#include "segments/pleat/ops/share_op.h"
+
+#include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/ops/look_ops.h"
+#include "segments/pleat/space/room.h"
+
+/* To give a chunk its number costs a few steps more than to look at it (vmm/share.c). */
+enum { CHUNKS_AT_ONCE = 256, BLOCKS_AT_ONCE = 256 };
+
+typedef struct walk {
+    pl_space *space;
+    pl_share_list *out;
+    pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment is in it */
+    uint64_t bytes;   /* of all chunks in the list */
+    size_t n_looks;   /* at blocks and chunks of a room since the lock was last dropped */
+    size_t n_breaths; /* how often that was */
+} walk;
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
+{
+    pl_share_list *out = w->out;
+    pl_shared_chunk chunk = { .chunk = seg->chunks[g],
+                              .bytes = (uint64_t)pl_segment_granule_bytes(seg) << seg->orders[g] };
+    const pl_private *pool = seg->area->pool;
+    bool is_asleep = chunk.chunk == PL_CHUNK_ASLEEP ||
+                     (pool != NULL && pool->is_asleep &&
+                      !pl_share_is_noted(w->space->dev, chunk.chunk));
+
+    if (is_asleep) { /* or about to be: what others have open stays */
+        return PLEAT_EASLEEP;
+    }
+    if (out->n_chunks < out->most_chunks) {
+        pleat_status st = out->is_look ? PLEAT_OK
+                                       : pl_share_note(w->space->dev, chunk.chunk, &chunk.number);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        out->chunks[out->n_chunks] = chunk;
+    }
+    out->n_chunks++;
+    w->bytes += chunk.bytes;
+    w->end = pl_segment_address(seg, pl_segment_chunk_to(seg, g));
+    pl_lock_touch(1);
+    return PLEAT_OK;
+}
+
+/* List some of the chunks under [from, to), which is live; *at, from `from` on, is what is done. */
+static pleat_status add_some(walk *w, const pl_segment *seg, pleat_devptr from, pleat_devptr to,
+                             pleat_devptr *at)
+{
+    for (size_t n = 0; n < CHUNKS_AT_ONCE && *at < to; n++) {
+        if (w->end <= *at) {
+            size_t g = pl_segment_granule(seg, *at);
+            pleat_status st = add_chunk(w, seg, pl_segment_chunk_from(seg, g));
+            if (st != PLEAT_OK) {
+                return st;
+            }
+        }
+        if (*at == from) {
+            pl_share_list *out = w->out;
+            if (out->n_blocks < out->most_blocks) {
+                out->blocks[out->n_blocks] = (pl_shared_block){
+                    .base = from, .bytes = to - from, .offset = w->bytes - (w->end - from)
+                };
+            }
+        }
+        *at = w->end < to ? w->end : to;
+    }
+    return PLEAT_OK;
+}
+
+static const pl_block *live_at(const pl_space *space, pleat_devptr ptr)
+{
+    const pl_segment *seg = pl_space_segment_at(space, ptr);
+    const pl_block *b = seg != NULL ? pl_segment_find(seg, ptr) : NULL;
+
+    return b != NULL && b->state == PL_BLOCK_LIVE ? b : NULL;
+}
+
+/* ---- one stretch ----------------------------------------------------------------------------- */
+
+/* A part of one block, or of a buffer's pages. */
+typedef struct stretch {
+    pleat_block_info block; /* bytes 0 = pages of a buffer */
+    pleat_devptr from;
+    pleat_devptr to; /* UINT64_MAX = as far as it is live */
+} stretch;
+
+/* The end of what is live at `at`; 0: nothing of the stretch. */
+static pleat_devptr live_end(const pl_space *space, const stretch *s, pleat_devptr at)
+{
+    const pl_block *b = live_at(space, at);
+    bool is_same = b != NULL &&
+                   (s->block.bytes == 0 ? pl_buffer_at(space, at) == pl_buffer_at(space, s->from)
+                                        : b->base == s->block.base && b->bytes == s->block.bytes);
+
+    return is_same ? pl_block_end(b) : 0;
+}
+
+/* *at is what is done. The piece is told by who calls, as its end may not be known yet. */
+static pleat_status step_locked(walk *w, stretch *s, pleat_devptr *at)
+{
+    pl_lock_assert(&w->space->lock);
+    pleat_devptr end = live_end(w->space, s, *at);
+    bool is_open = s->to == UINT64_MAX;
+
+    if (end == 0 && is_open && *at > s->from) {
+        s->to = *at;
+        return PLEAT_OK;
+    }
+    if (end == 0) {
+        return PLEAT_EFOREIGN;
+    }
+    return add_some(w, pl_space_segment_at(w->space, *at), s->from, end < s->to ? end : s->to, at);
+}
+
+static pleat_status begin(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, stretch *s)
+{
+    pl_space *space = (pl_space *)a;
+    pleat_status st = pl_pleat_query(a, ptr, &s->block);
+
+    s->from = ptr;
+    s->to = UINT64_MAX;
+    if (st == PLEAT_OK) {
+        s->to = s->block.base + s->block.bytes;
+    } else if (st == PLEAT_EFOREIGN) {
+        s->block.bytes = 0;
+        pl_lock_acquire(&space->lock);
+        st = pl_buffer_at(space, ptr) != NULL ? PLEAT_OK : PLEAT_EFOREIGN;
+        pl_lock_release(&space->lock);
+    }
+    if (st == PLEAT_OK && bytes > s->to - ptr) {
+        return PLEAT_EFOREIGN;
+    }
+    s->to = bytes > 0 ? ptr + bytes : s->to;
+    return st;
+}
+
+pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out)
+{
+    stretch s = { .from = ptr };
+    walk w = { .space = (pl_space *)a, .out = out };
+    pleat_devptr at = ptr;
+
+    out->n_chunks = 0;
+    out->n_blocks = 0;
+    pleat_status st = begin(a, ptr, bytes, &s);
+    while (st == PLEAT_OK && at < s.to) {
+        pl_lock_acquire(&w.space->lock);
+        pl_space_wait_for_move(w.space);
+        st = step_locked(&w, &s, &at);
+        pl_lock_release(&w.space->lock);
+    }
+    if (st == PLEAT_OK && out->most_blocks > 0) {
+        out->blocks[0].bytes = s.to - s.from;
+    }
+    out->n_blocks = 1;
+    return st;
+}
+
+/* ---- a room ---------------------------------------------------------------------------------- */
+
+static void breathe(walk *w)
+{
+    pl_space_breathe(w->space);
+    pl_space_wait_for_move(w->space);
+    w->n_looks = 0;
+    w->n_breaths++;
+}
+
+/* List a live block. EPENDING: it has changed meanwhile, and nothing of it is in the list. May drop
+ * the lock. */
+static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base, size_t bytes)
+{
+    walk before = *w;
+    size_t n_chunks = w->out->n_chunks;
+    pleat_devptr at = base;
+
+    for (;;) {
+        pleat_status st = add_some(w, seg, base, base + bytes, &at);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        if (at == base + bytes) {
+            w->out->n_blocks++;
+            w->n_looks += w->out->n_chunks - n_chunks;
+            return PLEAT_OK;
+        }
+        breathe(w);
+        const pl_block *b = live_at(w->space, base);
+        if (b == NULL || b->base != base || b->bytes != bytes) {
+            w->end = before.end;
+            w->bytes = before.bytes;
+            w->out->n_chunks = n_chunks;
+            return PLEAT_EPENDING;
+        }
+    }
+}
+
+/* List the blocks from b on, until the lock was dropped. *at: everything below is done. */
+static pleat_status add_from(walk *w, const pl_segment *seg, const pl_block *b, pleat_devptr *at)
+{
+    size_t n_breaths = w->n_breaths;
+
+    while (b != NULL && w->n_breaths == n_breaths) {
+        pleat_devptr next = pl_block_end(b);
+        if (b->state == PL_BLOCK_LIVE && b->base >= *at && b->kept_in == NULL) {
+            pleat_status st = add_block(w, seg, b->base, b->bytes);
+            if (st != PLEAT_OK && st != PLEAT_EPENDING) {
+                return st;
+            }
+            next = st == PLEAT_OK ? next : *at;
+        }
+        *at = next;
+        pl_lock_touch(1);
+        if (++w->n_looks >= BLOCKS_AT_ONCE) {
+            breathe(w);
+        }
+        b = w->n_breaths == n_breaths ? b->next : NULL;
+    }
+    return PLEAT_OK;
+}
+
+/* To find the block at an address is long where many begin in a granule, so the walk follows them
+ * while it has the lock. */
+static pleat_status add_segment(walk *w, const pl_segment *seg)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    pleat_status st = PLEAT_OK;
+
+    w->end = 0;
+    for (pleat_devptr at = seg->range.base; at < end && st == PLEAT_OK;) {
+        st = add_from(w, seg, pl_segment_find(seg, at), &at);
+    }
+    return st;
+}
+
+/* No segment of a room goes meanwhile (n_walking). */
+static pleat_status add_room(walk *w, const pl_private *room)
+{
+    pleat_status st = room->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
+
+    const pl_segment *seg = NULL;
+
+    while (st == PLEAT_OK && (seg = pl_private_next_segment(room, seg)) != NULL) {
+        st = add_segment(w, seg);
+    }
+    return st == PLEAT_OK && room->is_asleep ? PLEAT_EASLEEP : st;
+}
+
+pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_list *out)
+{
+    pl_space *space = (pl_space *)a;
+    walk w = { .space = space, .out = out };
+
+    out->n_chunks = 0;
+    out->n_blocks = 0;
+    pl_lock_acquire(&space->lock);
+    (void)pl_fronts_empty(space); /* what threads have freed, but not handed over yet */
+    pl_space_wait_for_move(space);
+    space->n_walking++;
+    pleat_status st = add_room(&w, room);
+    space->n_walking--;
+    pl_lock_release(&space->lock);
+    return st == PLEAT_OK && out->n_blocks == 0 ? PLEAT_EFOREIGN : st;
+}

@@ -1,0 +1,474 @@
+/* walk.c - the walkers of a space: see walk.h and the invariants in space.h, segment.h, run.h. */
+#include "segments/pleat/ops/walk.h"
+
+#include <string.h>
+
+#include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/run.h"
+
+enum {
+    SEGMENT = 100,
+    RUNS = 200,
+    INDEX = 300,
+    SPACE = 400,
+    LIVE_MAP = 500,
+    PRIVATE = 600,
+    BUFFER = 700
+};
+
+typedef struct census {
+    size_t n_live;
+    size_t live_bytes;
+    size_t requested_bytes;
+    size_t pending_bytes;
+    size_t n_stale;
+    size_t n_loose;
+    size_t n_resident;
+    size_t n_asleep;
+    pl_tally tally;
+} census;
+
+/* The last granule of a segment that was counted: blocks that share it count it once. */
+typedef struct counted {
+    size_t end; /* the granule behind it; 0 = none was counted */
+    pl_block_state as;
+} counted;
+
+/* Add n, which is 1 or, for one less, SIZE_MAX, to the granules in that state. */
+static void count_granule(const pl_segment *seg, size_t g, pl_block_state state, size_t n,
+                          pl_tally *tally)
+{
+    bool is_asleep = seg->chunks[g] == PL_CHUNK_ASLEEP;
+
+    if (state == PL_BLOCK_LIVE) {
+        tally->n_live_granules += n;
+        tally->n_live_asleep += is_asleep ? n : 0;
+    } else if (state == PL_BLOCK_SHARED) {
+        tally->n_shared_granules += n;
+        tally->n_shared_asleep += is_asleep ? n : 0;
+    }
+}
+
+/* Does a granule with blocks in both states count as one of state a? Live goes before kept, kept
+ * before shared. */
+static bool is_over(pl_block_state a, pl_block_state b)
+{
+    return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_SHARED;
+}
+
+static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
+{
+    pl_block_state state = (pl_block_state)b->state;
+    bool is_shared = state == PL_BLOCK_SHARED && !b->is_private;
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t end = pl_segment_granule(seg, pl_block_end(b) - 1) + 1;
+    if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
+        return;
+    }
+    if (first < last->end) { /* b shares its first granule with the block before */
+        if (is_over(state, last->as)) {
+            count_granule(seg, first, last->as, SIZE_MAX, &c->tally);
+            count_granule(seg, first, state, 1, &c->tally);
+            last->as = state;
+        }
+        first++;
+    }
+    if (first < end) {
+        *last = (counted){ .end = end, .as = state };
+    }
+    for (; first < end; first++) {
+        count_granule(seg, first, state, 1, &c->tally);
+    }
+}
+
+static void count_block(const pl_block *b, census *c)
+{
+    if (b->state == PL_BLOCK_LIVE) {
+        c->n_live++;
+        c->live_bytes += b->bytes;
+        c->requested_bytes += b->requested;
+        return;
+    }
+    c->tally.n_blocks[b->state]++;
+    c->tally.bytes[b->state] += b->bytes;
+    if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+        c->pending_bytes += b->bytes;
+    }
+    c->n_stale += b->state == PL_BLOCK_STALE;
+}
+
+static void take_census(const pl_space *space, census *c)
+{
+    *c = (census){ 0 };
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        counted last = { 0 };
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            count_block(b, c);
+            count_granules(seg, b, &last, c);
+        }
+        c->n_loose += seg->n_loose;
+        c->n_asleep += seg->n_asleep;
+        c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
+        for (size_t g = 0; g < seg->n_rooms && space->n_flights == 0; g++) {
+            c->n_resident += seg->chunks[g] != 0;
+        }
+    }
+}
+
+static int check_segments(const pl_space *space)
+{
+    if (pl_tree_check(&space->segments) != 0) {
+        return SPACE + 3;
+    }
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        int broken = pl_segment_check(seg);
+        if (broken != 0) {
+            return SEGMENT + broken;
+        }
+        const pl_buffer *buffer = seg->area->buffer;
+        broken = buffer != NULL ? pl_buffer_check(space, buffer) : 0;
+        if (broken != 0) {
+            return BUFFER + broken;
+        }
+        if (pl_run_check(seg) != 0) {
+            return RUNS + 1;
+        }
+    }
+    return 0;
+}
+
+static int check_area(const pl_area *area)
+{
+    for (uint32_t lane = 0; lane < area->n_runs; lane++) {
+        int broken = area->runs[lane] != NULL ? pl_index_check(area->runs[lane]) : 0;
+        if (broken != 0) {
+            return INDEX + broken;
+        }
+    }
+    for (const pl_block *b = area->holes.first; b != NULL; b = b->queue_next) {
+        if (b->state != PL_BLOCK_HOLE || b->segment->area != area) {
+            return SPACE + 5;
+        }
+    }
+    return 0;
+}
+
+static int check_areas(const pl_space *space, const pl_private *pool)
+{
+    pl_area_cursor cursor = { 0 };
+    int broken = 0;
+
+    for (const pl_area *area; broken == 0;) {
+        area = pl_space_next_area(space, pool, &cursor);
+        if (area == NULL) {
+            break;
+        }
+        broken = area->pool == pool ? check_area(area) : PRIVATE + 1;
+    }
+    return broken;
+}
+
+static int check_indexes(const pl_space *space)
+{
+    int broken = check_areas(space, NULL);
+
+    for (const pl_private *pool = space->pools; pool != NULL && broken == 0; pool = pool->next) {
+        broken = check_areas(space, pool);
+    }
+    if (broken == 0 && pl_private_check(space) != 0) {
+        broken = PRIVATE + 1;
+    }
+    return broken;
+}
+
+static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
+                           bool is_private)
+{
+    uint64_t tick = 0;
+
+    for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
+        if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->tick < tick ||
+            b->is_private != is_private || b->bytes > queue_bytes) {
+            return false;
+        }
+        tick = b->tick;
+        queue_bytes -= b->bytes;
+    }
+    return queue_bytes == 0;
+}
+
+static bool is_shared_sound(const pl_lane *lane)
+{
+    uint64_t tick = 0;
+    size_t bytes = 0;
+
+    for (const pl_block *b = lane->shared_pending.first; b != NULL; b = b->queue_next) {
+        const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
+                                                                    : NULL;
+        if (b->state != PL_BLOCK_SHARED || use == NULL || use->lane != lane->number ||
+            use->tick < tick) {
+            return false;
+        }
+        tick = use->tick;
+        bytes += b->bytes;
+    }
+    return bytes == lane->shared_bytes;
+}
+
+static bool is_lane_sound(const pl_lane *lane)
+{
+    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
+                   lane->shared_pending.first != NULL;
+
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
+        if (pl_index_check(&lane->runs[class]) != 0) {
+            return false;
+        }
+    }
+    return is_busy == lane->busy.is_linked && (lane->n_ticks > 0) == lane->ticking.is_linked &&
+           is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) &&
+           is_queue_sound(lane, &lane->private_pending, lane->private_bytes, true) &&
+           is_shared_sound(lane);
+}
+
+static int check_lanes(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL && !is_lane_sound(space->lanes[i])) {
+            return SPACE + 5;
+        }
+    }
+    return 0;
+}
+
+static void see_references(const pl_space *space, const pl_block *b)
+{
+    bool is_waiting = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_KEPT;
+
+    if (b->state == PL_BLOCK_LIVE) {
+        pl_space_lane_at(space, b->lane)->n_seen_live++;
+    }
+    if (is_waiting || (b->state == PL_BLOCK_STALE && b->lane != PL_LANE_SETTLED)) {
+        pl_space_lane_at(space, b->lane)->n_seen_refs++;
+    }
+    for (uint32_t i = 0; (is_waiting || b->state == PL_BLOCK_LIVE) && b->uses != NULL; i++) {
+        if (i == b->uses->n) {
+            return;
+        }
+        if (b->uses->use[i].lane != PL_LANE_CONTEXT) {
+            pl_space_lane_at(space, b->uses->use[i].lane)->n_seen_refs++;
+        }
+    }
+}
+
+/* Recount what refers to each lane, since a lane is given up when nothing does. n_refs may be more:
+ * it also counts areas and calls under way. */
+static int check_references(const pl_space *space)
+{
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL) {
+            space->lanes[i]->n_seen_live = 0;
+            space->lanes[i]->n_seen_refs = 0;
+        }
+    }
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        if (space->lanes[i] != NULL && space->lanes[i]->is_capture) {
+            pl_space_lane_at(space, pl_lane_plain(i + 1))->n_seen_refs++;
+        }
+    }
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            see_references(space, b);
+        }
+    }
+    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
+        const pl_lane *lane = space->lanes[i];
+        if (lane != NULL &&
+            (lane->n_live != lane->n_seen_live || lane->n_refs < lane->n_seen_refs)) {
+            return SPACE + 8;
+        }
+    }
+    return 0;
+}
+
+static int check_live(const pl_space *space, const census *c)
+{
+    size_t cursor = 0;
+
+    for (const pl_block *b; (b = pl_ptrmap_next(&space->live, &cursor)) != NULL;) {
+        if (b->state != PL_BLOCK_LIVE || pl_ptrmap_find(&space->live, b->base) != b) {
+            return SPACE + 1;
+        }
+    }
+    if (c->n_live != space->live.count + space->n_buffer_blocks) {
+        return SPACE + 1;
+    }
+    pleat_stats s;
+    pl_usages_read(&space->usages, &s);
+    bool is_exact = s.allocation[PLEAT_SIZES_ALL].current == c->n_live &&
+                    s.allocated_bytes[PLEAT_SIZES_ALL].current == c->live_bytes &&
+                    s.requested_bytes[PLEAT_SIZES_ALL].current == c->requested_bytes;
+    bool is_tallied = memcmp(&space->store.tally, &c->tally, sizeof(c->tally)) == 0;
+    return is_exact && is_tallied ? 0 : SPACE + 7;
+}
+
+static int check_totals(const pl_space *space, const census *c)
+{
+    bool is_peak = space->n_flights > 0 || space->peak_pinned >= space->n_pinned;
+    if (c->n_loose != space->n_loose || !is_peak) {
+        return SPACE + 3;
+    }
+    if (c->n_stale != space->n_stale || c->pending_bytes != space->n_pending_bytes) {
+        return SPACE + 5;
+    }
+    if (space->n_flights > 0) {
+        return 0;
+    }
+    size_t n_live = c->tally.n_live_granules - c->tally.n_live_asleep;
+    size_t n_shared = c->tally.n_shared_granules - c->tally.n_shared_asleep;
+    if (space->n_flying != 0 || space->n_pinned < n_live + n_shared) {
+        return SPACE + 3;
+    }
+    if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
+        space->n_chunks + space->n_asleep != space->n_idle + c->n_resident ||
+        space->n_asleep != c->n_asleep || space->n_creating != 0) {
+        return SPACE + 2;
+    }
+    bool is_within = space->n_limiting > 0 || space->n_chunks <= space->limit_chunks;
+    return is_within ? 0 : SPACE + 6;
+}
+
+int pl_walk_space(const pl_space *space)
+{
+    census c;
+    int broken = check_segments(space);
+
+    if (broken == 0) {
+        broken = check_indexes(space);
+    }
+    if (broken == 0) {
+        broken = check_lanes(space);
+    }
+    if (broken == 0 && pl_ptrmap_check(&space->live) != 0) {
+        broken = LIVE_MAP + pl_ptrmap_check(&space->live);
+    }
+    if (broken != 0) { /* a count of what is no segment may go anywhere */
+        return broken;
+    }
+    take_census(space, &c);
+    broken = check_live(space, &c);
+    if (broken == 0) {
+        broken = check_references(space);
+    }
+    return broken != 0 ? broken : check_totals(space, &c);
+}
+
+/* ---- for snapshots -------------------------------------------------------------------------- */
+
+static pl_piece_kind piece_kind(const pl_block *b)
+{
+    switch ((pl_block_state)b->state) {
+    case PL_BLOCK_LIVE:
+        return PL_PIECE_LIVE;
+    case PL_BLOCK_FREE:
+        return b->lane == PL_LANE_SETTLED ? PL_PIECE_FREE : PL_PIECE_PENDING;
+    case PL_BLOCK_HOLE:
+    case PL_BLOCK_STALE:
+    case PL_BLOCK_POISON:
+        return PL_PIECE_HOLE;
+    case PL_BLOCK_FLIGHT:
+        return b->was == PL_BLOCK_FREE || b->was == PL_BLOCK_SHARED ? PL_PIECE_PENDING
+                                                                    : PL_PIECE_HOLE;
+    case PL_BLOCK_SHARED:
+    case PL_BLOCK_KEPT:
+        break;
+    }
+    return PL_PIECE_PENDING;
+}
+
+/* The owner's stream for a live block; the awaited stream for a pending one. */
+static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piece_kind kind)
+{
+    bool has_stream = kind == PL_PIECE_LIVE || (kind == PL_PIECE_PENDING && b->lane != 0);
+    return has_stream ? pl_space_lane_at(space, b->lane)->stream : NULL;
+}
+
+typedef void (*see_piece)(void *context, const pl_piece *piece);
+
+/* Show the block to the visitor, unless it is the hole at the end of its segment: that is most of
+ * the segment, and of no interest. */
+static void show(const pl_space *space, const pl_block *b, bool is_first, see_piece see,
+                 void *context)
+{
+    const pl_area *area = b->segment->area;
+    pl_piece_kind kind = piece_kind(b);
+    bool is_awaited = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_KEPT;
+
+    if (kind == PL_PIECE_HOLE && b->next == NULL) {
+        return;
+    }
+    const pl_room *room = pl_room_of(b);
+    pl_piece piece = {
+        .base = b->base,
+        .bytes = b->bytes,
+        .requested_bytes = kind == PL_PIECE_LIVE ? b->requested : 0,
+        .awaited_bytes = is_awaited ? b->requested : 0,
+        .stream = piece_stream(space, b, kind),
+        .segment_stream = area->stream,
+        .private_in = pl_private_told(area),
+        .tag = room != NULL ? room->tag : NULL,
+        .kind = kind,
+        .is_asleep = room != NULL && room->slumber != NULL,
+        .is_first = is_first,
+        .is_small = area->class == PL_CLASS_SMALL,
+    };
+    see(context, &piece);
+}
+
+void pl_walk_visit(const pl_space *space, see_piece see, void *context)
+{
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        const pl_block *first = seg->first;
+        for (const pl_block *b = first; b != NULL; b = b->next) {
+            show(space, b, b == first, see, context);
+        }
+    }
+}
+
+enum { VISIT_SOME = 1024 };
+
+/* Show at most *n pieces of the segment, from *from on. Moves *from on and counts *n down. */
+static void visit_from(const pl_space *space, const pl_segment *seg, pleat_devptr *from, size_t *n,
+                       see_piece see, void *context)
+{
+    const pl_block *b = *from > seg->range.base ? pl_segment_find(seg, *from) : seg->first;
+    bool is_first = b->base != *from;
+
+    if (b->base < *from) {
+        *from = pl_block_end(b);
+        b = b->next;
+    }
+    for (; b != NULL && *n > 0; b = b->next, --*n) {
+        show(space, b, is_first || b == seg->first, see, context);
+        is_first = false;
+        *from = pl_block_end(b);
+    }
+}
+
+bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from, see_piece see, void *context)
+{
+    size_t n = VISIT_SOME;
+
+    const pl_segment *seg = pl_space_segment_below(space, *from);
+
+    seg = seg != NULL ? seg : pl_space_lowest(space);
+    for (; seg != NULL && n > 0; seg = pl_segment_above(seg)) {
+        if (seg->range.base + seg->range.bytes > *from) {
+            visit_from(space, seg, from, &n, see, context);
+        }
+    }
+    pl_lock_touch(VISIT_SOME - n);
+    return n == 0;
+}

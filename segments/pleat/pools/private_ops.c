@@ -1,0 +1,120 @@
+/* private_ops.c - see private_ops.h. Guarded by the device lock. */
+#include "segments/pleat/pools/private_ops.h"
+
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/drain.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+
+/* ---- open and rest --------------------------------------------------------------------------- */
+
+static void link_pool(pl_space *space, pl_private *pool)
+{
+    pool->next = space->pools;
+    if (pool->next != NULL) {
+        pool->next->prev = pool;
+    }
+    space->pools = pool;
+}
+
+static void unlink_pool(pl_space *space, const pl_private *pool)
+{
+    *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
+    if (pool->next != NULL) {
+        pool->next->prev = pool->prev;
+    }
+}
+
+pl_private *pl_private_make(pl_space *space)
+{
+    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+
+    if (pool != NULL) {
+        pool->number = ++space->n_pools_made;
+        link_pool(space, pool);
+    }
+    return pool;
+}
+
+pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_private *pool = pl_private_make(space);
+    if (pool != NULL) {
+        *out = pool;
+    }
+    pl_lock_release(&space->lock);
+    return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+/* Uses that could not be timed during the capture are timed when their streams are next named. */
+void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_capture_end_of_pool(space, pool);
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    pl_lock_release(&space->lock);
+}
+
+uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    (void)pl_capture_look(space);
+    uint64_t n = pool->n_graphs == 0 && !pool->is_unwatched ? pool->n_captures : 0;
+    pl_lock_release(&space->lock);
+    return n;
+}
+
+void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES])
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    out[PLEAT_SIZES_ALL] = pool->reserved;
+    out[PLEAT_SIZES_LARGE] = pool->reserved;
+    out[PLEAT_SIZES_SMALL] = (pleat_stat){ 0 };
+    pl_lock_release(&space->lock);
+}
+
+/* ---- release --------------------------------------------------------------------------------- */
+
+/* Only a pool with graphs that the driver does not watch asks for a tick of the context. */
+static void start_draining(pl_space *space, pl_private *pool)
+{
+    pl_private_begin_drain(space, pool);
+    if (pool->is_unwatched) {
+        space->context.gone_bytes += pool->reserved.current;
+        pl_context_tick_want(space);
+    }
+}
+
+void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    unlink_pool(space, pool);
+    pl_capture_end_of_pool(space, pool);
+    if (pool->areas == NULL && pool->graphs == NULL) {
+        pl_host_free(&space->host, pool);
+    } else {
+        start_draining(space, pool);
+        (void)pl_tick_poll(space, PL_TICK_QUERIES);
+        (void)pl_capture_look(space);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* settled memory serves a later pool */
+        while (pl_private_drain(space)) {
+            pl_space_breathe(space);
+        }
+        pl_settle_want_worthy_ticks(space, NULL, PL_LANE_LOOKS); /* captures use no other */
+    }
+    pl_lock_release(&space->lock);
+}

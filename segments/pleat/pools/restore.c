@@ -1,0 +1,432 @@
+/* restore.c - see restore.h. Guarded by the device lock.
+ *
+ *   roster    |#### a ####|######## b ########|
+ *   found     |#### a ####|-- free --|## c ##|-- free --|      a is kept, c is claimed
+ *   surveyed  |#### a ####|~~flight~~|## c ##|~~~|-free-|
+ *   freed     |#### a ####|~~flight~~|~flight|~~~|-free-|
+ *   made      |#### a ####|######## b ########|--free---|
+ *
+ * A piece in flight keeps the lane and the tick with which it was free. If that is the lane of
+ * another stream, the block that is made of it gets a use by that stream (uses.h): once freed it
+ * waits for it.
+ *
+ * The pieces refer to their lanes (n_refs). While the restore lasts it is a flight, and n_flights
+ * also counts the blocks that it will enter into the map of live blocks: so others that reserve
+ * room there leave it theirs. */
+#include "segments/pleat/pools/restore.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/pools/survey.h"
+#include "segments/pleat/space/live.h"
+#include "segments/pleat/space/round.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/due.h"
+#include "segments/pleat/streams/lanes.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/tick.h"
+#include "segments/pleat/streams/uses.h"
+
+/* ---- what the roster lacks is freed ---------------------------------------------------------- */
+
+/* A tick is recorded only in calls that name the stream: this one leaves a wish. */
+static void note_free(pl_space *space, pl_lane *plain, size_t bytes)
+{
+    pl_lane_note_free(plain, bytes, space->n_events);
+    pl_tick_wish(space, plain, bytes);
+}
+
+/* Free a claimed block as its own stream would, outside of captures. is_wanted: the roster's blocks
+ * lie over it, so it goes in flight. */
+static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
+{
+    pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
+    size_t bytes = b->bytes;
+
+    b->kept_in = NULL;
+    space->n_events++;
+    pl_ptrmap_remove(&space->live, b->base);
+    pl_fronts_end_live(space, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_space_lane_at(space, b->lane)->n_live--;
+    if (b->uses != NULL && !is_wanted) {
+        pl_shared_free(space, b, NULL);
+        note_free(space, plain, bytes);
+        return;
+    }
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    b->segment->area->n_used--;
+    if (is_wanted) {
+        pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
+        b->was = PL_BLOCK_FREE;
+        b->lane = plain->number;
+        b->tick = pl_lane_stamp(space, plain);
+        pl_piece_join_lane(space, b);
+    } else {
+        pl_run_free(space, b, plain->number, pl_lane_stamp(space, plain));
+    }
+    note_free(space, plain, bytes);
+}
+
+/* The first block of the roster that ends above `at`; NULL: none. */
+static pl_roster_block *wanted_from(pl_roster_cursor *cursor, pleat_devptr at)
+{
+    pl_roster_block *wanted = pl_roster_at(cursor);
+
+    while (wanted != NULL && wanted->base + wanted->bytes <= at) {
+        pl_roster_next(cursor);
+        wanted = pl_roster_at(cursor);
+    }
+    return wanted;
+}
+
+static void free_all(pl_restore *r)
+{
+    pl_roster_cursor cursor = pl_roster_begin(&r->out->live);
+    pl_pool_walk walk;
+
+    pl_pool_walk_begin(&walk, r->space, r->pool);
+    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+        pleat_devptr end = pl_block_end(b);
+        const pl_roster_block *wanted = wanted_from(&cursor, b->base);
+        bool is_claimed = b->state == PL_BLOCK_LIVE && pl_block_is_claimed(b);
+        pl_block *next = is_claimed ? NULL : b->next;
+        if (is_claimed) {
+            free_claimed(r->space, b, wanted != NULL && wanted->base < end);
+        }
+        pl_pool_walk_on(&walk, end, next);
+    }
+}
+
+/* ---- the roster's blocks are made ------------------------------------------------------------ */
+
+/* Cut a piece in flight with a block struct that was set aside. Returns the high part. */
+static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
+{
+    pl_block *spare = r->spares;
+
+    if (spare != NULL) {
+        r->spares = spare->next;
+        pl_block_store_put(&r->space->store, spare);
+    }
+    pl_block *high = pl_segment_split(piece->segment, &r->space->store, piece, at);
+    pl_piece_join_lane(r->space, high);
+    return high;
+}
+
+/* Slots of the map's old table for each block that is entered: so many that it is empty before the
+ * new one is full, which may be when a quarter of its slots are taken. */
+enum { MOVES = 4 };
+
+static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
+{
+    pl_space *space = r->space;
+    pl_lane *lane = pl_space_lane_at(space, wanted->lane);
+    unsigned pool = pl_stats_pool(b->bytes);
+
+    b->requested = wanted->requested;
+    b->kept_in = NULL;
+    b->queue_next = NULL;
+    b->lane = wanted->lane;
+    b->tick = wanted->tick;
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    pl_segment_own(b->segment, b->base, pl_block_end(b));
+    lane->n_live++;
+    b->segment->area->n_used++;
+    pl_ptrmap_move(&space->live, &space->host, MOVES);
+    pl_ptrmap_insert(&space->live, b->base, b);
+    if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
+        pl_fronts_begin(space, pool, b->bytes, b->requested);
+    }
+    space->n_events++;
+    space->n_flights--;
+    r->n_promised--;
+    r->n_made++;
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+}
+
+/* Note that the block waits for whom the piece pended on. There is room for all of them. */
+static void inherit_wait(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick,
+                         const pl_roster_block *wanted)
+{
+    if (!pl_piece_is_foreign(lane, wanted->lane)) {
+        return;
+    }
+    pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane));
+    if (lane != plain->number || !pl_lane_has_passed(space, plain, tick)) {
+        (void)!pl_uses_add(space, b, plain, NULL, false);
+    }
+}
+
+/* The same for who used the piece beside its owner. Those of a piece that was live are no demands
+ * yet, and have no stamps. */
+static void inherit_uses(pl_space *space, pl_block *b, pl_block_uses *uses, bool was_shared,
+                         const pl_roster_block *wanted)
+{
+    for (uint32_t i = 0; uses != NULL && i < uses->n; i++) {
+        const pl_block_use *use = &uses->use[i];
+        bool is_over = was_shared && use->capture == NULL && pl_shared_is_met(space, use);
+        if (!is_over && pl_piece_is_foreign(use->lane, wanted->lane)) {
+            (void)!pl_uses_add(space, b, pl_space_lane_at(space, use->lane), NULL, false);
+        }
+        pl_uses_drop(space, use);
+    }
+    pl_host_free(&space->host, uses);
+}
+
+/* The piece lies within the roster's block: it is its first one, or joins those below. */
+static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
+{
+    pl_space *space = r->space;
+    uint32_t lane = piece->lane;
+    uint64_t tick = piece->tick;
+    pl_block_uses *uses = piece->uses;
+    bool was_shared = piece->was == PL_BLOCK_SHARED;
+    pl_block *b = piece;
+
+    if (was_shared) {
+        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, piece);
+        piece->segment->area->n_used--;
+    }
+    pl_piece_leave_lane(space, piece);
+    piece->uses = NULL;
+    if (piece->base == wanted->base) {
+        piece->uses = wanted->waits;
+        wanted->waits = NULL;
+    } else {
+        b = piece->prev;
+        pl_segment_absorb(b->segment, &space->store, b, piece);
+    }
+    inherit_wait(space, b, lane, tick, wanted);
+    inherit_uses(space, b, uses, was_shared, wanted);
+    b->lane = PL_LANE_SETTLED; /* it refers to none any more */
+    if (pl_block_end(b) == wanted->base + wanted->bytes) {
+        if (b->uses != NULL && b->uses->n == 0) {
+            pl_uses_drop_all(space, b);
+        }
+        make_live(r, b, wanted);
+    }
+    return b;
+}
+
+/* Make what is wanted of a piece in flight part of its block. Returns the block that is done. */
+static pl_block *make_of(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
+{
+    pleat_devptr end = pl_block_end(piece);
+
+    if (wanted == NULL || wanted->base >= end) {
+        pl_piece_put_back(r->space, piece);
+        return NULL;
+    }
+    if (wanted->base > piece->base) {
+        pl_block *high = cut(r, piece, wanted->base);
+        pl_piece_put_back(r->space, piece);
+        piece = high;
+    }
+    if (wanted->base + wanted->bytes < end) {
+        (void)cut(r, piece, wanted->base + wanted->bytes);
+    }
+    return join(r, piece, wanted);
+}
+
+static void make_all(pl_restore *r)
+{
+    pl_roster_cursor cursor = pl_roster_begin(&r->out->live);
+    pl_pool_walk walk;
+
+    pl_pool_walk_begin(&walk, r->space, r->pool);
+    walk.at = r->is_adding ? pl_roster_at(&cursor)->base : 0;
+    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+        pleat_devptr end = pl_block_end(b);
+        if (r->is_adding && r->n_made == r->out->live.n) {
+            break;
+        }
+        if (pl_piece_is_own(b) && b->base >= walk.at) {
+            pl_roster_block *wanted = wanted_from(&cursor, b->base);
+            b = make_of(r, b, wanted);
+            end = b != NULL ? pl_block_end(b) : end;
+        }
+        pl_pool_walk_on(&walk, end, b != NULL ? b->next : NULL);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The caller says that all uses of the pool's free memory are over. What a capture that goes on has
+ * freed stays its own. */
+static void settle_pool(pl_restore *r)
+{
+    pl_space *space = r->space;
+    pl_pool_walk walk;
+
+    pl_pool_walk_begin(&walk, space, r->pool);
+    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+        pleat_devptr end = pl_block_end(b);
+        pl_block *next = b->next;
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            const pl_lane *lane = pl_space_lane_at(space, b->lane);
+            if (!lane->is_capture || !pl_capture_is_lasting(space, lane)) {
+                pl_run_move(space, b, PL_LANE_SETTLED, 0);
+                next = NULL;
+            }
+        }
+        pl_pool_walk_on(&walk, end, next);
+    }
+}
+
+/* Have room in the map for all that is to be made. A map that grows empties its old table at once:
+ * so it is emptied first, some at a time. */
+static pleat_status promise(pl_restore *r, size_t n)
+{
+    pl_space *space = r->space;
+    pleat_status st = n <= UINT32_MAX / 2 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+
+    while (space->live.n_unmoved > 0) {
+        pl_ptrmap_move(&space->live, &space->host, PL_PIECES_A_HOLD);
+        pl_space_breathe(space);
+    }
+    st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + n) : st;
+    if (st == PLEAT_OK) {
+        r->n_promised = (unsigned)n;
+        space->n_flights += r->n_promised;
+    }
+    return st;
+}
+
+static void drop_reserves(pl_restore *r)
+{
+    r->space->n_flights -= r->n_promised;
+    for (size_t n = 1; r->spares != NULL; n++) {
+        pl_block *spare = r->spares;
+        r->spares = spare->next;
+        pl_block_store_put(&r->space->store, spare);
+        pl_lock_touch(1);
+        if (n % PL_PIECES_A_HOLD == 0) {
+            pl_space_breathe(r->space);
+        }
+    }
+}
+
+static pleat_status restore_locked(pl_restore *r, const pl_roster *saved, bool is_settled)
+{
+    pleat_status st = promise(r, saved->n);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_survey(r);
+    if (st == PLEAT_OK) {
+        if (!r->is_adding) {
+            free_all(r);
+        }
+        make_all(r);
+        if (is_settled) {
+            settle_pool(r);
+        }
+    } else {
+        pl_survey_undo(r);
+    }
+    drop_reserves(r);
+    return st;
+}
+
+/* Under the lock, like the drop of what it has told. */
+static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_roster *saved,
+                                bool is_settled, pl_restored *out)
+{
+    pl_restore r = { .space = space, .pool = pool, .out = out, .next = pl_roster_begin(saved) };
+    pl_flying flying;
+
+    *out = (pl_restored){ 0 };
+    (void)pl_settle_all(space);
+    pl_space_take_off(space, &flying);
+    pleat_status st = restore_locked(&r, saved, is_settled);
+    pl_space_land(space, &flying);
+    if (st != PLEAT_OK) {
+        pl_roster_forget(space, &out->freed);
+        pl_roster_forget(space, &out->live);
+    }
+    return st;
+}
+
+/* What is over is in nobody's way, but where only another stream's next call would tell that it is,
+ * a tick of the context tells, if one may be recorded now. */
+pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+                                      bool is_settled, pl_restored *out)
+{
+    pl_space *space = (pl_space *)a;
+
+    if (saved->pool != pool->number) {
+        *out = (pl_restored){ 0 };
+        return PLEAT_EPOOL;
+    }
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    pleat_status st = try_restore(space, pool, saved, is_settled, out);
+    if (st == PLEAT_EPENDING && pl_context_tick_wait(space, PL_CARE_NOW, 0) == PLEAT_OK) {
+        st = try_restore(space, pool, saved, is_settled, out);
+    }
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+/* ---- one block at its address ---------------------------------------------------------------- */
+
+static pleat_status add_block(pl_restore *r, pl_roster *wanted, const pl_roster_block *block)
+{
+    const pl_segment *seg = pl_space_segment_at(r->space, block->base);
+    bool is_inside = seg != NULL && seg->area->pool == r->pool &&
+                     seg->range.base + seg->range.bytes - block->base >= block->bytes;
+    pl_roster_block *added = is_inside ? pl_roster_add(wanted, &r->space->host) : NULL;
+
+    if (added == NULL) {
+        return is_inside ? PLEAT_ENOMEM_HOST : PLEAT_EFOREIGN;
+    }
+    *added = *block;
+    r->next = pl_roster_begin(wanted);
+    return restore_locked(r, wanted, false);
+}
+
+pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_devptr base,
+                                       size_t bytes, pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+    pl_roster wanted = { 0 };
+    pl_restored told = { 0 };
+    pl_restore r = { .space = space, .pool = pool, .out = &told, .is_adding = true };
+    pl_roster_block block = {
+        .base = base,
+        .requested = bytes,
+    };
+    pl_capture_info info = { .is_capturing = false };
+    pl_flying flying;
+    pl_lane *lane;
+
+    pleat_status st = pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, &info);
+    if (st != PLEAT_OK || info.is_capturing) {
+        return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
+    }
+    pl_lock_acquire(&space->lock);
+    block.bytes = pl_space_round(space, bytes);
+    st = pl_lanes_of(space, stream, false, &lane);
+    if (st == PLEAT_OK) {
+        lane->n_refs++;
+        block.lane = lane->number;
+        (void)pl_tick_poll(space, PL_TICK_QUERIES);
+        (void)pl_settle_all(space);
+        pl_space_take_off(space, &flying);
+        st = add_block(&r, &wanted, &block);
+        pl_space_land(space, &flying);
+        pl_tick_record_if_wanted(space, lane);
+        lane->n_refs--;
+    }
+    pl_lock_release(&space->lock);
+    pl_pleat_roster_drop(a, &wanted);
+    pl_pleat_roster_drop(a, &told.live);
+    return st;
+}

@@ -1,0 +1,230 @@
+/* beds.c - see sleep.h: what a room has, and what of it is in use. Guarded by the device lock. */
+#include "segments/pleat/sleep/sleep.h"
+
+#include "vmm/share.h"
+
+enum { GRANULES_AT_ONCE = 128 }; /* in which beds are marked between two looks at the pace */
+
+/* Is there something in it that may be used, or that the GPU may not be done with? */
+static bool is_in_use(const pl_block *b)
+{
+    switch ((pl_block_state)b->state) {
+    case PL_BLOCK_LIVE:
+    case PL_BLOCK_SHARED:
+    case PL_BLOCK_KEPT:
+        return true;
+    case PL_BLOCK_FREE:
+        return b->lane != PL_LANE_SETTLED;
+    default:
+        return false;
+    }
+}
+
+static bool is_to_be_kept(const pl_block *b)
+{
+    return is_in_use(b) && b->state != PL_BLOCK_FREE;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+/* Do other processes have the chunk? */
+static bool is_shared(const pl_space *space, const pl_segment *seg, size_t g)
+{
+    return pl_share_is_noted(space->dev, seg->chunks[g]);
+}
+
+static void list_segment(pl_space *space, pl_segment *seg, pl_pace *pace, pl_slumber *out)
+{
+    size_t n_left = seg->n_resident;
+
+    for (size_t g = 0, to; n_left > 0; g = to) {
+        to = pl_segment_chunk_to(seg, g);
+        if (seg->chunks[g] != 0) {
+            bool is_left_out = is_shared(space, seg, g);
+            n_left -= to - g;
+            out->n_shared += is_left_out ? to - g : 0;
+            for (size_t i = g; i < to && !is_left_out; i++) {
+                out->beds[out->n++] = (pl_bed){
+                    .seg = seg, .g = i, .has_chunk = true, .is_mapped = true, .is_good = true
+                };
+            }
+        }
+        pl_pace_step(space, pace, to - g);
+    }
+    pl_pace_step(space, pace, 1);
+}
+
+/* ---- what is in use -------------------------------------------------------------------------- */
+
+/* A walk through the room's segments, with the beds beside it. */
+typedef struct walk {
+    pl_space *space;
+    pl_slumber *slumber;
+    bool (*counts)(const pl_block *b);
+    size_t next; /* the first bed that was not passed */
+    pl_pace pace;
+} walk;
+
+/* Steps of a walk, before one that may drop the lock. */
+static void count_steps(const walk *w, size_t n)
+{
+    pl_lock_touch(n);
+    w->space->n_pieces += n;
+}
+
+/* Mark the beds under b from `at` on, and return how far that is: not too many in one hold. */
+static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
+{
+    pl_segment *seg = b->segment;
+    pleat_devptr end = pl_block_end(b);
+    pl_bed *beds = w->slumber->beds;
+    size_t i = w->next;
+    bool counts = w->counts(b);
+
+    if (b->state != PL_BLOCK_HOLE &&
+        pl_segment_granule(seg, end - 1) - pl_segment_granule(seg, at) >= GRANULES_AT_ONCE) {
+        end = pl_segment_floor(seg, at) + GRANULES_AT_ONCE * pl_segment_granule_bytes(seg);
+    }
+    while (i < w->slumber->n && beds[i].seg == seg && beds[i].g < pl_segment_granule(seg, at)) {
+        i++;
+    }
+    count_steps(w, i - w->next);
+    w->next = i;
+    size_t last = pl_segment_granule(seg, end - 1);
+    for (; counts && i < w->slumber->n && beds[i].seg == seg && beds[i].g <= last; i++) {
+        beds[i].is_wanted = true;
+    }
+    count_steps(w, 1 + i - w->next);
+    return end;
+}
+
+/* Pointers to blocks do not outlast a breath: so the walk goes on from an address. */
+static void mark_segment(walk *w, const pl_segment *seg)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+
+    for (pleat_devptr at = seg->range.base; at < end;) {
+        const pl_block *b = pl_segment_find(seg, at);
+        while (b != NULL && !pl_space_is_tired(w->space, w->pace.since)) {
+            at = mark(w, b, at);
+            b = at == pl_block_end(b) ? b->next : b;
+        }
+        pl_pace_step(w->space, &w->pace, 1);
+    }
+    while (w->next < w->slumber->n && w->slumber->beds[w->next].seg == seg) {
+        w->next++;
+    }
+}
+
+static void mark_all(walk *w, const pl_private *room)
+{
+    const pl_segment *seg = NULL;
+
+    pl_pace_begin(w->space, &w->pace, false);
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        mark_segment(w, seg);
+    }
+}
+
+void pl_beds_want(pl_space *space, const pl_private *room, pl_slumber *slumber)
+{
+    walk w = { .space = space, .slumber = slumber, .counts = is_in_use };
+
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_wanted = false;
+    }
+    pl_lock_acquire(&space->lock);
+    mark_all(&w, room);
+}
+
+/* ---- making and dropping --------------------------------------------------------------------- */
+
+static void give_slots(pl_slumber *slumber)
+{
+    for (size_t i = 0; i < slumber->n; i++) {
+        pl_bed *bed = &slumber->beds[i];
+        bed->is_kept = bed->is_wanted;
+        bed->slot = (uint32_t)slumber->n_kept;
+        slumber->n_kept += bed->is_kept;
+    }
+    slumber->n_slots = slumber->n_kept;
+}
+
+pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, pl_slumber *out)
+{
+    size_t n = (size_t)(room->reserved.current >> space->granule_log2);
+    walk w = { .space = space, .slumber = out, .counts = is_to_be_kept };
+    pl_segment *seg = NULL;
+    pl_pace pace;
+
+    *out = (pl_slumber){ .n = 0 };
+    if (n == 0) {
+        return PLEAT_OK;
+    }
+    if (n > UINT32_MAX) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    out->beds = pl_host_alloc(&space->host, n * sizeof(*out->beds));
+    if (out->beds == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_pace_begin(space, &pace, false);
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        list_segment(space, seg, &pace, out);
+    }
+    pl_assert(out->n + out->n_shared == n);
+    if (keeps) {
+        mark_all(&w, room);
+        pl_lock_release(&space->lock);
+        give_slots(out);
+        pl_lock_acquire(&space->lock);
+    }
+    return PLEAT_OK;
+}
+
+void pl_beds_drop(pl_space *space, pl_slumber *slumber)
+{
+    if (slumber->keep != NULL) {
+        pl_lock_release(&space->lock);
+        pl_keep_close(slumber->keep);
+        pl_lock_acquire(&space->lock);
+    }
+    pl_host_free(&space->host, slumber->beds);
+    *slumber = (pl_slumber){ .n = 0 };
+}
+
+/* ---- for the keep ---------------------------------------------------------------------------- */
+
+/* Kept granules side by side have slots side by side, unless one between them is left out. */
+static bool is_next(const pl_space *space, const pl_keep_piece *piece, const pl_bed *bed)
+{
+    uint64_t offset = (uint64_t)bed->slot << space->granule_log2;
+
+    return piece->at + piece->bytes == pl_segment_address(bed->seg, bed->g) &&
+           piece->offset + piece->bytes == offset;
+}
+
+pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed_is is, size_t *n)
+{
+    size_t bytes = slumber->n_kept * sizeof(pl_keep_piece);
+    pl_keep_piece *pieces = bytes > 0 ? pl_host_alloc(&space->host, bytes) : NULL;
+
+    *n = 0;
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; pieces != NULL && i < slumber->n; i++) {
+        const pl_bed *bed = &slumber->beds[i];
+        if (!bed->is_kept || !is(bed)) {
+            continue;
+        }
+        if (*n > 0 && is_next(space, &pieces[*n - 1], bed)) {
+            pieces[*n - 1].bytes += space->granule_bytes;
+        } else {
+            pieces[(*n)++] = (pl_keep_piece){ .at = pl_segment_address(bed->seg, bed->g),
+                                              .offset = (uint64_t)bed->slot << space->granule_log2,
+                                              .bytes = space->granule_bytes };
+        }
+    }
+    pl_lock_acquire(&space->lock);
+    return pieces;
+}

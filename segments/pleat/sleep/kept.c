@@ -1,0 +1,316 @@
+/* kept.c - see kept.h. Guarded by the device lock, which is dropped for copies and for walks along
+ * beds. */
+#include "segments/pleat/sleep/kept.h"
+
+#include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/compact/still.h"
+#include "vmm/driver.h"
+
+/* ---- retained -------------------------------------------------------------------------------- */
+
+static void drop(pl_space *space, pl_slumber *slumber)
+{
+    pl_beds_drop(space, slumber);
+    pl_host_free(&space->host, slumber);
+}
+
+void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber)
+{
+    pl_assert(room->retained == NULL);
+    if (room->retains && slumber->keep != NULL && !pl_keep_is_file(slumber->keep)) {
+        slumber->is_heir = false;
+        room->n_births_retained = room->n_births;
+        room->retained = slumber;
+        return;
+    }
+    drop(space, slumber);
+}
+
+/* The beds of a segment are side by side, and in both lists segments come in the same order
+ * (pl_private_next_segment). Returns the first bed of `seg` from i
+ * on; if there is none, `i`. */
+static size_t run_of(const pl_slumber *slumber, size_t i, const pl_segment *seg)
+{
+    size_t at = i;
+
+    while (at < slumber->n && slumber->beds[at].seg != seg) {
+        at++;
+    }
+    return at < slumber->n ? at : i;
+}
+
+/* Kept granules that were kept before get their slots again; these beds of `old` are not kept then.
+ * The others have is_good for a mark. */
+static void match(pl_slumber *slumber, pl_slumber *old)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < slumber->n; i++) {
+        pl_bed *bed = &slumber->beds[i];
+        if (i == 0 || bed[-1].seg != bed->seg) {
+            k = run_of(old, k, bed->seg);
+        }
+        while (k < old->n && old->beds[k].seg == bed->seg && old->beds[k].g < bed->g) {
+            k++;
+        }
+        bool is_same = k < old->n && old->beds[k].seg == bed->seg && old->beds[k].g == bed->g;
+        bed->is_new = bed->is_kept;
+        if (is_same && bed->is_kept && old->beds[k].is_kept) {
+            bed->slot = old->beds[k].slot;
+            bed->is_new = false;
+            old->beds[k].is_kept = false;
+        }
+    }
+}
+
+/* Slots for the new ones: those that nobody has again, then those that nobody had. */
+static void fill_up(pl_slumber *slumber, const pl_slumber *old)
+{
+    uint32_t next = (uint32_t)old->n_slots;
+    size_t k = 0;
+
+    slumber->n_slots = old->n_slots;
+    for (size_t i = 0; i < slumber->n; i++) {
+        if (!slumber->beds[i].is_new) {
+            continue;
+        }
+        while (k < old->n && !old->beds[k].is_kept) {
+            k++;
+        }
+        slumber->beds[i].slot = k < old->n ? old->beds[k++].slot : next++;
+        slumber->beds[i].is_new = false;
+    }
+    slumber->n_slots = next;
+}
+
+/* Slots that nobody had again were lost for good: where they are missed, all are given out anew. */
+static void renumber(pl_slumber *slumber)
+{
+    uint32_t next = 0;
+
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].slot = next;
+        next += slumber->beds[i].is_kept;
+    }
+    slumber->n_slots = next;
+}
+
+void pl_kept_take(pl_space *space, pl_room *room, pl_slumber *slumber, bool is_on_host)
+{
+    pl_slumber *old = room->retained;
+
+    if (old == NULL || !is_on_host) {
+        return;
+    }
+    size_t n_most = (size_t)(pl_keep_bytes(old->keep) >> space->granule_log2);
+    if (slumber->n_kept > n_most) {
+        return;
+    }
+    pl_lock_release(&space->lock);
+    match(slumber, old);
+    fill_up(slumber, old);
+    if (slumber->n_slots > n_most) {
+        renumber(slumber);
+    }
+    pl_lock_acquire(&space->lock);
+    room->retained = NULL;
+    slumber->keep = old->keep;
+    slumber->is_heir = true;
+    old->keep = NULL;
+    drop(space, old);
+}
+
+void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber)
+{
+    if (!slumber->is_heir) {
+        drop(space, slumber);
+        return;
+    }
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_kept = false;
+    }
+    pl_lock_acquire(&space->lock);
+    slumber->is_heir = false;
+    room->retained = slumber;
+}
+
+void pl_kept_drop(pl_space *space, pl_room *room)
+{
+    pl_slumber *old = room->retained;
+
+    room->retained = NULL;
+    if (old != NULL) {
+        drop(space, old);
+    }
+}
+
+void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_still_begin(space);
+    room->room->retains = is_retained;
+    if (!is_retained) {
+        pl_kept_drop(space, room->room);
+    }
+    pl_still_end(space);
+    pl_lock_release(&space->lock);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+enum { BLOCKS_AT_ONCE = 256 };
+
+/* Do [ptr, ptr + bytes) lie in one live block, or in committed pages of one buffer? Others may
+ * change what is behind the part that was seen, in a buffer that nobody changes meanwhile. */
+static bool is_live(pl_space *space, const pl_segment *seg, pleat_devptr ptr, size_t bytes)
+{
+    bool is_buffer = seg->area->buffer != NULL;
+    pleat_devptr end = ptr + bytes;
+
+    if (end < ptr || end > seg->range.base + seg->range.bytes) {
+        return false;
+    }
+    for (size_t n = 1; ptr < end; n++) {
+        const pl_block *b = pl_segment_find(seg, ptr);
+        if (b->state != PL_BLOCK_LIVE || (!is_buffer && pl_block_end(b) < end)) {
+            return false;
+        }
+        ptr = pl_block_end(b);
+        pl_lock_touch(1);
+        if (n % BLOCKS_AT_ONCE == 0) {
+            pl_space_breathe(space);
+        }
+    }
+    return true;
+}
+
+static const pl_slumber *slumber_of(const pl_segment *seg)
+{
+    const pl_private *pool = seg != NULL ? seg->area->pool : NULL;
+    const pl_room *room = pool != NULL ? pool->room : NULL;
+
+    return room == NULL ? NULL : room->slumber != NULL ? room->slumber : room->retained;
+}
+
+/* What is to be read, and what was read of it. */
+typedef struct reading {
+    const pl_segment *seg;
+    const pl_slumber *slumber;
+    pleat_devptr at;
+    pleat_devptr end;
+    char *to; /* NULL = nothing is copied */
+    void *from;
+    unsigned granule_log2;
+} reading;
+
+static pleat_status refuse(const char *why)
+{
+    pl_driver_set_detail("%s", why);
+    return PLEAT_EFOREIGN;
+}
+
+static const pl_bed *first_bed(const reading *r)
+{
+    size_t g = pl_segment_granule(r->seg, r->at);
+    size_t i = run_of(r->slumber, 0, r->seg);
+
+    while (i < r->slumber->n && r->slumber->beds[i].seg == r->seg && r->slumber->beds[i].g < g) {
+        i++;
+    }
+    bool is_there = i < r->slumber->n && r->slumber->beds[i].seg == r->seg;
+    return is_there && r->slumber->beds[i].g == g ? &r->slumber->beds[i] : NULL;
+}
+
+/* Where in the keep the byte at r->at is; what follows in its granule, and how many granules
+ * behind it have slots in a row, are *bytes. False: it is not there. */
+static bool find(const reading *r, const pl_bed *bed, uint64_t *offset, size_t *bytes)
+{
+    const pl_bed *end = r->slumber->beds + r->slumber->n;
+    size_t granule = (size_t)1 << r->granule_log2;
+    size_t inside = (size_t)(r->at - pl_segment_address(r->seg, bed->g));
+    size_t want = (size_t)(r->end - r->at);
+
+    if (!bed->is_kept) {
+        return false;
+    }
+    *offset = ((uint64_t)bed->slot << r->granule_log2) + inside;
+    *bytes = granule - inside;
+    for (const pl_bed *next = bed + 1; next < end && *bytes < want; next++) {
+        if (next->seg != r->seg || next->g != next[-1].g + 1 || !next->is_kept ||
+            next->slot != next[-1].slot + 1) {
+            break;
+        }
+        *bytes += granule;
+    }
+    *bytes = *bytes < want ? *bytes : want;
+    return true;
+}
+
+/* All of it, or only its address in host memory. */
+static pleat_status read_on(reading *r)
+{
+    const pl_bed *bed = first_bed(r);
+    const pl_bed *end = r->slumber->beds + r->slumber->n;
+    pleat_status st = PLEAT_OK;
+
+    while (st == PLEAT_OK && r->at < r->end) {
+        uint64_t offset;
+        size_t bytes;
+        bool is_there = bed != NULL && bed < end && bed->seg == r->seg &&
+                        bed->g == pl_segment_granule(r->seg, r->at);
+        if (!is_there || !find(r, bed, &offset, &bytes)) {
+            return refuse("it stayed on the device, or came there since");
+        }
+        if (r->to == NULL) {
+            bool is_whole = bytes == r->end - r->at;
+            r->from = is_whole ? pl_keep_at(r->slumber->keep, offset, bytes) : NULL;
+            return r->from != NULL ? PLEAT_OK : PLEAT_ENOTSUP;
+        }
+        st = pl_keep_read(r->slumber->keep, offset, bytes, r->to);
+        r->to += bytes;
+        r->at += bytes;
+        bed += pl_segment_granule(r->seg, r->at - 1) - bed->g + 1;
+    }
+    return st;
+}
+
+static pleat_status read_locked(pl_space *space, reading *r)
+{
+    r->seg = pl_space_segment_at(space, r->at);
+    r->slumber = slumber_of(r->seg);
+    if (r->seg == NULL || !is_live(space, r->seg, r->at, (size_t)(r->end - r->at))) {
+        return refuse("not all of it is live memory of one block, or pages of one buffer");
+    }
+    if (r->slumber == NULL || r->slumber->keep == NULL) {
+        return refuse(r->slumber == NULL ? "its tag is awake, and retains nothing"
+                                         : "its tag sleeps without its contents");
+    }
+    const pl_room *room = r->seg->area->pool->room;
+    if (room->slumber == NULL && room->n_births != room->n_births_retained) {
+        return refuse("blocks have come since its tag woke: what is retained may be another one's");
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = read_on(r);
+    pl_lock_acquire(&space->lock);
+    return st;
+}
+
+pleat_status pl_pleat_room_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,
+                                void **at)
+{
+    pl_space *space = (pl_space *)a;
+    reading r = { .at = ptr, .end = ptr + bytes, .to = to, .granule_log2 = space->granule_log2 };
+
+    pl_lock_acquire(&space->lock);
+    pl_still_begin(space);
+    pleat_status st = read_locked(space, &r);
+    pl_still_end(space);
+    pl_lock_release(&space->lock);
+    if (st == PLEAT_OK && to == NULL) {
+        *at = r.from;
+    }
+    return st;
+}

@@ -1,0 +1,230 @@
+/* sleep.c - see sleep.h: a room falls asleep. Guarded by the device lock. */
+#include "segments/pleat/sleep/sleep.h"
+
+#include "segments/pleat/compact/still.h"
+#include "segments/pleat/sleep/kept.h"
+#include "segments/pleat/space/granule.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/drain.h"
+#include "vmm/base/deadline.h"
+#include "vmm/driver.h"
+
+/* ---- holding --------------------------------------------------------------------------------- */
+
+enum { GRANULES_AT_ONCE = 1024 };
+
+/* Returns how many granules were loose. */
+static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
+{
+    size_t n_loose = 0;
+
+    seg->is_private = true;
+    pl_segment_own_all(seg);
+    for (size_t g = 0; g < seg->n_rooms; g += GRANULES_AT_ONCE) {
+        size_t end = g + GRANULES_AT_ONCE < seg->n_rooms ? g + GRANULES_AT_ONCE : seg->n_rooms;
+        size_t n = pl_segment_pin_granules(seg, g, end - 1);
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+        n_loose += n;
+        pl_pace_step(space, pace, 1 + (end - g) / PL_WORD);
+    }
+    pl_pace_step(space, pace, 1);
+    return n_loose;
+}
+
+/* A segment that still opens is waited for: it is in the list of those. */
+static void finish_opening(pl_space *space)
+{
+    while (space->opening != NULL && pl_private_drain(space)) {
+        pl_space_breathe(space);
+    }
+}
+
+static size_t hold_all(pl_space *space, const pl_private *room)
+{
+    pl_segment *seg = NULL;
+    size_t n_loose = 0;
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        n_loose += hold_segment(space, seg, &pace);
+    }
+    return n_loose;
+}
+
+/* Requests and takes that had begun are waited for; one that fails may put back what was loose. */
+void pl_sleep_hold(pl_space *space, pl_private *room)
+{
+    finish_opening(space);
+    room->is_asleep = true;
+    room->is_held = true;
+    (void)hold_all(space, room);
+    do {
+        pl_space_wait_for_flights(space);
+    } while (hold_all(space, room) > 0);
+}
+
+void pl_sleep_let_go(pl_space *space, pl_private *room)
+{
+    pl_segment *seg = NULL;
+
+    room->is_held = false;
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        if (seg->is_private) {
+            pl_private_open_segment(space, seg);
+        }
+        finish_opening(space);
+    }
+    room->is_asleep = false;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+static bool is_any(const pl_bed *bed)
+{
+    (void)bed;
+    return true;
+}
+
+/* In a keep that was retained, if there is one that serves. */
+static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const char *folder)
+{
+    size_t n;
+    pl_keep_piece *pieces = pl_beds_pieces(space, slumber, is_any, &n);
+    pleat_status st = PLEAT_OK;
+
+    if (pieces == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_lock_release(&space->lock);
+    if (slumber->keep == NULL) {
+        st = pl_keep_open(space->dev, folder, (uint64_t)slumber->n_kept << space->granule_log2,
+                          &slumber->keep);
+    }
+    st = st == PLEAT_OK ? pl_keep_save(slumber->keep, pieces, n) : st;
+    pl_lock_acquire(&space->lock);
+    pl_host_free(&space->host, pieces);
+    return st;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static bool is_up(const pl_bed *bed)
+{
+    return bed->has_chunk && bed->is_mapped;
+}
+
+static bool is_down(const pl_bed *bed)
+{
+    return bed->has_chunk && !bed->is_mapped;
+}
+
+/* Walks along beds need no lock, and there may be very many: it is dropped. */
+static bool is_all_up(pl_space *space, const pl_slumber *slumber)
+{
+    size_t i = 0;
+
+    pl_lock_release(&space->lock);
+    while (i < slumber->n && is_up(&slumber->beds[i])) {
+        i++;
+    }
+    pl_lock_acquire(&space->lock);
+    return i == slumber->n;
+}
+
+/* Unmap all, or nothing. EPOISONED: neither, as mapping again failed, too. */
+static pleat_status unmap_all(pl_space *space, pl_slumber *slumber)
+{
+    pleat_status st = pl_bedding_unmap(space, slumber, is_up);
+
+    for (unsigned tries = 0; st != PLEAT_OK && tries < 2 && !is_all_up(space, slumber); tries++) {
+        (void)!pl_bedding_map(space, slumber, is_down);
+    }
+    return st == PLEAT_OK || is_all_up(space, slumber) ? st : PLEAT_EPOISONED;
+}
+
+static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
+{
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_good = false;
+    }
+    pl_lock_acquire(&space->lock);
+    pl_bedding_release(space, slumber);
+    told->bytes = (uint64_t)slumber->n_gone << space->granule_log2;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Everything that was freed before is over after the wait; EPENDING concerns what came since. */
+static pleat_status wait_for_work(pl_space *space)
+{
+    pleat_status st = pl_still_wait(space);
+
+    return st == PLEAT_EPENDING ? PLEAT_OK : st;
+}
+
+static pleat_status fall_asleep(pl_space *space, pl_private *room, const pl_sleep_how *how,
+                                pl_slumber *slumber)
+{
+    pleat_status st = wait_for_work(space);
+
+    st = st == PLEAT_OK ? pl_beds_make(space, room, how->is_kept, slumber) : st;
+    if (st == PLEAT_OK) {
+        pl_kept_take(space, room->room, slumber, how->is_kept && how->folder == NULL);
+    }
+    if (st == PLEAT_OK && slumber->n_kept > 0) {
+        st = keep_contents(space, slumber, how->folder);
+    }
+    return st == PLEAT_OK ? unmap_all(space, slumber) : st;
+}
+
+static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sleep_how *how,
+                                 pl_slept *told)
+{
+    pl_room *room = pool->room;
+
+    if (pool->is_asleep) {
+        pl_driver_set_detail("wake it first");
+        return PLEAT_EASLEEP;
+    }
+    pl_slumber *slumber = pl_host_calloc(&space->host, 1, sizeof(*slumber));
+    if (slumber == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    pl_sleep_hold(space, pool);
+    pleat_status st = fall_asleep(space, pool, how, slumber);
+    if (st != PLEAT_OK && is_all_up(space, slumber)) {
+        pl_kept_return(space, room, slumber);
+        pl_sleep_let_go(space, pool);
+        return st;
+    }
+    pl_kept_drop(space, room);
+    room->slumber = slumber;
+    room->n_sleeps++;
+    if (st == PLEAT_OK) {
+        give_back(space, slumber, told);
+    }
+    told->shared_bytes = (uint64_t)slumber->n_shared << space->granule_log2;
+    told->kept_bytes = (uint64_t)slumber->n_kept << space->granule_log2;
+    return st;
+}
+
+pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
+                                 pl_slept *out)
+{
+    pl_space *space = (pl_space *)a;
+    pl_slept told = { .bytes = 0 };
+
+    pl_deadline_begin();
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    pl_still_begin(space);
+    pleat_status st = sleep_locked(space, room, how, &told);
+    pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    *out = told;
+    return st;
+}

@@ -1,0 +1,352 @@
+/* wake.c - see sleep.h: a room wakes, wholly or in parts. Guarded by the device lock.
+ *
+ * Memory for it comes from where any request's comes: from what the limit and the device leave, and
+ * from all that is free and over elsewhere, which is given back to the driver first. */
+#include "segments/pleat/sleep/sleep.h"
+
+#include "segments/pleat/compact/still.h"
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/grow/trim.h"
+#include "segments/pleat/sleep/kept.h"
+#include "segments/pleat/space/asleep.h"
+#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+#include "vmm/base/deadline.h"
+
+/* ---- which beds ------------------------------------------------------------------------------ */
+
+static bool is_made(const pl_bed *bed)
+{
+    return bed->has_chunk && bed->is_mapped && !bed->is_good;
+}
+
+static bool is_down(const pl_bed *bed)
+{
+    return bed->has_chunk && !bed->is_mapped;
+}
+
+static bool is_void(const pl_bed *bed)
+{
+    return !bed->has_chunk && !bed->is_wanted;
+}
+
+/* Leave the first n granules that lack memory or contents wanted; those behind sleep on. Returns
+ * how many of the wanted have no chunk. *n_left: how many sleep on. */
+static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_left)
+{
+    size_t n_missing = 0;
+
+    *n_left = 0;
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < slumber->n; i++) {
+        pl_bed *bed = &slumber->beds[i];
+        if (!bed->is_wanted || (bed->has_chunk && bed->is_good)) {
+            continue;
+        }
+        if (n == 0) {
+            bed->is_wanted = false;
+            ++*n_left;
+            continue;
+        }
+        n--;
+        n_missing += !bed->has_chunk;
+    }
+    pl_lock_acquire(&space->lock);
+    return n_missing;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Give free memory of others back until n more granules may be had: what is reserved for others
+ * comes last. PLEAT_OK; ENOMEM_DEVICE; EPENDING. */
+static pleat_status make_way(pl_space *space, size_t n)
+{
+    size_t soft = pl_reserve_cap(space, pl_space_cap(space));
+    size_t n_released;
+
+    if (space->n_chunks + space->n_creating + n > soft) {
+        (void)pl_fronts_empty(space);
+        (void)!pl_trim_to(space, soft > n ? soft - n : 0, space->wait_ms, &n_released);
+    }
+    size_t cap = pl_space_cap(space); /* a limit may have been set meanwhile */
+    if (space->n_chunks + space->n_creating + n <= cap) {
+        return PLEAT_OK;
+    }
+    return space->n_pinned + n <= cap ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
+}
+
+enum { MOST_TRIES = 4, BLOCKS_AT_ONCE = 128 };
+
+/* A driver that refuses, since others use the device, may have enough once more was released. */
+static pleat_status have_chunks(pl_space *space, pl_slumber *slumber, size_t n)
+{
+    pleat_status st = n > 0 ? PLEAT_ENOMEM_DEVICE : PLEAT_OK;
+
+    for (unsigned tries = 0; st == PLEAT_ENOMEM_DEVICE && tries < MOST_TRIES; tries++) {
+        size_t n_released = 1;
+        st = make_way(space, n);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+        st = pl_bedding_create(space, slumber, n);
+        if (st == PLEAT_ENOMEM_DEVICE) {
+            size_t keep = space->n_chunks > n ? space->n_chunks - n : 0;
+            (void)!pl_trim_to(space, keep, space->wait_ms, &n_released);
+        }
+        if (n_released == 0) {
+            break;
+        }
+    }
+    return st;
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+static pleat_status bring_back(pl_space *space, const pl_slumber *slumber, pl_slept *told)
+{
+    size_t n;
+    pl_keep_piece *pieces = pl_beds_pieces(space, slumber, is_made, &n);
+
+    if (pieces == NULL) {
+        return slumber->n_kept > 0 ? PLEAT_ENOMEM_HOST : PLEAT_OK;
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = n > 0 ? pl_keep_load(slumber->keep, pieces, n) : PLEAT_OK;
+    for (size_t i = 0; i < n; i++) {
+        told->kept_bytes += pieces[i].bytes;
+    }
+    pl_lock_acquire(&space->lock);
+    pl_host_free(&space->host, pieces);
+    return st;
+}
+
+/* ---- the last step --------------------------------------------------------------------------- */
+
+/* Beds [i, i + n) have no memory, and only free bytes: a hole. */
+static void make_hole(pl_space *space, const pl_slumber *slumber, size_t i, size_t n)
+{
+    pl_segment *seg = slumber->beds[i].seg;
+    size_t g = slumber->beds[i].g;
+    pleat_devptr base = pl_segment_address(seg, g);
+    pl_block *b = pl_segment_find(seg, base);
+
+    b = pl_carve_out_all(space, b, base, pl_segment_address(seg, g + n));
+    pl_asleep_end(seg, g, g + n);
+    pl_segment_clear_chunks(seg, g, g + n);
+    pl_private_count(seg, 0, b->bytes);
+    seg->n_resident -= n;
+    space->n_asleep -= n;
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
+    pl_carve_make_hole(space, b);
+}
+
+/* In one hold of the lock. */
+enum { VOIDS_AT_ONCE = 1024 };
+
+static size_t void_run(const pl_slumber *slumber, size_t i)
+{
+    const pl_bed *beds = slumber->beds;
+    size_t n = 0;
+
+    while (i + n < slumber->n && n < VOIDS_AT_ONCE && is_void(&beds[i + n]) &&
+           beds[i + n].seg == beds[i].seg && beds[i + n].g == beds[i].g + n) {
+        n++;
+    }
+    return n;
+}
+
+/* Making a hole cuts two blocks at most. They are set aside first, as others reserve and use blocks
+ * while the lock is dropped. */
+enum { CUTS = 2 };
+
+static void put_some_back(pl_space *space, pl_block **spares, size_t n)
+{
+    for (; *spares != NULL && n > 0; n--) {
+        pl_block *b = *spares;
+        *spares = b->next;
+        pl_block_store_put(&space->store, b);
+    }
+    pl_lock_touch(CUTS);
+}
+
+static void put_all_back(pl_space *space, pl_block **spares)
+{
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while (*spares != NULL) {
+        put_some_back(space, spares, CUTS);
+        pl_pace_count(space, &pace, CUTS);
+    }
+}
+
+static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_block **spares)
+{
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
+        n = void_run(slumber, i);
+        if (n > 0 && pl_block_store_reserve(&space->store, CUTS) != PLEAT_OK) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        for (unsigned k = 0; k < CUTS && n > 0; k++) {
+            pl_block *b = pl_block_store_get(&space->store);
+            b->next = *spares;
+            *spares = b;
+        }
+        pl_pace_step(space, &pace, n + 1);
+    }
+    return PLEAT_OK;
+}
+
+static void make_holes(pl_space *space, const pl_slumber *slumber, pl_block **spares)
+{
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
+        n = void_run(slumber, i);
+        if (n > 0) {
+            put_some_back(space, spares, CUTS);
+            make_hole(space, slumber, i, n);
+        }
+        pl_pace_step(space, &pace, n + 1);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Memory that has no contents yet goes again; what cannot be unmapped stays, for the next wake. */
+static void fall_back(pl_space *space, pl_slumber *slumber)
+{
+    if (slumber->keep != NULL && pl_keep_is_busy(slumber->keep)) {
+        return;
+    }
+    (void)!pl_bedding_unmap(space, slumber, is_made);
+    pl_bedding_release(space, slumber);
+}
+
+static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
+{
+    pleat_status st = pl_bedding_map(space, slumber, is_down);
+
+    st = st == PLEAT_OK ? bring_back(space, slumber, told) : st;
+    if (st != PLEAT_OK) {
+        fall_back(space, slumber);
+        return st;
+    }
+    pl_lock_release(&space->lock);
+    for (size_t i = 0; i < slumber->n; i++) {
+        slumber->beds[i].is_good = slumber->beds[i].has_chunk;
+    }
+    pl_lock_acquire(&space->lock);
+    return PLEAT_OK;
+}
+
+/* Settle the blocks from b on, some of them; returns the end of the last. A move may merge b into a
+ * free block below it: then the walk ends. */
+static pleat_devptr settle_from(pl_space *space, pl_block *b, size_t *n)
+{
+    pleat_devptr at = b->base;
+
+    for (bool is_lost = false; b != NULL && !is_lost && *n < BLOCKS_AT_ONCE; ++*n) {
+        at = pl_block_end(b);
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            is_lost = b->prev != NULL && b->prev->state == PL_BLOCK_FREE;
+            pl_run_move(space, b, PL_LANE_SETTLED, 0);
+        }
+        b = is_lost ? NULL : b->next;
+    }
+    return at;
+}
+
+/* Nothing can have used the memory since it went, so what was freed since is over, whatever its
+ * streams do. To find where the walk goes on is long where many blocks begin in a granule: one hold
+ * does it once. */
+static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    size_t n = 0;
+
+    for (pleat_devptr at = settle_from(space, seg->first, &n); at < end;) {
+        pl_pace_step(space, pace, n + PL_PIECES_A_HOLD);
+        n = 0;
+        at = settle_from(space, pl_segment_find(seg, at), &n);
+    }
+    pl_pace_step(space, pace, n);
+}
+
+static void settle_room(pl_space *space, const pl_private *room)
+{
+    const pl_segment *seg = NULL;
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+        settle_segment(space, seg, &pace);
+    }
+}
+
+static void wake_up(pl_space *space, pl_private *pool, pl_block **spares)
+{
+    pl_slumber *slumber = pool->room->slumber;
+
+    make_holes(space, slumber, spares);
+    pool->room->slumber = NULL;
+    pl_sleep_let_go(space, pool);
+    pl_kept_leave(space, pool->room, slumber);
+}
+
+static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most_bytes,
+                                pl_slept *told)
+{
+    pl_slumber *slumber = pool->room->slumber;
+    size_t n = (size_t)((most_bytes - 1) >> space->granule_log2) + 1; /* 0 wraps around to all */
+    pl_block *spares = NULL;
+    size_t n_left;
+
+    if (slumber == NULL) {
+        return PLEAT_OK;
+    }
+    (void)pl_tick_poll(space, PL_TICK_QUERIES);
+    pl_settle_everything(space);
+    settle_room(space, pool);
+    pl_beds_want(space, pool, slumber);
+    pleat_status st = set_aside(space, slumber, &spares);
+    size_t n_missing = choose(space, slumber, n, &n_left);
+    told->needed_bytes = (uint64_t)n_missing << space->granule_log2;
+    st = st == PLEAT_OK ? have_chunks(space, slumber, n_missing) : st;
+    st = st == PLEAT_OK ? fill(space, slumber, told) : st;
+    if (st == PLEAT_OK) {
+        told->bytes = told->needed_bytes;
+        told->left_bytes = (uint64_t)n_left << space->granule_log2;
+        if (n_left == 0) {
+            wake_up(space, pool, &spares);
+        }
+    }
+    put_all_back(space, &spares);
+    return st;
+}
+
+pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most_bytes,
+                                pl_slept *out)
+{
+    pl_space *space = (pl_space *)a;
+    pl_slept told = { .bytes = 0 };
+
+    pl_deadline_begin();
+    pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
+    pl_still_begin(space);
+    pleat_status st = wake_locked(space, room, most_bytes, &told);
+    pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
+    pl_lock_release(&space->lock);
+    *out = told;
+    return st;
+}

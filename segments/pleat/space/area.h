@@ -1,0 +1,106 @@
+/* area.h - the segments of one pool and size class where requests of a stream look first.
+ *
+ * An area is no wall within its pool: settled memory of any area serves any stream. A pool has at
+ * most PL_MOST_AREAS areas of a class: further streams share them, and a stream that is gone leaves
+ * its place to the next.
+ *
+ * An area's index 0 holds its settled blocks. A pending block is in the index of its lane (lane.h);
+ * in the area of a private pool or a room, where nobody else looks, it is in the area's index for
+ * that lane. */
+#ifndef PLEAT_SEGMENTS_AREA_H
+#define PLEAT_SEGMENTS_AREA_H
+
+#include "segments/pleat/space/segment.h"
+
+/* The areas of buffers are a class of their own, in no list: requests look in the other two. So
+ * what is free in a buffer serves others by its chunks, but never by its addresses. */
+typedef enum pl_class {
+    PL_CLASS_SMALL,
+    PL_CLASS_LARGE,
+    PL_N_CLASSES, /* in which requests look */
+    PL_CLASS_BUFFER = PL_N_CLASSES,
+} pl_class;
+
+enum { PL_MOST_AREAS = 16 };
+
+typedef struct pl_area {
+    pl_segment *segments; /* in order of creation */
+    pl_segment *newest;
+    struct pl_private *pool;   /* NULL = the default one */
+    struct pl_area *next;      /* in its private pool, or in space.released */
+    pl_stream *stream;         /* the one that visits name; const, except in private pools */
+    pl_class class;            /* likewise */
+    unsigned n_lanes;          /* lanes whose requests look here first */
+    uint32_t lane;             /* private or released areas: the plain lane of `stream` */
+    uint32_t n_runs;           /* room of `runs` */
+    pl_index **runs;           /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
+    pl_block_queue holes;      /* in no order */
+    size_t n_used;             /* blocks that are live, shared or kept */
+    struct pl_buffer *buffer;  /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
+    struct pl_area **rests_in; /* the list that it enters when n_used falls to 0; NULL = none */
+    struct pl_area *next_rest; /* in that list */
+    struct pl_area **rest_slot; /* what points to it there; NULL = it is in none */
+    struct pl_area **slot;      /* of a room's buffer: what points to it in the room's list */
+    struct pl_area *next_noted; /* hollow.h */
+    bool is_noted;
+} pl_area;
+
+pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */
+void pl_area_destroy(pl_host *host, pl_area *area);
+/* Have an index for `lane` and index 0. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane);
+
+static inline void pl_area_rest(pl_area *area, pl_area **list)
+{
+    area->next_rest = *list;
+    area->rest_slot = list;
+    if (*list != NULL) {
+        (*list)->rest_slot = &area->next_rest;
+    }
+    *list = area;
+}
+
+/* It leaves that list. */
+static inline void pl_area_unrest(pl_area *area)
+{
+    *area->rest_slot = area->next_rest;
+    if (area->next_rest != NULL) {
+        area->next_rest->rest_slot = area->rest_slot;
+    }
+    area->rest_slot = NULL;
+}
+
+/* Into a list in which any may leave its place, and out of it. */
+static inline void pl_area_link(pl_area *area, pl_area **list)
+{
+    area->next = *list;
+    area->slot = list;
+    if (*list != NULL) {
+        (*list)->slot = &area->next;
+    }
+    *list = area;
+}
+
+static inline void pl_area_unlink(pl_area *area)
+{
+    *area->slot = area->next;
+    if (area->next != NULL) {
+        area->next->slot = area->slot;
+    }
+}
+
+/* One of its blocks is used no more. */
+static inline void pl_area_count_over(pl_area *area)
+{
+    if (--area->n_used == 0 && area->rests_in != NULL) {
+        pl_area_rest(area, area->rests_in);
+        area->rests_in = NULL;
+    }
+}
+
+static inline pl_index *pl_area_runs(const pl_area *area, uint32_t lane)
+{
+    return lane < area->n_runs ? area->runs[lane] : NULL;
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* asleep.c - see asleep.h. Upholds I10 of segment.h. Guarded by the device lock.
+ *
+ * The users of a granule tell how it is counted. A granule inside a long block has no users, and
+ * the block tells it. Blocks are freed while their room sleeps, so a change of a block's state
+ * takes its granules out of the counts, and then adds them again. */
+#include "segments/pleat/space/asleep.h"
+
+#include "segments/pleat/space/granule.h"
+
+static bool is_asleep(const pl_segment *seg, size_t g)
+{
+    return (seg->asleep[g / PL_WORD] & pl_granule_bit(g)) != 0;
+}
+
+/* Granules [from, to) with the bit; from < to. */
+static size_t count_between(const pl_segment *seg, size_t from, size_t to)
+{
+    size_t n = 0;
+
+    for (size_t i = from / PL_WORD; i <= (to - 1) / PL_WORD; i++) {
+        uint64_t word = seg->asleep[i];
+        word &= i == from / PL_WORD ? UINT64_MAX << (from % PL_WORD) : UINT64_MAX;
+        word &= i == (to - 1) / PL_WORD ? UINT64_MAX >> (PL_WORD - 1 - (to - 1) % PL_WORD)
+                                        : UINT64_MAX;
+        n += (size_t)__builtin_popcountll(word);
+        pl_lock_touch(1);
+    }
+    return n;
+}
+
+/* ---- the tally ------------------------------------------------------------------------------- */
+
+/* Where a granule with such users counts; NULL: nowhere. */
+static size_t *counter_of(pl_tally *tally, const pl_users *users)
+{
+    if (users->n_live > 0) {
+        return &tally->n_live_asleep;
+    }
+    return users->n_shared > 0 && users->n_kept == 0 ? &tally->n_shared_asleep : NULL;
+}
+
+/* Where a granule inside of b counts. */
+static size_t *counter_in(pl_tally *tally, const pl_block *b)
+{
+    if (b->state == PL_BLOCK_LIVE) {
+        return &tally->n_live_asleep;
+    }
+    return b->state == PL_BLOCK_SHARED && !b->is_private ? &tally->n_shared_asleep : NULL;
+}
+
+static void add(size_t *counter, size_t n, bool is_in)
+{
+    if (counter != NULL) {
+        *counter += is_in ? n : 0 - n;
+    }
+}
+
+void pl_asleep_count(const pl_segment *seg, const pl_block *b, bool is_in)
+{
+    size_t first = pl_segment_granule(seg, b->base);
+    size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
+
+    if (first >= seg->n_rooms || last >= seg->n_rooms) {
+        return; /* only a hole reaches beyond the tables */
+    }
+    add(counter_of(seg->tally, &seg->users[first]), is_asleep(seg, first), is_in);
+    if (last > first) {
+        add(counter_of(seg->tally, &seg->users[last]), is_asleep(seg, last), is_in);
+    }
+    size_t *within = last > first + 1 ? counter_in(seg->tally, b) : NULL;
+    if (within != NULL) {
+        add(within, count_between(seg, first + 1, last), is_in);
+    }
+}
+
+/* ---- granules -------------------------------------------------------------------------------- */
+
+/* Where no block begins or ends, what counts is the block that lies over all of the granule. */
+static void change(pl_segment *seg, size_t from, size_t to, bool is_in)
+{
+    const pl_block *over = seg->last[pl_granule_last(seg->started, seg->started_any, from)];
+
+    for (size_t g = from; g < to; g++) {
+        const pl_users *users = &seg->users[g];
+        bool is_within = users->n_live == 0 && users->n_shared == 0 && seg->last[g] == NULL;
+        pl_assert(is_asleep(seg, g) != is_in);
+        over = seg->last[g] != NULL ? seg->last[g] : over;
+        seg->asleep[g / PL_WORD] ^= pl_granule_bit(g);
+        add(is_within ? counter_in(seg->tally, over) : counter_of(seg->tally, users), 1, is_in);
+    }
+}
+
+void pl_asleep_begin(pl_segment *seg, size_t from, size_t to)
+{
+    change(seg, from, to, true);
+    seg->n_asleep += to - from;
+}
+
+void pl_asleep_end(pl_segment *seg, size_t from, size_t to)
+{
+    change(seg, from, to, false);
+    seg->n_asleep -= to - from;
+}

@@ -1,0 +1,119 @@
+/* carve.c - see carve.h. Guarded by the space's lock. */
+#include "segments/pleat/space/carve.h"
+
+#include "segments/pleat/space/buffer_area.h"
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
+
+void pl_carve_make_hole(pl_space *space, pl_block *b)
+{
+    pl_segment *seg = b->segment;
+    pl_block_queue *holes = &seg->area->holes;
+
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_HOLE);
+    b->lane = PL_LANE_SETTLED;
+    b->tick = 0;
+    if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(holes, b->next);
+        pl_segment_absorb(seg, &space->store, b, b->next);
+    }
+    if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
+        pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
+    } else {
+        pl_queue_push(holes, b);
+    }
+    pl_hollow_note(space, seg->area);
+}
+
+void pl_carve_put_back(pl_space *space, pl_block *b)
+{
+    if (b->was == PL_BLOCK_HOLE) {
+        pl_carve_make_hole(space, b);
+        return;
+    }
+    bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
+                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
+    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
+}
+
+/* *n_loose: the granules that were loose, and are not any more. Putting the rest back may make
+ * others loose, in a segment that opens: so no change of n_loose tells them. */
+static pl_block *cut_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end,
+                         size_t *n_loose)
+{
+    pl_segment *seg = b->segment;
+    pl_block *low = NULL;
+    pl_block *high = NULL;
+
+    b->was = b->state;
+    if (b->state == PL_BLOCK_HOLE) {
+        pl_queue_remove(&seg->area->holes, b);
+    } else {
+        pl_run_claim(space, b);
+    }
+    if (b->base < base) {
+        low = b;
+        b = pl_segment_split(seg, &space->store, b, base);
+    }
+    if (pl_block_end(b) > end) {
+        high = pl_segment_split(seg, &space->store, b, end);
+    }
+    pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
+    *n_loose = b->was == PL_BLOCK_HOLE ? 0 : pl_segment_pin(seg, b->base, pl_block_end(b));
+    space->n_loose -= *n_loose;
+    if (low != NULL) {
+        pl_carve_put_back(space, low);
+    }
+    if (high != NULL) {
+        pl_carve_put_back(space, high);
+    }
+    pl_run_refresh_beside(space, b, b);
+    return b;
+}
+
+pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    size_t n_loose;
+
+    b = cut_out(space, b, base, end, &n_loose);
+    space->n_pinned += n_loose;
+    return b;
+}
+
+pl_block *pl_carve_take(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    size_t n_loose;
+
+    return cut_out(space, b, base, end, &n_loose);
+}
+
+pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end)
+{
+    pl_block *first = NULL;
+
+    for (pleat_devptr at = base; at < end; b = first->next) {
+        pleat_devptr stop = pl_block_end(b) < end ? pl_block_end(b) : end;
+        b = pl_carve_out(space, b, at, stop);
+        at = stop;
+        if (first == NULL) {
+            first = b;
+        } else {
+            pl_segment_absorb(first->segment, &space->store, first, b);
+        }
+        pl_lock_touch(1);
+    }
+    return first;
+}
+
+/* Each granule is pinned with the block that has its first byte. Freeing the last block of a chunk
+ * makes its granules loose, unless a pool owns them: a room that is asleep by now owns all. */
+void pl_carve_restore(pl_space *space, pl_block *b)
+{
+    const pl_segment *seg = b->segment;
+    pleat_devptr base = b->base;
+    pleat_devptr end = pl_block_end(b);
+
+    space->n_pinned += (size_t)((pl_segment_ceil(seg, end) - pl_segment_ceil(seg, base)) >>
+                                seg->granule_log2);
+    pl_carve_put_back(space, b);
+}

@@ -1,0 +1,327 @@
+/* private.c - see private.h. Guarded by the device lock. */
+#include "segments/pleat/space/private.h"
+
+#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/run.h"
+
+enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
+enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8 };
+
+/* ---- areas ----------------------------------------------------------------------------------- */
+
+/* May a new pool have the area? Not if a block in it is live, shared, kept or in flight, if a
+ * segment is opening, or if there are too many blocks to look at. What pends there gets the index
+ * that it needs in a private pool. */
+static bool is_quiet(pl_space *space, pl_area *area)
+{
+    size_t n_looks = QUIET_LOOKS;
+
+    if (area->n_used > 0) {
+        return false;
+    }
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
+            if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
+                (is_pending && pl_area_reserve_index(&space->host, area, b->lane) != PLEAT_OK)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg)
+{
+    const pl_area *area = seg != NULL ? seg->area->next : pool->areas;
+    bool is_last = seg != NULL && seg->area->class == PL_CLASS_BUFFER;
+
+    if (seg != NULL && seg->next != NULL) {
+        return seg->next;
+    }
+    while (area == NULL || area->segments == NULL) {
+        if (area == NULL && is_last) {
+            return NULL;
+        }
+        is_last = is_last || area == NULL;
+        area = area != NULL ? area->next : pool->buffers;
+    }
+    return area->segments;
+}
+
+static size_t resident_bytes(const pl_area *area)
+{
+    size_t n = 0;
+
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        n += seg->n_resident << seg->granule_log2;
+    }
+    return n;
+}
+
+void pl_private_release_area(pl_space *space, pl_area *area)
+{
+    area->next = NULL;
+    *(space->released != NULL ? &space->last_released->next : &space->released) = area;
+    space->last_released = area;
+}
+
+/* Take a quiet area out of the released ones; those that are not quiet go to the end of the list.
+ * NULL if none of the few that are looked at is. */
+static pl_area *recycle(pl_space *space)
+{
+    for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
+        pl_area *area = space->released;
+        space->released = area->next;
+        if (is_quiet(space, area)) {
+            return area;
+        }
+        pl_private_release_area(space, area);
+    }
+    return NULL;
+}
+
+static void tell_memory(const pl_space *space, const pl_area *area, pl_action action)
+{
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        size_t n = 0;
+        for (size_t g = 0; g < seg->n_rooms; g += n + 1) {
+            for (n = 0; g + n < seg->n_rooms && seg->chunks[g + n] != 0;) {
+                n++;
+            }
+            if (n > 0) {
+                pl_space_tell_run(space, action, seg, pl_segment_address(seg, g),
+                                  (uint64_t)n << seg->granule_log2);
+            }
+        }
+    }
+}
+
+/* The area's memory goes from one stream to another. No mapping changes, but observers know memory
+ * by its stream, so they are told that it goes and comes. */
+static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
+{
+    bool is_told = pl_observer_is_on(space->observer) && area->stream != stream;
+
+    if (is_told) {
+        tell_memory(space, area, PL_ACTION_SEGMENT_UNMAP);
+    }
+    area->stream = stream;
+    if (is_told) {
+        tell_memory(space, area, PL_ACTION_SEGMENT_MAP);
+    }
+}
+
+static void requeue_pending(pl_space *space, pl_segment *seg)
+{
+    for (pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            pl_run_requeue(space, b);
+        }
+    }
+}
+
+/* The pool owns nothing of it yet: what pends there stays everybody's, as what is settled does. */
+static void make_apart(pl_space *space, pl_segment *seg)
+{
+    seg->is_apart = true;
+    seg->is_private = pl_private_keeps(seg->area->pool);
+    pl_segment_own_none(seg);
+    requeue_pending(space, seg);
+}
+
+static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
+{
+    if (area->lane != 0) {
+        pl_space_lane_at(space, area->lane)->n_refs--;
+    }
+    area->lane = pl_lane_plain(lane->number);
+    pl_space_lane_at(space, area->lane)->n_refs++;
+    move_to_stream(space, area, lane->stream);
+}
+
+/* Give the lane an area whose stream is gone: otherwise a pool that outlives many streams would
+ * have an area for each. NULL: there is none. */
+static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *lane,
+                        pl_class class)
+{
+    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        pl_lock_touch(1);
+        if (area->class == class && pl_space_lane_at(space, area->lane)->is_gone) {
+            give_to(space, area, lane);
+            return area;
+        }
+    }
+    return NULL;
+}
+
+static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
+{
+    give_to(space, area, lane);
+    area->pool = pool;
+    area->next = pool->areas;
+    pool->areas = area;
+    for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        make_apart(space, seg);
+    }
+    pl_stat_add(&pool->reserved, resident_bytes(area));
+}
+
+/* Requests of a capture use both lanes' indexes. */
+static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lane *lane)
+{
+    pleat_status st = pl_area_reserve_index(&space->host, area, pl_lane_plain(lane->number));
+
+    return st == PLEAT_OK ? pl_area_reserve_index(&space->host, area, lane->number) : st;
+}
+
+/* The lane's own area; without one, an area to share if the pool has enough; NULL: neither. */
+static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class class)
+{
+    uint32_t number = pl_lane_plain(lane->number);
+    pl_area *shared = NULL;
+    unsigned n = 0;
+
+    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+        pl_lock_touch(1);
+        if (area->class != class) {
+            continue;
+        }
+        if (area->lane == number) {
+            return area;
+        }
+        shared = n++ == number / 2 % PL_MOST_AREAS ? area : shared;
+    }
+    return n >= PL_MOST_AREAS ? shared : NULL;
+}
+
+pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
+                             pl_area **out)
+{
+    pl_area *area = find_area(pool, lane, class);
+
+    if (area == NULL) {
+        area = inherit(space, pool, lane, class);
+    }
+    if (area == NULL) {
+        area = recycle(space);
+        area = area != NULL ? area : pl_area_create(&space->host, lane->stream, class);
+        if (area == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        enter(space, pool, area, lane);
+        area->class = class; /* not before: its pending runs were indexed by the old class */
+    }
+    *out = area;
+    return reserve_indexes(space, area, lane);
+}
+
+/* There may be ten thousands of pools. So a pool begins small, smaller the fewer addresses are
+ * left, and each further segment is at least as large as all before it. */
+size_t pl_private_want(const pl_space *space, const pl_area *area)
+{
+    size_t want = space->total_chunks >> SHARE_LOG2;
+    size_t left = (size_t)(pl_range_left_bytes(space->dev) >> space->granule_log2) >> LEFT_LOG2;
+    size_t have = 0;
+
+    for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        have += seg->range.bytes >> space->granule_log2;
+    }
+    want = want < left ? want : left;
+    want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
+    return want < have ? have : want;
+}
+
+/* ---- the end, and the walker ----------------------------------------------------------------- */
+
+static void destroy_areas(pl_space *space, pl_area *area)
+{
+    while (area != NULL) {
+        pl_area *next = area->next;
+        pl_area_destroy(&space->host, area);
+        area = next;
+    }
+}
+
+static void destroy_pools(pl_space *space, pl_private *pool)
+{
+    while (pool != NULL) {
+        pl_private *next = pool->next;
+        destroy_areas(space, pool->areas);
+        destroy_areas(space, pool->buffers);
+        pl_host_free(&space->host, pool);
+        pool = next;
+    }
+}
+
+void pl_private_destroy_all(pl_space *space)
+{
+    destroy_areas(space, space->released);
+    destroy_pools(space, space->pools);
+    destroy_pools(space, space->draining);
+}
+
+static bool has_stray_block(const pl_segment *seg, bool is_draining)
+{
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state == PL_BLOCK_KEPT && !is_draining) {
+            return true;
+        }
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_private &&
+            pl_segment_count_vacant(seg, b->base, pl_block_end(b)) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A room that is falling asleep, or waking, has segments of both kinds. */
+static bool is_strange(const pl_private *pool, const pl_segment *seg)
+{
+    bool is_private = pool->room == NULL || pool->room->slumber != NULL;
+    bool may_be_private = is_private || pool->is_asleep;
+
+    return seg->area->pool != pool || !seg->is_apart || (is_private && !seg->is_private) ||
+           (seg->is_private && !may_be_private);
+}
+
+static int check_pool(const pl_space *space, const pl_private *pool)
+{
+    const pl_segment *seg = NULL;
+    size_t bytes = 0;
+
+    while ((seg = pl_private_next_segment(pool, seg)) != NULL) {
+        bytes += seg->n_resident << seg->granule_log2;
+        if (is_strange(pool, seg) ||
+            (pool->room == NULL && has_stray_block(seg, pool->is_draining))) {
+            return 1;
+        }
+    }
+    for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
+        if (area->class == PL_CLASS_BUFFER) {
+            return 1;
+        }
+    }
+    return space->n_flights == 0 && bytes != pool->reserved.current;
+}
+
+int pl_private_check(const pl_space *space)
+{
+    for (const pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
+        bool is_linked = pool->prev != NULL ? pool->prev->next == pool : space->pools == pool;
+        if (!is_linked || check_pool(space, pool) != 0) {
+            return 1;
+        }
+    }
+    for (const pl_private *pool = space->draining; pool != NULL; pool = pool->next) {
+        if (check_pool(space, pool) != 0) {
+            return 1;
+        }
+    }
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        if (seg->is_apart != (seg->area->pool != NULL) || (seg->is_private && !seg->is_apart)) {
+            return 1;
+        }
+    }
+    return 0;
+}

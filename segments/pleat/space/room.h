@@ -1,0 +1,64 @@
+/* room.h - rooms: the memory of the blocks of one tag.
+ *
+ * A room is a set of areas (private.h), so its blocks share granules with each other only. It may
+ * have a limit; and it can sleep (sleep.h). Guarded by the device lock. */
+#ifndef PLEAT_SEGMENTS_ROOM_H
+#define PLEAT_SEGMENTS_ROOM_H
+
+#include "segments/pleat/space/private.h"
+
+struct pl_slumber;
+
+/* I1  blocks, allocated_bytes and requested_bytes are those of the room's live blocks, pages of its
+ *     buffers included
+ * I2  slumber is NULL while the room is awake                                          */
+typedef struct pl_room {
+    const char *tag; /* const: the caller's, for as long as the process lives */
+    pleat_stat blocks;
+    pleat_stat allocated_bytes;
+    pleat_stat requested_bytes;
+    uint64_t promised_bytes; /* to requests under way */
+    uint64_t limit_bytes;    /* 0 = none */
+    uint64_t n_sleeps;
+    struct pl_slumber *slumber;  /* see sleep.h */
+    struct pl_slumber *retained; /* see kept.h; NULL while it sleeps */
+    bool retains;
+    uint64_t n_births;                  /* blocks that became live */
+    uint64_t n_births_retained;         /* of these, when it woke with what is retained */
+    pl_area *closed[PL_N_BUFFER_SIZES]; /* of its buffers that were closed, by size */
+} pl_room;
+
+/* Count bytes that a request is about to get. PLEAT_OK; ENOMEM_DEVICE: the limit forbids it. */
+pleat_status pl_room_promise(pl_room *room, uint64_t bytes);
+static inline void pl_room_forget_promise(pl_room *room, uint64_t bytes)
+{
+    room->promised_bytes -= bytes;
+}
+
+void pl_room_count_begin(pl_room *room, const pl_block *b);
+void pl_room_count_end(pl_room *room, const pl_block *b);
+
+static inline pl_room *pl_room_of(const pl_block *b)
+{
+    const pl_private *pool = b->segment->area->pool;
+
+    return pool != NULL ? pool->room : NULL;
+}
+
+/* b has become live. */
+static inline void pl_room_begin_live(const pl_block *b)
+{
+    if (__builtin_expect(b->segment->is_apart, false) && pl_room_of(b) != NULL) {
+        pl_room_count_begin(pl_room_of(b), b);
+    }
+}
+
+/* b is about to be live no more. */
+static inline void pl_room_end_live(const pl_block *b)
+{
+    if (__builtin_expect(b->segment->is_apart, false) && pl_room_of(b) != NULL) {
+        pl_room_count_end(pl_room_of(b), b);
+    }
+}
+
+#endif

@@ -1,0 +1,470 @@
+/* run.c - see run.h. Guarded by the device lock. Never fails, never calls the driver. */
+#include "segments/pleat/space/run.h"
+
+/* The index of a block that leads a run, or is settled. In a private pool, and in a room, the index
+ * exists, since pl_area_reserve_index was called before the block came. */
+static pl_index *index_of(const pl_space *space, const pl_block *b)
+{
+    pl_area *area = b->segment->area;
+
+    if (b->lane == PL_LANE_SETTLED || b->is_apart) {
+        return area->runs[b->lane];
+    }
+    if (__builtin_expect(area->class == PL_CLASS_BUFFER, false)) { /* nobody looks there */
+        return area->runs[PL_LANE_SETTLED];
+    }
+    return &pl_space_lane_at(space, b->lane)->runs[area->class];
+}
+
+void pl_run_drop(pl_space *space, pl_block *b)
+{
+    if (b->is_indexed) {
+        pl_index_remove(index_of(space, b), &b->node);
+        b->is_indexed = false;
+    }
+}
+
+static void enter(pl_space *space, pl_block *b, size_t bytes)
+{
+    if (b->is_indexed) {
+        if (b->node.bytes == bytes) {
+            return;
+        }
+        pl_run_drop(space, b);
+    }
+    pl_index_insert(index_of(space, b), &b->node, bytes);
+    b->is_indexed = true;
+}
+
+typedef struct run {
+    pl_block *first;
+    pl_block *leader; /* the first block that pends on the lane; NULL = all are settled */
+    size_t bytes;
+    size_t n_pieces;
+} run;
+
+/* Find the run of `lane` that b is part of, and index it: of its pending blocks only the leader
+ * stays indexed. The lane may use b. */
+static run refresh_run(pl_space *space, pl_block *b, uint32_t lane)
+{
+    run r = { .first = b };
+
+    while (r.first->prev != NULL && pl_run_may_use(r.first->prev, lane)) {
+        r.first = r.first->prev;
+    }
+    for (pl_block *at = r.first; at != NULL && pl_run_may_use(at, lane); at = at->next) {
+        r.bytes += at->bytes;
+        r.n_pieces++;
+        if (at->lane != lane) {
+            continue;
+        }
+        if (r.leader == NULL) {
+            r.leader = at;
+        } else {
+            pl_run_drop(space, at);
+        }
+    }
+    if (r.leader != NULL) {
+        enter(space, r.leader, r.bytes);
+    }
+    pl_lock_touch(2 * r.n_pieces);
+    space->n_pieces += r.n_pieces;
+    return r;
+}
+
+static bool is_pending(const pl_block *b)
+{
+    return b != NULL && b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
+}
+
+void pl_run_refresh(pl_space *space, pl_block *b)
+{
+    if (b->lane != PL_LANE_SETTLED) {
+        (void)refresh_run(space, b, b->lane);
+        return;
+    }
+    enter(space, b, b->bytes);
+    if (is_pending(b->prev)) {
+        (void)refresh_run(space, b->prev, b->prev->lane);
+    }
+    if (is_pending(b->next)) {
+        (void)refresh_run(space, b->next, b->next->lane);
+    }
+}
+
+void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last)
+{
+    if (first->prev != NULL && first->prev->state == PL_BLOCK_FREE) {
+        pl_run_refresh(space, first->prev);
+    }
+    if (last->next != NULL && last->next->state == PL_BLOCK_FREE) {
+        pl_run_refresh(space, last->next);
+    }
+}
+
+pl_block *pl_run_first(pl_block *leader)
+{
+    /* Blocks before the leader are settled; since settled neighbours are merged, one at most. */
+    if (leader->lane != PL_LANE_SETTLED && leader->prev != NULL &&
+        leader->prev->state == PL_BLOCK_FREE && leader->prev->lane == PL_LANE_SETTLED) {
+        return leader->prev;
+    }
+    return leader;
+}
+
+static const pl_index *pending_index(const pl_space *space, const pl_area *area, uint32_t lane)
+{
+    if (lane == PL_LANE_SETTLED) {
+        return NULL;
+    }
+    return area->pool != NULL ? pl_area_runs(area, lane)
+                              : &pl_space_lane_at(space, lane)->runs[area->class];
+}
+
+bool pl_run_has_pending(const pl_space *space, const pl_area *area, uint32_t lane)
+{
+    const pl_index *pending = pending_index(space, area, lane);
+
+    return pending != NULL && pending->n_nodes > 0;
+}
+
+pl_block *pl_run_best(const pl_space *space, const pl_area *area, uint32_t lane, size_t bytes,
+                      size_t *run_bytes)
+{
+    const pl_index *own = pending_index(space, area, lane);
+    const pl_index *settled = pl_area_runs(area, PL_LANE_SETTLED);
+    pl_index_node *best = own != NULL && own->n_nodes > 0 ? pl_index_best(own, bytes) : NULL;
+
+    if (settled->n_nodes > 0) {
+        pl_index_node *other = pl_index_best(settled, bytes);
+        if (other != NULL && (best == NULL || other->bytes < best->bytes)) {
+            best = other;
+        }
+    }
+    if (best == NULL) {
+        return NULL;
+    }
+    *run_bytes = best->bytes;
+    return pl_run_first((pl_block *)best);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------- */
+
+static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
+{
+    return b->is_private ? &lane->private_pending : &lane->pending;
+}
+
+static void add_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
+{
+    *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) += bytes;
+    space->n_pending_bytes += bytes;
+}
+
+static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
+{
+    *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) -= bytes;
+    space->n_pending_bytes -= bytes;
+}
+
+/* Does b pend in memory that its private pool owns, all of it? What the pool has not used yet is
+ * everybody's, who may wait for it. */
+static inline bool belongs_to_pool(const pl_block *b)
+{
+    return __builtin_expect(b->segment->is_private, false) &&
+           pl_segment_is_owned(b->segment, b->base, pl_block_end(b));
+}
+
+/* Is its run in the area's index? */
+static inline bool is_in_area(const pl_block *b)
+{
+    return b->segment->is_apart && b->segment->area->class != PL_CLASS_BUFFER;
+}
+
+/* Ticks do not fall along a queue: a block with an older tick than the last one's gets the last
+ * one's. */
+static inline void queue(pl_space *space, pl_block *b)
+{
+    if (b->lane == PL_LANE_SETTLED) {
+        return;
+    }
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    b->is_private = belongs_to_pool(b);
+    b->is_apart = is_in_area(b);
+    pl_block_queue *pending = pending_of(lane, b);
+    const pl_block *last = pending->last;
+    if (last != NULL && b->tick < last->tick) {
+        b->tick = last->tick;
+    }
+    pl_queue_push(pending, b);
+    add_pending(space, lane, b, b->bytes);
+    if (last == NULL) {
+        pl_space_note_busy(space, lane);
+    }
+}
+
+static inline void unqueue(pl_space *space, pl_block *b)
+{
+    if (b->lane == PL_LANE_SETTLED) {
+        return;
+    }
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    pl_block_queue *pending = pending_of(lane, b);
+    pl_queue_remove(pending, b);
+    subtract_pending(space, lane, b, b->bytes);
+    if (pending->first == NULL) {
+        pl_space_note_busy(space, lane);
+    }
+}
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+/* Is the neighbour like b, which is free? With a single lane ticks may differ, since the later one
+ * covers both. */
+static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_block *neighbour)
+{
+    return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
+           (b->lane == PL_LANE_SETTLED ||
+            ((neighbour->tick == b->tick || !pl_space_has_many_lanes(space)) &&
+             neighbour->is_private == b->is_private));
+}
+
+/* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the
+ * result has lane and tick of the busier one: pending before settled, later tick before earlier. */
+static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
+{
+    bool is_low_busier = high->lane == PL_LANE_SETTLED ||
+                         (low->lane != PL_LANE_SETTLED && low->tick > high->tick);
+
+    pl_run_drop(space, low);
+    pl_run_drop(space, high);
+    if (is_low_busier || low->lane != PL_LANE_SETTLED) {
+        unqueue(space, is_low_busier ? high : low);
+    }
+    if (low->lane != PL_LANE_SETTLED || high->lane != PL_LANE_SETTLED) {
+        pl_lane *lane = pl_space_lane_at(space, is_low_busier ? low->lane : high->lane);
+        pl_block *busier = is_low_busier ? low : high;
+        add_pending(space, lane, busier, is_low_busier ? high->bytes : low->bytes);
+        if (!is_low_busier) {
+            pl_queue_replace(pending_of(lane, high), high, low);
+            low->lane = high->lane;
+            low->tick = high->tick;
+            low->is_private = high->is_private;
+            low->is_apart = high->is_apart;
+        }
+    }
+    pl_segment_absorb(low->segment, &space->store, low, high);
+    return low;
+}
+
+static pl_block *merge_alike(pl_space *space, pl_block *b)
+{
+    if (may_merge(space, b, b->prev)) {
+        b = merge(space, b->prev, b);
+    }
+    if (may_merge(space, b, b->next)) {
+        b = merge(space, b, b->next);
+    }
+    return b;
+}
+
+/* ---- runs of too many pieces ----------------------------------------------------------------- */
+
+enum { N_COSTS = 64 };
+
+/* The cost of merging b with its upper neighbour: the bytes that then look busier, as a
+ * logarithm. */
+static unsigned cost_log2(const pl_block *b)
+{
+    const pl_block *next = b->next;
+    const pl_block *quieter = next;
+
+    if (b->lane == PL_LANE_SETTLED || (next->lane != PL_LANE_SETTLED && b->tick < next->tick)) {
+        quieter = b;
+    }
+    return 63u - (unsigned)__builtin_clzll(quieter->bytes);
+}
+
+/* Two pending blocks of different queues are not merged. */
+static bool may_shorten(const pl_block *b, const pl_block *next)
+{
+    return b->lane == PL_LANE_SETTLED || next->lane == PL_LANE_SETTLED ||
+           b->is_private == next->is_private;
+}
+
+/* The cost up to which pairs are to be merged so that PL_RUN_PIECES / 2 pieces, or fewer, are
+ * left. */
+static unsigned choose_cost(const run *r, uint32_t lane)
+{
+    size_t n_pairs[N_COSTS] = { 0 };
+    size_t n = r->n_pieces;
+    unsigned cost = 0;
+
+    for (const pl_block *b = r->first; b->next != NULL && pl_run_may_use(b->next, lane);
+         b = b->next) {
+        n_pairs[cost_log2(b)] += may_shorten(b, b->next);
+    }
+    while (cost < N_COSTS - 1 && n > PL_RUN_PIECES / 2 + n_pairs[cost]) {
+        n -= n_pairs[cost++];
+    }
+    return cost;
+}
+
+static void shorten(pl_space *space, const run *r, uint32_t lane)
+{
+    unsigned most = choose_cost(r, lane);
+    pl_block *b = r->first;
+
+    while (b->next != NULL && pl_run_may_use(b->next, lane)) {
+        if (!may_shorten(b, b->next) || cost_log2(b) > most) {
+            b = b->next;
+            continue;
+        }
+        b = merge(space, b, b->next);
+        if (b->is_private && b->lane != PL_LANE_SETTLED && !belongs_to_pool(b)) {
+            unqueue(space, b); /* it has got memory that its pool has not used yet */
+            queue(space, b);
+        }
+    }
+    pl_lock_touch(2 * r->n_pieces);
+    run now = refresh_run(space, b, lane);
+    pl_run_refresh_beside(space, now.first, b); /* other lanes' runs may share its settled ends */
+}
+
+/* b has changed: index the runs that contain it anew, and shorten those with too many pieces. */
+static void bring_up(pl_space *space, pl_block *b)
+{
+    uint32_t lanes[2] = { 0, 0 };
+    pl_block *pieces[2] = { NULL, NULL };
+
+    if (b->lane != PL_LANE_SETTLED) {
+        pieces[0] = b;
+    } else {
+        enter(space, b, b->bytes);
+        pieces[0] = is_pending(b->prev) ? b->prev : NULL;
+        pieces[1] = is_pending(b->next) ? b->next : NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        lanes[i] = pieces[i] != NULL ? pieces[i]->lane : PL_LANE_SETTLED;
+    }
+    if (lanes[0] == lanes[1]) {
+        lanes[1] = PL_LANE_SETTLED; /* both pieces are of the same run */
+    }
+    for (int i = 0; i < 2; i++) {
+        if (lanes[i] == PL_LANE_SETTLED) {
+            continue;
+        }
+        run r = refresh_run(space, pieces[i], lanes[i]);
+        if (r.n_pieces > PL_RUN_PIECES) { /* the other piece is of another lane: it stays */
+            shorten(space, &r, lanes[i]);
+        }
+    }
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* So many looks at blocks in a granule cost as much as bringing a piece of a run up to date. */
+enum { LOOKS_A_PIECE = 8 };
+
+void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
+{
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FREE);
+    b->lane = lane;
+    b->tick = tick;
+    b->is_indexed = false;
+    queue(space, b);
+    pleat_devptr base = b->base;
+    pleat_devptr end = pl_block_end(b);
+    size_t n_looks = 0;
+    b = merge_alike(space, b);
+    size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
+    space->n_pieces += n_looks / LOOKS_A_PIECE;
+    if (n > 0) {
+        space->n_loose += n;
+        space->n_pinned -= n;
+    }
+    bring_up(space, b);
+}
+
+void pl_run_claim(pl_space *space, pl_block *b)
+{
+    pl_run_drop(space, b);
+    unqueue(space, b);
+}
+
+/* The rest cannot be merged, since b's neighbour was not like b. Its granules are as loose as
+ * before, and its tick is b's, so it takes b's place in the queue. A run of another lane reached
+ * across b only if b was settled: above b, refreshing the rest updates such a run; below b, the
+ * last lines do. */
+void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
+{
+    pl_run_drop(space, b);
+    pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
+    if (b->lane != PL_LANE_SETTLED) {
+        pl_lane *lane = pl_space_lane_at(space, b->lane);
+        subtract_pending(space, lane, b, bytes);
+        pl_queue_replace(pending_of(lane, b), b, rest);
+    }
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE); /* no run reaches across it */
+    pl_run_refresh(space, rest);
+    if (b->lane == PL_LANE_SETTLED && is_pending(b->prev)) {
+        (void)refresh_run(space, b->prev, b->prev->lane);
+    }
+}
+
+void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
+{
+    pl_run_claim(space, b);
+    b->lane = lane;
+    b->tick = tick;
+    queue(space, b);
+    b = merge_alike(space, b);
+    pl_run_refresh_beside(space, b, b);
+    bring_up(space, b);
+}
+
+/* It keeps its place in a queue that stays the same: what goes from pool to pool would else wait
+ * for a later tick each time. */
+void pl_run_requeue(pl_space *space, pl_block *b)
+{
+    pl_run_drop(space, b);
+    if (b->is_private == belongs_to_pool(b)) {
+        b->is_apart = is_in_area(b);
+    } else {
+        unqueue(space, b);
+        queue(space, b);
+    }
+    pl_run_refresh(space, b);
+}
+
+int pl_run_check(const pl_segment *seg)
+{
+    for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+        if (b->state != PL_BLOCK_FREE) {
+            if (b->is_indexed) {
+                return 1;
+            }
+            continue;
+        }
+        if (b->lane == PL_LANE_SETTLED) {
+            if (!b->is_indexed || b->node.bytes != b->bytes) {
+                return 1;
+            }
+            continue;
+        }
+        const pl_block *first = b;
+        bool leads = true;
+        while (first->prev != NULL && pl_run_may_use(first->prev, b->lane)) {
+            first = first->prev;
+            leads = leads && first->lane != b->lane;
+        }
+        size_t bytes = 0;
+        for (; first != NULL && pl_run_may_use(first, b->lane); first = first->next) {
+            bytes += first->bytes;
+        }
+        if (b->is_indexed != leads || (leads && b->node.bytes != bytes)) {
+            return 1;
+        }
+    }
+    return 0;
+}

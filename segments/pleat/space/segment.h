@@ -1,0 +1,247 @@
+/* segment.h - a range of addresses cut into blocks, and what backs each of its granules.
+ *
+ *   base                                                                     base + bytes
+ *   |## live ##|-- free --|#### live ####|..... hole .....|~ stale ~|-- free --|... hole ...|
+ *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
+ *
+ * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is
+ * vacant when it has a chunk and only free blocks have bytes in it. It is loose when all granules
+ * of its chunk are vacant: then the chunk can be taken. */
+#ifndef PLEAT_SEGMENTS_SEGMENT_H
+#define PLEAT_SEGMENTS_SEGMENT_H
+
+#include "segments/base/tree.h"
+#include "segments/pleat/space/block.h"
+#include "vmm/base/lock.h"
+#include "vmm/chunk.h"
+#include "vmm/range.h"
+
+struct pl_area;
+
+/* A chunk has at most 2^PL_MOST_ORDER granules. */
+enum { PL_MOST_ORDER = 7, PL_N_ORDERS = PL_MOST_ORDER + 1 };
+/* In `chunks`, of a room that sleeps: the granule has given its memory back (sleep.h). */
+#define PL_CHUNK_ASLEEP UINT64_MAX
+/* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
+enum { PL_PART_TAKEN = 0x80 };
+
+/* I1  the blocks cover the range without gap or overlap, in address order
+ * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
+ * I3  last[g] is the highest block that starts in granule g, or NULL; `started` has a bit for each
+ *     such granule, `started_any` a bit for each word of `started` that is not 0
+ * I4  a granule has a chunk if and only if no hole, stale or poisoned block has bytes in it; where
+ *     a block is in flight, only the flight knows
+ * I5  a granule is vacant if and only if it has a chunk, only free blocks have bytes in it, and, in
+ *     a private segment, it is not owned; while a segment opens, such a granule need not be vacant.
+ *     It is loose if and only if all granules of its chunk are vacant
+ * I6  n_loose and n_vacant are the numbers of such granules; `loose_any` has a bit for each word of
+ *     `loose` that is not 0; n_resident is the number of granules with a chunk. The tally has the
+ *     sum of n_vacant - n_loose over all segments
+ * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
+ *     in it
+ * I9  in a private segment, granules with bytes of live, shared or kept blocks are owned
+ * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
+ *     counts those that count as live, or as shared, a second time                            */
+/* How many blocks begin or end in a granule. */
+typedef struct pl_users {
+    uint32_t n_live;
+    uint32_t n_kept;
+    uint32_t n_shared; /* except private pools' */
+} pl_users;
+
+typedef struct pl_segment {
+    pl_tree_node node;       /* by address: space.h */
+    struct pl_area *area;    /* const */
+    pl_tally *tally;         /* const: of all segments */
+    struct pl_segment *next; /* in its area, in order of creation */
+    pl_range range;          /* const: the whole granules of `reserved` */
+    pl_range reserved;       /* const: what the driver reserved */
+    unsigned granule_log2;   /* const */
+    bool has_large;          /* some chunk of several granules was mapped here */
+    bool is_private;         /* what is owned is never loose: a private pool's, or a room asleep */
+    bool is_apart;           /* its area is a private pool's or a room's */
+    bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
+    bool has_poison;         /* some of it is, or was, poisoned */
+    bool is_left;            /* at destruction: work may run on it, so it stays mapped */
+    pleat_devptr opened;     /* is_opening: the granules below this address are done */
+    struct pl_segment *next_opening;
+    pl_block *first;
+    void *tables;        /* const: the tables below, for the whole range; filled page by page */
+    size_t tables_bytes; /* const */
+    size_t n_rooms;      /* granules whose entries are in use; entries behind them are zero */
+    pl_chunk *chunks;    /* by granule; 0 = none */
+    uint8_t *orders;     /* by granule: its chunk has 1 << orders[g] of them; 0 without a chunk */
+    uint8_t *parts;      /* by granule: which of these it is; 0 without a chunk */
+    pl_block **last;
+    uint64_t *started;
+    uint64_t *started_any; /* its words that are not 0, a bit each */
+    uint64_t *vacant;
+    uint64_t *loose;
+    uint64_t *loose_any;
+    uint64_t *owned;  /* is_private: a block of the pool has been there; no meaning in others */
+    uint64_t *asleep; /* those with PL_CHUNK_ASLEEP */
+    pl_users *users;  /* by granule */
+    size_t n_loose;
+    size_t n_vacant;
+    size_t n_resident; /* granules with a chunk */
+    size_t n_asleep;   /* of these, with PL_CHUNK_ASLEEP */
+    uint64_t
+        n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
+} pl_segment;
+
+/* The whole range is one hole made of a spare block of `store`. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
+                               pl_range range, unsigned granule_log2, pl_segment **out);
+void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
+/* Have table entries in use up to `end`, and for one granule more. */
+void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end);
+
+static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
+{
+    return (size_t)1 << seg->granule_log2;
+}
+
+static inline size_t pl_segment_granule(const pl_segment *seg, pleat_devptr at)
+{
+    return (size_t)((at - seg->range.base) >> seg->granule_log2);
+}
+
+static inline pleat_devptr pl_segment_address(const pl_segment *seg, size_t granule)
+{
+    return seg->range.base + ((pleat_devptr)granule << seg->granule_log2);
+}
+
+static inline pleat_devptr pl_segment_floor(const pl_segment *seg, pleat_devptr at)
+{
+    return at - ((at - seg->range.base) & (pl_segment_granule_bytes(seg) - 1));
+}
+
+static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr at)
+{
+    return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
+}
+
+/* The granules [from, to) of the chunk that g is in; g alone where there is none. */
+static inline size_t pl_segment_chunk_from(const pl_segment *seg, size_t g)
+{
+    return g - seg->parts[g];
+}
+
+static inline size_t pl_segment_chunk_to(const pl_segment *seg, size_t g)
+{
+    return g - seg->parts[g] + ((size_t)1 << seg->orders[g]);
+}
+
+/* The granules from g on have the chunk, or none any more; or PL_CHUNK_ASLEEP. */
+void pl_segment_put_chunk(pl_segment *seg, size_t g, pl_chunk chunk, unsigned order);
+void pl_segment_clear_chunks(pl_segment *seg, size_t from, size_t to);
+static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_block *b)
+{
+    return b->bytes >> seg->granule_log2;
+}
+
+/* Change b's state and bring the tally up to date. The caller updates indexes and queues. */
+void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state);
+/* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) gets the high part.
+ * The caller updates indexes and queues. Needs one spare block. */
+pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
+/* Cut a free block, which begins in granule `from`, at `at`: b keeps the high part and its place in
+ * index and queue, the new block gets the low part, and its state, lane and tick from the caller.
+ * Needs one spare block. */
+pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, size_t from,
+                             pleat_devptr at);
+/* The reverse: `low`, b's lower neighbour, which begins in granule `from` and is in no count any
+ * more, becomes part of the free block b. Give its struct back. */
+void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *low,
+                         size_t from);
+/* Append `next`, b's upper neighbour, to b, and give its struct back. */
+void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
+/* The block that covers `at`. Walks over blocks that start in the granule of `at`, from its nearer
+ * end. */
+pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
+/* The hole that covers `at`, or NULL. Walks over no blocks. */
+pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
+/* *out is the first hole that starts in *granule or above, NULL if none does. Each look is taken
+ * from the budget; returns false when that is spent. The next call goes on from *granule. */
+bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);
+
+/* loose.c */
+size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
+/* The granules from one to the other are not vacant any more, and their chunks' are not loose;
+ * returns how many were loose. Most blocks are small, and others live in their granule; none that
+ * is not vacant is loose. */
+static inline size_t pl_segment_pin_between(pl_segment *seg, size_t from, size_t last)
+{
+    uint64_t word = seg->vacant[from / 64] >> from % 64;
+    bool is_in_word = from / 64 == last / 64;
+
+    if (from == last ? (word & 1) == 0 : is_in_word && word << (63 - (last - from)) == 0) {
+        return 0;
+    }
+    return pl_segment_pin_granules(seg, from, last);
+}
+/* The same of the granules that [base, end) touches. */
+static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
+{
+    return pl_segment_pin_between(seg, pl_segment_granule(seg, base),
+                                  pl_segment_granule(seg, end - 1));
+}
+/* Only free blocks cover [from, to), at least one granule: those that no private pool owns become
+ * vacant, and loose where all of their chunk is vacant. Returns how many become loose. */
+size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to);
+size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
+                                 size_t *n_looks);
+/* What of b is in the granules from `first` to `last` has just become free: those that only free
+ * blocks cover become vacant, and those of chunks that are all vacant loose; returns how many. What
+ * b was merged with is as vacant as it was. *n_looks: set to the blocks looked at in these two, if
+ * any. */
+static inline size_t pl_segment_loosen_between(pl_segment *seg, const pl_block *b, size_t first,
+                                               size_t last, size_t *n_looks)
+{
+    bool is_down = b->base > pl_segment_address(seg, first);
+    bool is_kept_below = is_down && b->prev->state != PL_BLOCK_FREE;
+
+    if (first == last && is_kept_below) { /* as mostly: others live there */
+        return 0;
+    }
+    bool is_up = pl_block_end(b) < pl_segment_address(seg, last + 1);
+    bool is_kept_above = is_up && b->next->state != PL_BLOCK_FREE;
+    if (first == last && is_kept_above) {
+        return 0;
+    }
+    if (is_down != is_kept_below || is_up != is_kept_above) { /* free neighbours, of other lanes */
+        return pl_segment_loosen_touched(seg, b, first, last, n_looks);
+    }
+    *n_looks = (size_t)is_down + (size_t)is_up;
+    pl_lock_touch(*n_looks);
+    first += is_kept_below;
+    last -= is_kept_above;
+    return first <= last ? pl_segment_loosen_granules(seg, first, last + 1) : 0;
+}
+/* The same of the granules that [base, end) touches. */
+static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base,
+                                       pleat_devptr end, size_t *n_looks)
+{
+    return pl_segment_loosen_between(seg, b, pl_segment_granule(seg, base),
+                                     pl_segment_granule(seg, end - 1), n_looks);
+}
+/* In a private segment: the granules that [base, end) touches are owned from now on. */
+void pl_segment_own(pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Are all of them? */
+bool pl_segment_is_owned(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+void pl_segment_own_all(pl_segment *seg);
+void pl_segment_own_none(pl_segment *seg);
+/* The number of vacant granules that [base, end) touches, and of loose ones. */
+size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Loose granules beside them, of chunks that it touches. */
+size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
+/* Loose granules in a row from `from` on, at most `most`. */
+size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
+/* The first loose granule at or after `from`, or SIZE_MAX. */
+size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
+
+/* segment_check.c: 0, or the number of the first broken invariant. */
+int pl_segment_check(const pl_segment *seg);
+
+#endif

@@ -1,0 +1,243 @@
+/* space.c - the areas, segments and flights of one device, and the pace of long work. Guarded by
+ * the device lock. */
+#include "segments/pleat/space/space.h"
+
+#include <string.h>
+
+#include "segments/pleat/space/private.h"
+
+pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
+                                   size_t i)
+{
+    char *old;
+
+    if (i < *n_rooms) {
+        return PLEAT_OK;
+    }
+    size_t n = i + i / 2 + 8;
+    memcpy(&old, array, sizeof(old));
+    char *grown = pl_host_realloc(&space->host, old, n * element);
+    if (grown == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    memset(grown + *n_rooms * element, 0, (n - *n_rooms) * element);
+    memcpy(array, &grown, sizeof(grown));
+    *n_rooms = n;
+    return PLEAT_OK;
+}
+
+/* ---- areas ----------------------------------------------------------------------------------- */
+
+/* An area that no lane has any more; else a new one; else, if there are PL_MOST_AREAS, the one with
+ * the fewest lanes. */
+static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
+{
+    pl_area **areas = space->areas[class];
+    pl_area *fewest = NULL;
+
+    for (unsigned i = 0; i < space->n_areas[class]; i++) {
+        if (fewest == NULL || areas[i]->n_lanes < fewest->n_lanes) {
+            fewest = areas[i];
+        }
+    }
+    if (fewest != NULL && (fewest->n_lanes == 0 || space->n_areas[class] == PL_MOST_AREAS)) {
+        return fewest;
+    }
+    pl_area *area = pl_area_create(&space->host, lane->stream, class);
+    if (area != NULL) {
+        areas[space->n_areas[class]++] = area;
+        lane->is_labelling = true;
+    }
+    return area;
+}
+
+pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out)
+{
+    if (__builtin_expect(lane->areas[class] == NULL, false)) {
+        pl_area *area = choose_area(space, lane, class);
+        if (area == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        area->n_lanes++;
+        lane->areas[class] = area;
+    }
+    *out = lane->areas[class];
+    return PLEAT_OK;
+}
+
+pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_area_cursor *cursor)
+{
+    while (pool == NULL && cursor->class < PL_N_CLASSES) {
+        if (cursor->i < space->n_areas[cursor->class]) {
+            return space->areas[cursor->class][cursor->i++];
+        }
+        cursor->class ++;
+        cursor->i = 0;
+    }
+    if (!cursor->is_listing) {
+        cursor->is_listing = true;
+        cursor->listed = pool != NULL ? pool->areas : space->released;
+    } else if (cursor->listed != NULL) {
+        bool is_listed = cursor->listed->pool == pool; /* a pool may have got it meanwhile */
+        cursor->listed = is_listed ? cursor->listed->next : NULL;
+    }
+    return cursor->listed;
+}
+
+static bool is_below(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_segment *low = PL_TREE_ENTRY(a, const pl_segment, node);
+    const pl_segment *high = PL_TREE_ENTRY(b, const pl_segment, node);
+
+    return low->range.base < high->range.base;
+}
+
+void pl_space_init_segments(pl_space *space)
+{
+    pl_tree_init(&space->segments, is_below);
+}
+
+static pl_segment *segment_of(pl_tree_node *node)
+{
+    return node != NULL ? PL_TREE_ENTRY(node, pl_segment, node) : NULL;
+}
+
+pl_segment *pl_space_lowest(const pl_space *space)
+{
+    return segment_of(pl_tree_first(&space->segments));
+}
+
+pl_segment *pl_segment_above(const pl_segment *seg)
+{
+    return segment_of(pl_tree_next(&seg->node));
+}
+
+pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
+{
+    pl_segment *seg;
+    pleat_status st = pl_segment_create(&space->host, &space->store, area, range,
+                                        space->granule_log2, &seg);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    seg->is_apart = area->pool != NULL;
+    seg->is_private = seg->is_apart && pl_private_keeps(area->pool);
+    *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
+    area->newest = seg;
+    pl_queue_push(&area->holes, seg->first);
+    pl_tree_insert(&space->segments, &seg->node);
+    return PLEAT_OK;
+}
+
+pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at)
+{
+    pl_segment key;
+
+    key.range.base = at;
+    return segment_of(pl_tree_floor(&space->segments, &key.node));
+}
+
+pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at)
+{
+    pl_segment *seg = pl_space_segment_below(space, at);
+
+    return seg != NULL && at - seg->range.base < seg->range.bytes ? seg : NULL;
+}
+
+/* After so many events a driver that refused memory is asked again: other users of the device may
+ * have released some. */
+enum { PL_FULL_EVENTS = 10000 };
+
+size_t pl_space_cap(const pl_space *space)
+{
+    size_t cap = space->total_chunks;
+
+    cap = space->limit_chunks < cap ? space->limit_chunks : cap;
+    if (space->full_at < cap && space->n_events - space->full_event < PL_FULL_EVENTS) {
+        size_t held = space->n_chunks + space->n_creating; /* may have grown since */
+        size_t full = space->full_at > held ? space->full_at : held;
+        cap = full < cap ? full : cap;
+    }
+    return cap;
+}
+
+void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
+{
+    pl_tell(space->observer, action, b->base, b->requested,
+            pl_space_lane_at(space, b->lane)->stream, pl_private_told(b->segment->area));
+}
+
+void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
+                      pleat_devptr base, uint64_t bytes)
+{
+    pl_tell(space->observer, action, base, bytes, seg->area->stream, pl_private_told(seg->area));
+}
+
+/* ---- flights --------------------------------------------------------------------------------- */
+
+void pl_space_take_off(pl_space *space, pl_flying *flying)
+{
+    *flying = (pl_flying){ .prev = space->last_flying, .number = ++space->n_taken_off };
+    *(space->last_flying != NULL ? &space->last_flying->next : &space->first_flying) = flying;
+    space->last_flying = flying;
+    space->n_flights++;
+}
+
+void pl_space_land(pl_space *space, pl_flying *flying)
+{
+    *(flying->prev != NULL ? &flying->prev->next : &space->first_flying) = flying->next;
+    *(flying->next != NULL ? &flying->next->prev : &space->last_flying) = flying->prev;
+    space->n_flights--;
+    if (space->n_waiting > 0) {
+        pl_cond_broadcast(&space->landed);
+    }
+}
+
+void pl_space_wait_for_flights(pl_space *space)
+{
+    uint64_t last = space->n_taken_off;
+
+    space->n_waiting++;
+    while (space->first_flying != NULL && space->first_flying->number <= last) {
+        pl_lock_wait(&space->lock, &space->landed);
+    }
+    space->n_waiting--;
+}
+
+void pl_space_begin_move(pl_space *space, pl_flying *flying)
+{
+    pl_assert(!space->is_moving);
+    pl_space_take_off(space, flying);
+    space->is_moving = true;
+}
+
+void pl_space_end_move(pl_space *space, pl_flying *flying)
+{
+    space->is_moving = false;
+    pl_space_land(space, flying);
+}
+
+void pl_space_wait_for_move(pl_space *space)
+{
+    space->n_waiting++;
+    while (space->is_moving) {
+        pl_lock_wait(&space->lock, &space->landed);
+    }
+    space->n_waiting--;
+}
+
+void pl_space_breathe(pl_space *space)
+{
+    pl_lock_breathe(&space->lock);
+}
+
+void pl_pace_count(pl_space *space, pl_pace *pace, size_t n)
+{
+    space->n_pieces += n;
+    if (!pace->is_unbroken && pl_space_is_tired(space, pace->since)) {
+        pl_space_breathe(space);
+        pace->has_breathed = true;
+        pace->since = space->n_pieces;
+    }
+}

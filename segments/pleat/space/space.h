@@ -1,0 +1,480 @@
+/* space.h - the pleat allocator's state for one device; shared by the files that implement it.
+ *
+ * One lock (rank 20) guards everything in here. It is never held across a driver call: a thread
+ * that needs the driver first takes the blocks that it works on out of every index (state FLIGHT),
+ * drops the lock, calls the driver, takes the lock again and commits or puts the blocks back.
+ *
+ * Glossary of segments/pleat. (docs/design.md, chapter 2, has the nouns of all layers.)
+ *
+ * Addresses and memory
+ *   range         a reserved span of addresses
+ *   segment       a range that is cut into blocks
+ *   granule       the unit in which a segment is mapped (the device's chunk size)
+ *   chunk         the physical memory of a granule, or of 2^k of them side by side; one handle of
+ *                 the driver, mapped as a whole
+ *   order         of a chunk: that k
+ *   resident      backed by a chunk; holes, stale and poisoned blocks are not
+ *   idle          a chunk that is mapped nowhere
+ *   block         a piece of a segment, in one of the states of block.h
+ *   live          allocated and not yet freed
+ *   owner         of a block: the stream that it was allocated on
+ *   hole          a block of whole granules that are not mapped
+ *   class         small or large: requests below the option small_kib are small
+ *   area          the segments of one class where the requests of a stream look first
+ *   run           a longest sequence of neighbouring free blocks that a lane may use
+ *   piece         one block of a run
+ *   gap           a longest sequence of neighbouring holes and free blocks that a lane may use
+ *   place         the addresses in a gap where a request could go
+ *   vacant        a resident granule under free blocks only
+ *   loose         a granule of a chunk whose granules are all vacant: the chunk can be taken
+ *   tied          a vacant granule that is not loose: another granule of its chunk is in use
+ *   pinned        a resident granule that is not loose, or a granule reserved by a flight
+ *   owned         a granule of a private pool in which a block of the pool has been: never loose
+ *   take          to move a chunk from under free blocks to a place that needs it
+ *   stale         a block whose chunks were taken: still mapped, no longer resident
+ *   torn          live memory whose mapping a compaction lost, and could not restore
+ *   scratch       addresses where a compaction fills chunks
+ *   poisoned      a block that could not be unmapped: out of service
+ *   flight        what a thread does with memory that it has reserved, while the lock is dropped
+ *   tally         what is counted of all blocks, so that statistics look at none
+ *
+ * Streams and time
+ *   lane          what the allocator knows of one stream
+ *   second lane   a stream's lane for private pools' blocks during its captures; the stream's other
+ *                 lane is its first, or plain, one
+ *   stamp         the number that a free carries, from one clock for all lanes
+ *   tick          a numbered fence on a stream: covers its lane's stamps up to that number
+ *   context tick  the same on the whole context: covers the stamps of all lanes
+ *   passed, over  a tick has passed when the GPU has reached its fence; then what it covers is over
+ *   settled       free, and every use is over: any stream may have it
+ *   pending       free, but the last use, on one stream, may not be over
+ *   use           a note that another stream than its owner, or a capture, uses a live block
+ *   shared        freed with uses that may not be over: waits for several streams, or for a graph
+ *   demand        what a use becomes at the free: a stamp that a lane, or the context, must pass;
+ *                 or a capture whose graph must be gone
+ *   wish          a lane's note that a tick is wanted: the next call that names the stream records
+ *                 one
+ *   to order      to make a stream wait on the GPU for a tick of another one
+ *   handover      giving pending memory to another stream by an order
+ *   adopt         to make memory of other lanes pend on the own one, behind such an order
+ *   gone          a stream that was destroyed, and its lane
+ *   silent        a lane whose wish has had no answer for a while: its stream may be gone
+ *   crowd         so many lanes that those which nothing refers to are given up
+ *
+ * Captures and graphs
+ *   capture       one capture sequence of the driver, with all streams that were forked into it
+ *   kept          a freed block that belongs to a capture until the capture's graph is gone
+ *   disowned      a capture whose graph is gone by its owner's word, but not yet by the driver's
+ *   capturer      a thread that was seen making captures
+ *   private pool  areas for the requests of one pool only; all others are the default pool's
+ *   draining      a released private pool whose graphs may still run
+ *   roster        a list of the live blocks of a private pool, to be restored later
+ *   claimed       a live block that a restore is about to free: who names it waits
+ *   opening       a segment of a drained pool whose granules become loose, some at a time
+ *
+ * Requests
+ *   front         what a thread keeps of the blocks that it freed, to have them without the lock
+ *   magazine      blocks of one requested size in a front
+ *   event         an allocation or a free; the allocator's measure of time
+ *   turn          one round of a request through the lanes that it can order after or wait for
+ *   remedy        what is tried for a request that finds no place, before it is refused
+ *   hold          the time from taking the lock to dropping it; bounded, except in an attempt after
+ *                 too many foiled ones (pl_pace)
+ *   breathe       to drop the lock for a moment, so that others have it */
+#ifndef PLEAT_SEGMENTS_SPACE_H
+#define PLEAT_SEGMENTS_SPACE_H
+
+#include <stdatomic.h>
+
+#include "segments/base/allocator.h"
+#include "segments/base/ptrmap.h"
+#include "segments/base/stats.h"
+#include "segments/pleat/space/area.h"
+#include "segments/pleat/space/block.h"
+#include "segments/pleat/space/lane.h"
+#include "segments/pleat/space/live.h"
+#include "segments/pleat/space/options.h"
+#include "segments/pleat/space/segment.h"
+#include "vmm/base/lock.h"
+
+enum { PL_BLOCK_QUANTUM = 512, PL_N_BUFFER_SIZES = 64 };
+
+/* Memory that a thread works on while the lock is dropped: in no index and no queue. A request that
+ * finds no memory waits until all flights that had taken off before have landed. */
+typedef struct pl_flying {
+    struct pl_flying *prev;
+    struct pl_flying *next;
+    uint64_t number; /* in order of taking off */
+} pl_flying;
+
+/* The tick of the whole context: it covers every lane's stamps up to its number. At most one is
+ * recorded and has not passed. */
+typedef struct pl_context {
+    uint64_t next_tick; /* stamps of new frees are no lower than this */
+    uint64_t passed_tick;
+    pl_tick tick;                  /* fence NULL = none */
+    bool is_busy;                  /* a thread records or queries the tick now, or is about to */
+    bool is_gathering;             /* a thread waits for a moment to record it: see capturers.h */
+    bool is_holding;               /* is_gathering: capturers are kept inside their calls now */
+    bool is_recording;             /* a thread records it now: no capture may begin */
+    bool is_synchronizing;         /* is_recording: by a synchronisation, which may take long */
+    bool is_unsupported;           /* the driver has no such event */
+    bool is_wanted;                /* memory waits that only this tick can cover */
+    unsigned n_refused;            /* attempts in a row that met an unknown capture */
+    unsigned n_missed;             /* attempts in a row that found no good moment */
+    uint64_t event;                /* n_events at the last attempt to record */
+    size_t gone_bytes;             /* of gone or silent lanes and released pools, not covered */
+    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
+} pl_context;
+
+/* With more lanes than most_lanes, those that nothing refers to are given up. Their streams may be
+ * gone or not: drivers do not tell, and a handle may never come again. A stream that comes back
+ * shows that its lane was given up too early. Tests of builds that walk everything after each call
+ * have few streams: there the numbers are small, so that this code runs too. */
+enum {
+    PL_CROWD_LEAST = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024,
+    PL_CROWD_MOST = 1 << 16,
+    PL_CROWD_IDS = 256
+};
+typedef struct pl_crowd {
+    uint32_t most_lanes;         /* with more, lanes are given up: from LEAST to MOST */
+    uint32_t n_left;             /* given up since a stream came back, or most_lanes fell */
+    unsigned n_looks;            /* looks at other lanes that frees made in a crowd */
+    uint64_t left[PL_CROWD_IDS]; /* ids of the last streams given up, by their low bits */
+} pl_crowd;
+
+enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
+
+/* A thread that was seen making captures: see capturers.h. */
+typedef struct pl_capturer {
+    struct pl_thread_life *life; /* held */
+    bool is_inside;              /* it is in a call that found its stream at rest */
+    uint64_t seen_ms;            /* when it was last seen capturing */
+    uint64_t missed_ms;          /* since when it is known to be in no such call; 0 = not known */
+} pl_capturer;
+
+/* Chunks of one order that are mapped nowhere; there is room for all that the device can have. */
+typedef struct pl_idle {
+    pl_chunk *chunks;
+    size_t n;
+} pl_idle;
+
+/* Granules of the chunk, or chunks, at [from, from + 2^PL_MOST_ORDER) whose mapping is lost: see
+ * split.c. */
+typedef struct pl_torn {
+    pl_segment *segment; /* NULL = nothing is torn */
+    size_t from;
+    bool is_unmapped[1 << PL_MOST_ORDER];
+} pl_torn;
+
+/* I1  the live map holds exactly the live blocks, by base, except those of buffers
+ * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
+ * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
+ *     loose; peak_pinned >= n_pinned
+ * I4  every free block is indexed as run.h says
+ * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in the
+ *     `holes` of their area
+ * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
+ * I7  the statistics of live blocks and the tally of all blocks equal a recount
+ * I8  each lane counts what refers to it (lane.h, I5)                                          */
+typedef struct pl_space {
+    pl_allocator base; /* first member */
+    pl_device *dev;    /* const */
+    pl_host host;
+    pl_lock lock;             /* rank 20 */
+    pl_cond landed;           /* a flight has landed */
+    unsigned n_waiting;       /* threads that wait for `landed` */
+    pl_pleat_options options; /* const */
+    pl_observer *observer;    /* const */
+    uint64_t limit_bytes;     /* 0 = none */
+    uint32_t wait_ms;         /* const */
+    size_t granule_bytes;     /* const: bytes of a chunk */
+    unsigned granule_log2;    /* const */
+    bool is_rounding;         /* requests are made larger: round.h */
+
+    pl_block_store store;
+    pl_ptrmap live;
+    pl_lane **lanes; /* by number - 1; NULL = no such lane */
+    size_t n_lane_rooms;
+    uint32_t n_lanes;
+    uint32_t looked_at; /* index in `lanes`: the last that the search for gone lanes looked at */
+    pl_crowd crowd;
+    pl_lane_ring busy;    /* lanes with pending or shared blocks */
+    pl_lane_ring ticking; /* lanes with recorded ticks */
+    pl_lane_ring ripe;    /* lanes of which a tick has passed: they may have blocks to settle */
+    uint64_t clock;       /* the newest stamp that a free may carry */
+    uint64_t n_turns;     /* the last number given to a turn: see pl_lane.tried_turn */
+    uint64_t short_event; /* n_events when a request last needed pending memory; 0 = never */
+    pl_context context;
+    pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
+    unsigned n_areas[PL_N_CLASSES];
+    pl_area *closed[PL_N_BUFFER_SIZES]; /* of buffers that were closed, by size: buffer.h */
+    pl_area *noted;                     /* of these, some that have no memory: hollow.h */
+    size_t n_noted;                     /* so many */
+    size_t n_buffers;                   /* open ones */
+    size_t n_buffer_blocks;             /* live blocks in them: not in the live map */
+    struct pl_private *pools;           /* the private pools that are not released */
+    uint64_t n_pools_made;
+    struct pl_private *draining; /* the released ones whose graphs may still run; oldest first */
+    struct pl_private *last_draining;
+    pl_area *released; /* areas that were a private pool's: see private.h */
+    pl_area *last_released;
+    pl_tree segments;    /* by address */
+    size_t n_walking;    /* walks over them that may drop the lock: none goes meanwhile */
+    pl_segment *opening; /* the first of the list of opening segments */
+    struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
+    struct pl_capture *first_capture;              /* of all */
+    struct pl_capture *under_way;                  /* the first that is not known to have ended */
+    struct pl_capture *looked_up; /* the next to be checked for a gone graph; NULL = all were */
+    struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
+    size_t n_captures;
+    size_t n_capturing;        /* captures that are not known to have ended */
+    _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
+    size_t n_disowned;         /* disowned captures: their graphs may still run */
+    uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
+    uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
+    pl_capturer capturers[PL_MOST_CAPTURERS];
+    unsigned n_capturers;
+
+    pl_idle idle[PL_N_ORDERS];
+    size_t n_idle; /* granules of these */
+
+    size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
+    size_t n_creating; /* being created */
+    size_t n_pinned;   /* resident granules that are not loose, and those that flights reserved */
+    size_t n_flying;   /* of these, used by nothing but requests in flight */
+    size_t n_loose;
+    size_t peak_pinned;
+    size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
+    size_t peak_chunks;
+    size_t full_at;        /* the driver refused more chunks than these; SIZE_MAX = never */
+    uint64_t full_event;   /* n_events at that refusal */
+    size_t limit_chunks;   /* SIZE_MAX = no limit set */
+    unsigned n_limiting;   /* calls that set a limit now: more chunks than that may still be held */
+    size_t total_chunks;   /* const: what the device has in all */
+    size_t reserve_chunks; /* const: of these left to others: see reserve.h */
+    size_t n_others;       /* of these others held when the driver was last asked */
+    size_t ask_free_at;    /* n_chunks from which on it is asked again */
+    pl_flying *first_flying;
+    pl_flying *last_flying;
+    unsigned n_flights;   /* in the list; a restore counts the live blocks that it will make, too */
+    uint64_t n_taken_off; /* flights so far */
+    bool is_moving;       /* one of them moves what is live: see pl_space_begin_move */
+
+    bool has_compacted;   /* a compaction has won memory: see policy.c */
+    bool is_compacting;   /* or a room falls asleep or wakes: see still.h */
+    size_t n_asleep;      /* granules without a chunk under rooms that are asleep: see sleep.h */
+    pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
+    size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
+    bool is_scratch_busy; /* copies into it may still run */
+    pl_torn torn;         /* while something is, no request is served */
+
+    uint64_t n_events; /* allocations and frees so far */
+    uint64_t n_takes;  /* chunks that were taken and buy slack: see policy.h */
+    pl_block_queue stale;
+    size_t n_stale;                /* blocks in it */
+    size_t n_pending_bytes;        /* of all lanes */
+    size_t n_shared_bytes;         /* PL_BLOCK_SHARED, except private pools' blocks */
+    size_t n_private_shared_bytes; /* PL_BLOCK_SHARED of private pools */
+    uint64_t n_pieces;             /* pieces of runs looked at so far, and steps of a pl_pace */
+
+    pl_front *fronts; /* those that are bound */
+    unsigned n_fronts;
+    unsigned n_stops; /* while not 0, no owner is inside a front */
+
+    pl_usages usages; /* of live blocks, those in fronts included */
+    uint64_t n_taken; /* chunks taken so far */
+
+    unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: round.h */
+} pl_space;
+
+/* ---- lanes and areas ---- */
+
+static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
+{
+    return space->lanes[number - 1];
+}
+
+/* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
+/* The next area of a pool (NULL = the default one). The caller zeroes `cursor` before the first
+ * call. Returns NULL after the last area. */
+typedef struct pl_area_cursor {
+    unsigned i;
+    unsigned class;
+    pl_area *listed;
+    bool is_listing;
+} pl_area_cursor;
+pl_area *pl_space_next_area(const pl_space *space, const struct pl_private *pool,
+                            pl_area_cursor *cursor);
+/* The number of the stream's first lane, given that of either lane. */
+static inline uint32_t pl_lane_plain(uint32_t number)
+{
+    return ((number - 1) & ~UINT32_C(1)) + 1;
+}
+static inline bool pl_space_has_many_lanes(const pl_space *space)
+{
+    return space->n_lanes > 1;
+}
+static inline bool pl_space_is_crowded(const pl_space *space)
+{
+    return space->n_lanes > space->crowd.most_lanes;
+}
+/* The stamp of a free on the lane now. */
+static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
+{
+    if (__builtin_expect(lane->is_closed, false)) {
+        return lane->recorded_tick;
+    }
+    return lane->next_tick > space->context.next_tick ? lane->next_tick : space->context.next_tick;
+}
+/* Has a tick of the lane, or of the context, that covers this stamp passed? */
+static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
+{
+    return tick <= lane->passed_tick || tick <= space->context.passed_tick;
+}
+/* Has this hold, which began when n_pieces was `since`, done as much as a hold may? */
+enum { PL_PIECES_A_HOLD = 384 };
+static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
+{
+    return space->n_pieces - since > PL_PIECES_A_HOLD;
+}
+/* A queue of the lane has changed: link the lane as busy, or unlink it. */
+static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
+{
+    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
+                   lane->shared_pending.first != NULL;
+
+    if (is_busy != lane->busy.is_linked) {
+        if (is_busy) {
+            pl_lane_ring_push_busy(&space->busy, lane);
+        } else {
+            pl_lane_ring_remove_busy(&space->busy, lane);
+        }
+    }
+}
+/* Have room for index i in the array that the pointer at `array` points to, of elements of that
+ * size; new ones are zero. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
+                                   size_t i);
+/* The segments in the order of their addresses. NULL: there is none (any more). */
+pl_segment *pl_space_lowest(const pl_space *space);
+pl_segment *pl_segment_above(const pl_segment *seg);
+void pl_space_init_segments(pl_space *space);
+pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
+/* The highest segment that begins at or below `at`, or NULL; and that which covers it. */
+pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at);
+pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
+/* The most chunks that may be held now: by the limit, the device and the driver's last refusal. */
+size_t pl_space_cap(const pl_space *space);
+static inline void pl_space_pin(pl_space *space, size_t n_granules)
+{
+    space->n_pinned += n_granules;
+    if (space->n_pinned > space->peak_pinned) {
+        space->peak_pinned = space->n_pinned;
+    }
+    if (space->n_pinned > space->peak_shown) {
+        space->peak_shown = space->n_pinned;
+    }
+}
+
+/* ---- flights ---- */
+
+void pl_space_take_off(pl_space *space, pl_flying *flying);
+void pl_space_land(pl_space *space, pl_flying *flying);
+/* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
+ * none of its own. */
+void pl_space_wait_for_flights(pl_space *space);
+/* Flights of a compaction, one at a time: the bytes of live blocks move, and chunks that are not
+ * loose change. The blocks stay blocks like any. */
+void pl_space_begin_move(pl_space *space, pl_flying *flying);
+void pl_space_end_move(pl_space *space, pl_flying *flying);
+/* For who looks at the chunks of live blocks: wait while they move. May drop the lock. */
+void pl_space_wait_for_move(pl_space *space);
+/* The chunk is mapped nowhere any more, or not yet. */
+static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
+{
+    pl_idle *idle = &space->idle[order];
+
+    pl_assert(idle->n < space->total_chunks >> order);
+    idle->chunks[idle->n++] = chunk;
+    space->n_idle += (size_t)1 << order;
+}
+/* There is one of this order. */
+static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
+{
+    pl_idle *idle = &space->idle[order];
+
+    space->n_idle -= (size_t)1 << order;
+    return idle->chunks[--idle->n];
+}
+/* Drop the lock for a moment, so that others can have it. */
+void pl_space_breathe(pl_space *space);
+
+/* ---- work that is too long for one hold of the lock ---- */
+
+/* How long such work has held the lock. Its own memory is in flight; anything else that it has seen
+ * may have changed after it breathed. */
+typedef struct pl_pace {
+    uint64_t since; /* n_pieces when this hold began */
+    uint64_t alone; /* pl_pace_turn when the work began */
+    bool is_unbroken;
+    bool has_breathed;
+} pl_pace;
+
+/* Changes with every event and with every flight. */
+static inline uint64_t pl_pace_turn(const pl_space *space)
+{
+    return space->n_events + space->n_taken_off;
+}
+
+/* is_unbroken: the work never breathes, however long it takes. */
+static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_unbroken)
+{
+    *pace = (pl_pace){ .since = space->n_pieces,
+                       .alone = pl_pace_turn(space),
+                       .is_unbroken = is_unbroken };
+}
+
+/* True if nobody can have taken memory since the work began: it did not breathe, or there was no
+ * event and no flight. It then counts as one hold: what others gave back came after it. */
+static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
+{
+    return !pace->has_breathed || pace->alone == pl_pace_turn(space);
+}
+
+/* n more steps were done, which pl_lock_touch knows of already. May drop the lock. */
+void pl_pace_count(pl_space *space, pl_pace *pace, size_t n);
+
+/* The same, and tell pl_lock_touch. */
+static inline void pl_pace_step(pl_space *space, pl_pace *pace, size_t n)
+{
+    pl_lock_touch(n);
+    pl_pace_count(space, pace, n);
+}
+
+/* ---- telling (observer.h); without an observer this costs one branch ---- */
+
+void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
+    __attribute__((cold));
+void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
+                      pleat_devptr base, uint64_t bytes) __attribute__((cold));
+
+/* b is live or being freed: `requested` and its owner's `lane` are still valid. */
+static inline void pl_space_tell_block(const pl_space *space, pl_action action, const pl_block *b)
+{
+    if (pl_observer_is_on(space->observer)) {
+        pl_space_say_block(space, action, b);
+    }
+}
+
+/* Whole granules became resident, or holes. */
+static inline void pl_space_tell_run(const pl_space *space, pl_action action, const pl_segment *seg,
+                                     pleat_devptr base, uint64_t bytes)
+{
+    if (pl_observer_is_on(space->observer)) {
+        pl_space_say_run(space, action, seg, base, bytes);
+    }
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* capture_end.c - see capture_end.h. Guarded by the device lock. */
+#include "segments/pleat/streams/capture_end.h"
+
+#include "segments/pleat/streams/capture_list.h"
+#include "segments/pleat/streams/shared.h"
+
+enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
+
+void pl_capture_see_end(pl_space *space, pl_capture *capture)
+{
+    pl_capture_end(space, capture);
+    if (capture->is_broken && !capture->is_released) {
+        capture->is_released = true;
+        capture->over_tick = 0;
+        pl_capture_own_up(space, capture);
+        pl_capture_forget_parts(space, capture);
+        pl_capture_leave_pool(space, capture);
+    }
+    (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
+}
+
+/* ---- the graph is gone ----------------------------------------------------------------------- */
+
+bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick)
+{
+    if (!capture->is_released) {
+        capture->is_released = true;
+        capture->over_tick = over_tick;
+    }
+    pl_capture_end(space, capture);
+    pl_capture_own_up(space, capture);
+    pl_capture_forget_parts(space, capture);
+    pl_capture_hold(capture);
+    if (pl_capture_is_gone(capture)) {
+        pl_capture_leave_pool(space, capture);
+    }
+    (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
+    bool has_more = capture->waiting.first != NULL;
+    pl_capture_drop(space, capture);
+    return has_more;
+}
+
+static bool has_something_to_release(const pl_capture *capture)
+{
+    return pl_capture_is_gone(capture) &&
+           (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL);
+}
+
+/* A release of a few blocks costs as much as so many looks. */
+enum { RELEASE_COST = 7 };
+
+/* A block that goes on may drop other captures, and the next one too: pl_capture_drop keeps
+ * looked_up valid. */
+bool pl_capture_look(pl_space *space)
+{
+    uint64_t since = space->n_pieces;
+    size_t n = LOOK_SOME;
+    bool any = false;
+
+    if (space->looked_up == NULL) {
+        uint64_t n_gone = pl_graph_watch_n_gone();
+        if (n_gone == space->n_graphs_gone) {
+            return false;
+        }
+        space->n_graphs_gone = n_gone;
+        space->looked_up = space->first_capture;
+    }
+    for (; n > 0 && space->looked_up != NULL && !pl_space_is_tired(space, since); n--) {
+        pl_capture *capture = space->looked_up;
+        pl_lock_touch(1);
+        space->looked_up = capture->links[PL_CAPTURES_ALL].next;
+        if (!has_something_to_release(capture)) {
+            continue;
+        }
+        any = true;
+        pl_capture_hold(capture);
+        if (pl_capture_release(space, capture, 0)) { /* its launches are over, too */
+            space->looked_up = capture;              /* some of its blocks still wait */
+            n = 1;
+        }
+        n = n > RELEASE_COST ? n - RELEASE_COST : 1;
+        pl_capture_drop(space, capture);
+    }
+    return any;
+}
+
+enum { MOST_LOOKS = 64, MOST_VAIN = 16 };
+
+void pl_capture_look_well(pl_space *space)
+{
+    for (size_t n = MOST_LOOKS + space->n_captures; n > 0; n--) {
+        if (!pl_capture_look(space) && space->looked_up == NULL) {
+            return;
+        }
+        pl_space_breathe(space);
+    }
+}
+
+/* Some blocks go on in each hold; those that wait for the graph, not for the end, are skipped. */
+static void pass_on(pl_space *space, pl_capture *capture)
+{
+    for (unsigned n_vain = 0; capture->waiting.first != NULL && n_vain < MOST_VAIN;) {
+        n_vain = pl_shared_pass_capture(space, capture, RELEASE_SOME) > 0 ? 0 : n_vain + 1;
+        pl_space_breathe(space);
+    }
+}
+
+static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
+{
+    pl_capture *capture = space->under_way;
+
+    while (capture != NULL && capture->pool != pool) {
+        pl_lock_touch(1);
+        capture = capture->links[PL_CAPTURES_UNDER_WAY].next;
+    }
+    return capture;
+}
+
+/* The search starts again for each capture, as the lock was dropped. */
+void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
+{
+    for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {
+        pl_capture_hold(c);
+        pl_capture_end(space, c);
+        pass_on(space, c);
+        pl_capture_drop(space, c);
+    }
+}

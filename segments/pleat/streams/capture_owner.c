@@ -1,0 +1,142 @@
+/* capture_owner.c - see capture_owner.h. Guarded by the device lock. */
+#include "segments/pleat/streams/capture_owner.h"
+
+#include "segments/pleat/front/front.h"
+#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capture_list.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/tick.h"
+
+enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
+
+/* PLEAT_ECAPTURE: the capture is still under way. PLEAT_OK: it has ended, as the stream is at rest,
+ * in another capture, or gone. Else why the driver did not answer. Drops the lock. */
+static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture, void *handle)
+{
+    pl_capture_info info = { .is_capturing = false };
+    pl_stream *stream = NULL;
+    uint64_t id = capture->id;
+
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_stream_get(space->dev, handle, &stream);
+    if (st == PLEAT_OK) {
+        st = pl_stream_capture(stream, &info);
+        pl_stream_put(stream);
+    }
+    st = pl_stream_is_none(st) ? PLEAT_OK : st;
+    pl_lock_acquire(&space->lock);
+    return st == PLEAT_OK && info.is_capturing && info.id == id ? PLEAT_ECAPTURE : st;
+}
+
+/* Launches may be under way on any stream: only a tick of the context tells when they are over. */
+static void release_launched(pl_space *space, pl_capture *capture)
+{
+    uint64_t over_tick = space->clock;
+
+    space->context.next_tick = ++space->clock;
+    pl_capture_hold(capture);
+    capture->is_released = true;
+    capture->over_tick = over_tick;
+    pl_capture_end(space, capture);
+    pl_capture_forget_parts(space, capture);
+    pl_context_tick_want(space);
+    (void)pl_tick_poll(space, 0);
+    while (capture->waiting.first != NULL) {
+        (void)pl_capture_release(space, capture, over_tick);
+        pl_space_breathe(space);
+    }
+    pl_capture_drop(space, capture);
+}
+
+/* Where the driver watches the graph, its owner's word alone gives no memory away: the graph may
+ * live and be launched. */
+static pleat_status release_of_stream(pl_space *space, void *handle)
+{
+    pl_capture_look_well(space);
+    pl_capture *capture = pl_capture_find_of_stream(space, handle);
+    if (capture == NULL) {
+        return PLEAT_OK;
+    }
+    pl_capture_hold(capture);
+    pleat_status st = capture->has_ended ? PLEAT_OK : ask_whether_over(space, capture, handle);
+    if (st == PLEAT_OK && !capture->is_released) {
+        pl_capture_end(space, capture);
+        (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
+        if (capture->watch == NULL) {
+            release_launched(space, capture);
+        } else if (!capture->is_disowned) {
+            capture->is_disowned = true;
+            space->n_disowned++;
+            pl_capture_forget_parts(space, capture);
+        }
+    }
+    pl_capture_drop(space, capture);
+    return st;
+}
+
+pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pleat_status st = release_of_stream(space, handle);
+    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+/* The capture is held while the lock is dropped, so that it stays in the list. */
+void pl_pleat_let_captures_go(pl_allocator *a)
+{
+    pl_space *space = (pl_space *)a;
+    size_t n_looks = 0;
+
+    pl_lock_acquire(&space->lock);
+    for (pl_capture *c = space->first_capture; c != NULL;) {
+        pl_capture_hold(c);
+        while (c->has_ended && c->waiting.first != NULL) {
+            (void)pl_capture_release(space, c, 0);
+            pl_space_breathe(space);
+        }
+        pl_lock_touch(1);
+        if (++n_looks % LOOK_SOME == 0) {
+            pl_space_breathe(space);
+        }
+        pl_capture *next = c->links[PL_CAPTURES_ALL].next;
+        pl_capture_drop(space, c);
+        c = next;
+    }
+    pl_lock_release(&space->lock);
+}
+
+/* is_expected: a capture may begin when this returns, so no thread may still be recording what
+ * would break it. Otherwise: such a capture has ended. */
+void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    if (is_expected) {
+        pl_fronts_unbind(space, 0);
+        pl_capturers_note(space); /* the thread may also make captures that it does not announce */
+    }
+    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
+    pl_device_note_capture(space->dev, is_expected);
+    while (is_expected && space->context.is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    pl_lock_release(&space->lock);
+    if (is_expected) {
+        pl_device_wait_for_recorders(space->dev);
+    }
+}
+
+pleat_status pl_pleat_release_capture(pl_allocator *a, pl_stream *stream)
+{
+    return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
+}

@@ -1,0 +1,157 @@
+/* capture_see.c - see capture_see.h. Guarded by the device lock. */
+#include "segments/pleat/streams/capture_see.h"
+
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capture_list.h"
+#include "segments/pleat/streams/capturers.h"
+
+/* ---- the capture that a stream is in --------------------------------------------------------- */
+
+/* Has the capture broken since its stream was asked? Then it has no graph to watch, and its memory
+ * would be kept for a graph that never comes. A broken capture has no id to compare. */
+static bool has_broken(pl_stream *stream)
+{
+    pl_capture_info now;
+
+    return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
+}
+
+/* NULL: the driver cannot tell when the graph is gone, so its owner will. May drop the lock. */
+static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
+{
+    pl_graph_watch *watch = NULL;
+
+    if (info->graph == NULL) {
+        return NULL;
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_graph_watch_begin(space->dev, info->graph, &watch);
+    if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
+        info->is_broken = has_broken(stream);
+    }
+    pl_lock_acquire(&space->lock);
+    return watch;
+}
+
+/* While the lock is dropped another thread may see the capture first, by another of its streams. */
+static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
+                                   pl_capture **out)
+{
+    *out = pl_capture_find(space, info->id);
+    if (*out != NULL) {
+        return PLEAT_OK;
+    }
+    pl_graph_watch *watch = watch_graph(space, stream, info);
+    *out = pl_capture_find(space, info->id);
+    if (*out == NULL) {
+        *out = pl_capture_create(space, info->id, watch);
+        watch = *out != NULL ? NULL : watch;
+    }
+    pl_graph_watch_end(watch);
+    return *out != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+}
+
+/* ---- what a stream is seen doing ------------------------------------------------------------- */
+
+static void leave(pl_space *space, pl_lane *lane)
+{
+    pl_capture *capture = lane->capture;
+
+    if (capture == NULL) {
+        return;
+    }
+    lane->capture = NULL;
+    capture->n_lanes--;
+    pl_capture_see_end(space, capture);
+    pl_capture_drop(space, capture);
+}
+
+void pl_capture_lose_lane(pl_space *space, pl_lane *lane)
+{
+    pl_capture *capture = lane->capture;
+
+    if (capture == NULL) {
+        return;
+    }
+    lane->capture = NULL;
+    if (--capture->n_lanes == 0) {
+        pl_capture_see_end(space, capture);
+    }
+    pl_capture_drop(space, capture);
+}
+
+static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
+{
+    pl_capture *capture;
+
+    lane->n_refs++; /* the lane stays while the lock is dropped */
+    leave(space, lane);
+    pleat_status st = find_or_create(space, lane->stream, info, &capture);
+    lane->n_refs--;
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_capture_hold(capture);
+    st = pl_capture_take_part(space, capture, pl_stream_handle(lane->stream));
+    if (st != PLEAT_OK) {
+        pl_capture_drop(space, capture);
+        return st;
+    }
+    if (lane->capture != NULL) {
+        lane->capture->n_lanes--;
+        pl_capture_drop(space, lane->capture);
+    }
+    lane->capture = capture;
+    capture->n_lanes++;
+    return PLEAT_OK;
+}
+
+/* Link the capture to the first pool that it uses: the end of that pool's route ends it. A pool
+ * drains without a tick of the context only if all its captures are linked to it and watched. */
+static void use_pool(pl_capture *capture, pl_private *pool)
+{
+    if (capture->pool == pool) {
+        return;
+    }
+    if (capture->pool != NULL || capture->watch == NULL) {
+        pool->is_unwatched = true;
+    }
+    if (capture->pool != NULL) {
+        return;
+    }
+    capture->pool = pool;
+    pl_capture_enlist(&pool->graphs, capture, PL_CAPTURES_OF_POOL);
+    pl_capture_hold(capture);
+    pool->n_graphs++;
+    pool->n_captures++;
+}
+
+void pl_capture_see_use(const pl_capture *capture, pl_private *pool)
+{
+    pool->is_unwatched = pool->is_unwatched || (capture->pool != pool && !capture->is_broken);
+}
+
+pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
+                            pl_private *pool)
+{
+    if (__builtin_expect(!info->is_capturing, true)) {
+        if (__builtin_expect(lane->capture != NULL, false)) {
+            leave(space, lane);
+        }
+        return PLEAT_OK;
+    }
+    pl_capture_info now = *info;
+    pl_capturers_note(space);
+    bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
+                    lane->capture->id == info->id;
+    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
+    if (st == PLEAT_OK && now.is_broken) {
+        lane->capture->is_broken = true;
+        pl_capture_see_end(space, lane->capture); /* the program may end it later */
+    }
+    if (st == PLEAT_OK && pool != NULL) {
+        use_pool(lane->capture, pool);
+    }
+    return st;
+}

@@ -1,0 +1,280 @@
+/* context.c - the tick of the whole context: see context.h.
+ *
+ * The rule it upholds: the tick is recorded beside no known capture, and rarely where an unknown
+ * one may be under way. The host waits for other streams here and in pl_tick_wait only. Guarded by
+ * the device lock, which is dropped around every driver call; the thread that drops it has set
+ * is_busy, or shares the fence. */
+#include "segments/pleat/streams/context.h"
+
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capturers.h"
+#include "segments/pleat/streams/tick.h"
+#include "vmm/base/clock.h"
+#include "vmm/base/deadline.h"
+
+/* ---- when one may be recorded ---------------------------------------------------------------- */
+
+static void wake_waiters(pl_space *space)
+{
+    if (space->n_waiting > 0) {
+        pl_cond_broadcast(&space->landed);
+    }
+}
+
+static void end_recording(pl_space *space)
+{
+    space->context.is_busy = false;
+    space->context.is_recording = false;
+    wake_waiters(space);
+}
+
+/* How long a tick waits for its moment; how many misses in a row double the time to the next. */
+enum { SOON_MS = 2, MOST_PATIENCE_MS = 400, MOST_MISSED = 6 };
+
+/* Wait for a moment in which the tick breaks no capture, as far as can be known. If there is none,
+ * the next tick that nobody waits for is put off, each time for twice as long. */
+static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    pl_context *context = &space->context;
+
+    patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
+    context->is_busy = true;
+    bool is_found = pl_capturers_gather(space, care == PL_CARE_NOW ? 0 : patience_ms) ||
+                    (care == PL_CARE_LAST && !pl_capture_forbids_tick(space));
+    if (is_found) {
+        context->n_missed = 0;
+        return true;
+    }
+    end_recording(space);
+    context->event = space->n_events;
+    context->n_missed += context->n_missed < MOST_MISSED;
+    return false;
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static uint64_t begin_context_tick(pl_space *space)
+{
+    pl_context *context = &space->context;
+    uint64_t number = space->clock;
+
+    context->next_tick = ++space->clock;
+    context->is_busy = true;
+    context->is_recording = true;
+    context->is_wanted = false;
+    context->gone_bytes = 0;
+    context->event = space->n_events;
+    return number;
+}
+
+/* Refusals in a row that count: each doubles the events before the next try. */
+enum { MOST_REFUSED = 20 };
+
+pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    pl_context *context = &space->context;
+    pl_fence *fence;
+
+    if (context->is_busy || context->tick.fence != NULL) {
+        return PLEAT_EPENDING;
+    }
+    if (context->is_unsupported) {
+        return PLEAT_ENOTSUP;
+    }
+    if (pl_capture_forbids_tick(space)) {
+        pl_capture_end_gone(space);
+    }
+    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
+        return PLEAT_ECAPTURE;
+    }
+    size_t gone_bytes = context->gone_bytes;
+    uint64_t number = begin_context_tick(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record_context(space->dev, &fence);
+    pl_lock_acquire(&space->lock);
+    end_recording(space);
+    context->gone_bytes += st == PLEAT_OK ? 0 : gone_bytes;
+    context->is_unsupported = st == PLEAT_ENOTSUP;
+    context->is_wanted = st != PLEAT_OK;
+    context->n_refused += st == PLEAT_ECAPTURE && context->n_refused < MOST_REFUSED;
+    if (st == PLEAT_OK) {
+        context->n_refused = 0;
+        context->tick = (pl_tick){ .number = number, .fence = fence };
+    }
+    return st;
+}
+
+void pl_context_tick_want(pl_space *space)
+{
+    space->context.is_wanted = true;
+    if (space->context.n_refused == 0) {
+        (void)pl_context_tick_record(space, PL_CARE_NOW, 0);
+    }
+}
+
+/* Unless somebody waits for it, the tick is recorded rarely, since the driver has to look at every
+ * stream for it. It is rarer where captures were seen, but no thread is known to make them, so that
+ * the tick cannot choose its moment; and twice as rare again after each refusal, which shows that
+ * there are unknown captures. */
+static const uint64_t CONTEXT_EVENTS = 1024;
+static const uint64_t WARY_EVENTS = 16384;
+enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
+
+void pl_context_tick_record_if_due(pl_space *space)
+{
+    const pl_context *context = &space->context;
+    size_t held = space->n_chunks << space->granule_log2;
+    uint64_t n_events = space->n_events - context->event;
+    bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
+    bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
+    uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)
+                       << (context->n_refused + context->n_missed);
+    bool is_time = n_events >= n_least;
+    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
+
+    /* In a crowd a few bytes are worth it, as they keep a lane; and nothing pends for ever. */
+    bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
+                       pl_space_is_crowded(space) || n_events >= n_least << LATE_LOG2;
+
+    if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
+        (void)pl_context_tick_record(space, PL_CARE_SOON, SOON_MS);
+    }
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* For drivers without events of a context. */
+static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
+{
+    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
+        return PLEAT_ECAPTURE;
+    }
+    uint64_t number = begin_context_tick(space);
+    space->context.is_synchronizing = true;
+    wake_waiters(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_device_synchronize(space->dev);
+    pl_lock_acquire(&space->lock);
+    space->context.is_synchronizing = false;
+    end_recording(space);
+    if (st == PLEAT_OK && number > space->context.passed_tick) {
+        space->context.passed_tick = number;
+    }
+    return st;
+}
+
+/* Wait until the recorded tick has passed. Another thread may query its fence meanwhile, so the
+ * fence is shared. */
+static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
+{
+    pl_context *context = &space->context;
+    pl_tick tick = context->tick;
+
+    if (tick.fence == NULL) {
+        return PLEAT_OK;
+    }
+    pl_fence_share(tick.fence, 1);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK && tick.number > context->passed_tick) {
+        context->passed_tick = tick.number;
+    }
+    if (context->tick.fence == tick.fence && context->tick.number == tick.number &&
+        !context->is_busy && st != PLEAT_EPENDING) {
+        pl_tick_end_context(space, st == PLEAT_OK);
+    }
+    return st;
+}
+
+/* One wait of a caller, for however many ticks. */
+typedef struct waiting {
+    uint64_t upto;    /* stamp that has to be passed */
+    uint32_t wait_ms; /* of the whole call; UINT32_MAX: for ever */
+    uint64_t began_ms;
+} waiting;
+
+static uint32_t time_left(const waiting *w)
+{
+    return pl_deadline_left(w->wait_ms);
+}
+
+/* How long to wait for a good moment: counted from the start, as a tick of another thread may have
+ * used up the time. */
+static uint32_t patience_left(const waiting *w)
+{
+    uint32_t most_ms = time_left(w) < MOST_PATIENCE_MS ? time_left(w) : MOST_PATIENCE_MS;
+    uint64_t gone_ms = pl_clock_ms() - w->began_ms;
+    uint32_t left_ms = gone_ms < most_ms ? most_ms - (uint32_t)gone_ms : 0;
+
+    return left_ms > SOON_MS ? left_ms : SOON_MS;
+}
+
+static bool is_covered(const pl_space *space, uint64_t upto)
+{
+    const pl_context *context = &space->context;
+
+    return context->passed_tick >= upto ||
+           (context->tick.fence != NULL && context->tick.number >= upto);
+}
+
+/* Have a tick that covers what was freed by now. Waits for a thread that records or queries one: a
+ * few driver calls. That takes long if the thread waits for its moment, or synchronises, for want
+ * of the event or for a compaction: a caller without time left does not wait for it then. */
+static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
+{
+    while (space->context.is_busy) {
+        bool is_long = space->context.is_unsupported || space->context.is_gathering ||
+                       space->context.is_synchronizing;
+        if (is_covered(space, w->upto)) {
+            return PLEAT_OK;
+        }
+        if (is_long && time_left(w) == 0) {
+            return PLEAT_EPENDING;
+        }
+        pl_capturers_pause(space);
+    }
+    if (pl_capture_forbids_tick(space)) {
+        pl_capture_end_gone(space);
+    }
+    pleat_status st = pl_context_tick_record(space, care, patience_left(w));
+    if (st == PLEAT_ENOTSUP && w->wait_ms > 0) {
+        return synchronize(space, care, patience_left(w));
+    }
+    return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
+}
+
+pleat_status pl_context_synchronize(pl_space *space)
+{
+    while (space->context.is_busy) {
+        pl_capturers_pause(space);
+    }
+    return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);
+}
+
+/* A tick that is under way covers less than what was freed by now: so the caller waits for it, and
+ * for one that comes after it, whichever thread records that. */
+enum { MOST_CONTEXT_WAITS = 4 };
+
+pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
+{
+    waiting w = { .upto = space->clock, .wait_ms = wait_ms, .began_ms = pl_clock_ms() };
+    pleat_status st = PLEAT_OK;
+
+    for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
+        uint32_t left_ms = time_left(&w); /* a caller that may wait has 1 ms for each tick */
+        st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
+        if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
+            return st;
+        }
+        st = have_context_tick(space, care, &w);
+        if (st == PLEAT_EPENDING && space->context.tick.fence != NULL) {
+            st = PLEAT_OK; /* another thread was faster */
+        }
+        if (st == PLEAT_OK && space->context.passed_tick >= w.upto) {
+            return st;
+        }
+    }
+    return st == PLEAT_OK ? PLEAT_EPENDING : st;
+}

@@ -1,0 +1,122 @@
+/* drain.c - see drain.h. Guarded by the device lock. */
+#include "segments/pleat/streams/drain.h"
+
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
+
+enum { DRAIN_LOOKS = 8, OPEN_SOME = 1024 };
+
+void pl_private_open_segment(pl_space *space, pl_segment *seg)
+{
+    seg->is_private = false;
+    seg->is_opening = true;
+    seg->opened = seg->range.base;
+    seg->next_opening = space->opening;
+    space->opening = seg;
+}
+
+/* The pool's graphs use the area no more. The granules of its free blocks become loose some at a
+ * time; those of blocks that are freed from now on, at once. */
+static void open_area(pl_space *space, pl_area *area)
+{
+    for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
+        seg->is_apart = false;
+        pl_private_open_segment(space, seg);
+    }
+    area->pool = NULL; /* area->lane and area->stream stay until a pool has the area again */
+    pl_private_release_area(space, area);
+}
+
+static void push_draining(pl_space *space, pl_private *pool)
+{
+    pool->next = NULL;
+    *(space->draining != NULL ? &space->last_draining->next : &space->draining) = pool;
+    space->last_draining = pool;
+}
+
+static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
+{
+    size_t n_looks = 0;
+    size_t n = pl_segment_loosen(seg, b, b->base, pl_block_end(b), &n_looks);
+
+    space->n_loose += n;
+    space->n_pinned -= n;
+}
+
+static void open_some(pl_space *space, pl_segment *seg, size_t n)
+{
+    pleat_devptr end = seg->range.base + seg->range.bytes;
+    pl_block *b = pl_segment_find(seg, seg->opened);
+
+    pl_lock_touch(n);
+    for (; b != NULL && n > 0; b = b->next, n--) {
+        if (b->state == PL_BLOCK_FREE) {
+            loosen(space, seg, b);
+        }
+        bool is_moved = b->is_private || (b->is_apart && !seg->is_apart);
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && is_moved) {
+            pl_run_requeue(space, b);
+        }
+    }
+    seg->opened = b != NULL ? b->base : end;
+    if (b == NULL) {
+        seg->is_opening = false;
+        space->opening = seg->next_opening;
+    }
+}
+
+static bool is_drained(const pl_space *space, const pl_private *pool)
+{
+    return pool->over_tick <= space->context.passed_tick ||
+           (pool->n_graphs == 0 && !pool->is_unwatched);
+}
+
+/* Take the first drained pool out of the list, oldest first; the few that are looked at and not
+ * drained go to the end. */
+static pl_private *next_drained(pl_space *space)
+{
+    for (unsigned n = DRAIN_LOOKS; n > 0 && space->draining != NULL; n--) {
+        pl_private *pool = space->draining;
+        space->draining = pool->next;
+        if (is_drained(space, pool)) {
+            return pool;
+        }
+        push_draining(space, pool);
+    }
+    return NULL;
+}
+
+bool pl_private_drain(pl_space *space)
+{
+    pl_private *pool = next_drained(space);
+    bool any = false;
+
+    if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
+        pool->next = space->draining; /* more captures are to forget it: the next call goes on */
+        space->last_draining = space->draining != NULL ? space->last_draining : pool;
+        space->draining = pool;
+        return true;
+    }
+    if (pool != NULL) {
+        while (pool->areas != NULL) {
+            pl_area *area = pool->areas;
+            pool->areas = area->next;
+            open_area(space, area);
+        }
+        pl_host_free(&space->host, pool);
+        any = true;
+    }
+    if (space->opening != NULL) {
+        open_some(space, space->opening, OPEN_SOME);
+        any = true;
+    }
+    return any;
+}
+
+void pl_private_begin_drain(pl_space *space, pl_private *pool)
+{
+    push_draining(space, pool);
+    pool->is_draining = true;
+    pool->over_tick = space->clock;
+    space->context.next_tick = ++space->clock;
+}

@@ -1,0 +1,173 @@
+/* handover.c - see handover.h. */
+#include "segments/pleat/streams/handover.h"
+
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/shared_order.h"
+
+enum { MOST_MOVED = 512 }; /* blocks looked at in one hold */
+
+static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_block *first)
+{
+    return first != NULL &&
+           (first->tick <= lane->recorded_tick || pl_lane_has_passed(space, lane, first->tick));
+}
+
+bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
+{
+    return is_covered(space, lane, lane->pending.first) ||
+           (is_private && is_covered(space, lane, lane->private_pending.first)) ||
+           (lane->shared_pending.first != NULL && lane->recorded_tick > lane->passed_tick);
+}
+
+pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
+                             bool is_private)
+{
+    pl_lane *best = NULL;
+    size_t n_looks = PL_LANE_LOOKS;
+
+    for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
+        n_looks--;
+        if (lane != user && !lane->is_capture && lane->tried_turn != turn &&
+            pl_handover_is_possible(space, lane, is_private) &&
+            (best == NULL || pl_handover_pending_bytes(lane, is_private) >
+                                 pl_handover_pending_bytes(best, is_private))) {
+            best = lane;
+        }
+    }
+    pl_lock_touch(PL_LANE_LOOKS - n_looks);
+    return best;
+}
+
+static size_t whole_granules(const pl_block *b)
+{
+    const pl_segment *seg = b->segment;
+    pleat_devptr low = pl_segment_ceil(seg, b->base);
+    pleat_devptr high = pl_segment_floor(seg, pl_block_end(b));
+
+    return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
+}
+
+/* What has come so far, and how many blocks may still be looked at. */
+typedef struct haul {
+    size_t n_blocks;
+    size_t n_granules;
+    size_t n_looks;
+} haul;
+
+/* Move blocks of another lane's queue to `user`, if their stamps are not above `upto` and they have
+ * at least `least` whole granules, until n granules have come. */
+static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
+                  size_t least, size_t n, haul *h)
+{
+    pl_block *next;
+
+    for (pl_block *b = pending->first; b != NULL && b->tick <= upto && h->n_looks > 0; b = next) {
+        size_t whole = whole_granules(b);
+        next = b->queue_next; /* not b's new lane's: no merge absorbs it */
+        h->n_looks--;
+        if (whole < least) {
+            continue;
+        }
+        if (b->is_apart &&
+            pl_area_reserve_index(&space->host, b->segment->area, user->number) != PLEAT_OK) {
+            continue;
+        }
+        pl_run_move(space, b, user->number, pl_lane_stamp(space, user));
+        h->n_blocks++;
+        h->n_granules += whole;
+        if (h->n_granules >= n) {
+            return;
+        }
+    }
+}
+
+/* Move blocks with whole granules; if they do not suffice, all blocks, since small pieces may join
+ * large runs; then private pools' blocks, which serve requests of their pool only. Returns whether
+ * n granules have come. */
+static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
+                         bool is_private, haul *h)
+{
+    h->n_looks = MOST_MOVED;
+    if (n != SIZE_MAX) {
+        adopt(space, user, &other->pending, upto, 1, n, h);
+    }
+    if (h->n_granules < n) {
+        h->n_looks = MOST_MOVED;
+        adopt(space, user, &other->pending, upto, 0, SIZE_MAX, h);
+    }
+    if (is_private) {
+        adopt(space, user, &other->private_pending, upto, 0, SIZE_MAX, h);
+    }
+    pl_lock_touch(2 * (size_t)MOST_MOVED - h->n_looks);
+    return n != SIZE_MAX && h->n_granules >= n;
+}
+
+/* The newest tick of `other`; its fence is shared for the call. */
+static pl_tick share_newest(const pl_lane *other)
+{
+    pl_tick tick = other->ticks[(other->first_tick + other->n_ticks - 1) % PL_LANE_TICKS];
+
+    pl_fence_share(tick.fence, 1);
+    return tick;
+}
+
+static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
+{
+    pl_tick tick = share_newest(other);
+
+    other->n_refs++;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_order(user->stream, tick.fence);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    other->n_refs--;
+    if (st == PLEAT_OK) {
+        user->behind[other->number % PL_LANE_BEHIND] = (pl_behind){ other->number, tick.number };
+    }
+    return st;
+}
+
+enum { MOST_ORDERS = 8 };
+
+/* Blocks that wait for `other` wait for more lanes: order after those, too, that have a tick. */
+static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, bool is_private)
+{
+    size_t n_moved = 0;
+
+    other->n_refs++;
+    for (unsigned n = 0; n < MOST_ORDERS && n_moved == 0; n++) {
+        pl_lane *lane = pl_shared_missing(space, user, other, is_private);
+        if (lane == NULL || order(space, user, lane) != PLEAT_OK) {
+            break;
+        }
+        n_moved = pl_shared_adopt(space, user, is_private);
+    }
+    other->n_refs--;
+    return n_moved;
+}
+
+pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
+                         bool is_private, size_t *n_moved)
+{
+    uint64_t behind = pl_handover_behind(user, other->number);
+    uint64_t passed = space->context.passed_tick > other->passed_tick ? space->context.passed_tick
+                                                                      : other->passed_tick;
+    haul h = { 0 };
+
+    behind = behind > passed ? behind : passed;
+    bool is_enough = adopt_enough(space, user, other, behind, n_granules, is_private, &h);
+    pleat_status st = PLEAT_OK;
+    if (!is_enough && other->n_ticks > 0 && other->recorded_tick > behind) {
+        st = order(space, user, other);
+        if (st == PLEAT_OK) {
+            behind = pl_handover_behind(user, other->number);
+            (void)adopt_enough(space, user, other, behind, n_granules, is_private, &h);
+            h.n_blocks += pl_shared_adopt(space, user, is_private);
+        }
+    }
+    if (st == PLEAT_OK && h.n_blocks == 0) {
+        h.n_blocks = order_the_rest(space, user, other, is_private);
+    }
+    *n_moved = h.n_blocks;
+    return st;
+}

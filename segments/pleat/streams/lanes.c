@@ -1,0 +1,202 @@
+/* lanes.c - see lanes.h. Guarded by the device lock. */
+#include "segments/pleat/streams/lanes.h"
+
+#include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
+
+/* ---- a crowd --------------------------------------------------------------------------------- */
+
+/* A stream was given up and comes back: from now on there may be twice as many lanes. */
+static void welcome(pl_crowd *crowd, const pl_stream *stream)
+{
+    uint64_t id = pl_stream_id(stream);
+
+    if (crowd->left[id % PL_CROWD_IDS] == id) {
+        crowd->left[id % PL_CROWD_IDS] = 0;
+        crowd->n_left = 0;
+        crowd->most_lanes *= crowd->most_lanes < PL_CROWD_MOST ? 2 : 1;
+    }
+}
+
+/* most_lanes is halved when this many times most_lanes streams were given up and none came back. */
+enum { CROWD_PATIENCE = 16 };
+
+static void see_off(pl_crowd *crowd, uint64_t id)
+{
+    crowd->left[id % PL_CROWD_IDS] = id;
+    if (++crowd->n_left / CROWD_PATIENCE >= crowd->most_lanes) {
+        crowd->n_left = 0;
+        crowd->most_lanes /= crowd->most_lanes > PL_CROWD_LEAST ? 2 : 1;
+    }
+}
+
+/* ---- their end ------------------------------------------------------------------------------- */
+
+void pl_lanes_lose(pl_space *space, pl_lane *lane)
+{
+    if (lane->is_gone) {
+        return;
+    }
+    lane->is_gone = true;
+    lane->wants_tick = false;
+    pl_capture_lose_lane(space, lane);
+    if (!lane->is_silent) {
+        pl_settle_leave_to_context(space, lane);
+    }
+}
+
+/* Another call may still be recording a tick, behind which the last one comes. The caller's n_refs
+ * keep the lane. */
+void pl_lanes_retire(pl_space *space, pl_lane *lane)
+{
+    while (lane->is_recording) {
+        space->n_waiting++;
+        pl_lock_wait(&space->lock, &space->landed);
+        space->n_waiting--;
+    }
+    uint64_t number = pl_lane_stamp(space, lane);
+
+    pl_tick_record(space, lane);
+    lane->is_closed = lane->recorded_tick >= number;
+    pl_lanes_lose(space, lane);
+}
+
+static bool is_at_rest(const pl_lane *lane)
+{
+    return lane->n_live == 0 && lane->n_refs == 0 && !lane->busy.is_linked && !lane->is_recording &&
+           !lane->is_polled;
+}
+
+static void return_ticks(pl_space *space, pl_lane *lane)
+{
+    for (; lane->n_ticks > 0; lane->n_ticks--) {
+        pl_fence_return(lane->ticks[lane->first_tick].fence);
+        lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
+    }
+    pl_lane_ring_remove_ticking(&space->ticking, lane);
+    pl_lane_ring_remove_ripe(&space->ripe, lane);
+}
+
+/* The stream's other lane, or NULL. */
+static pl_lane *other_of(const pl_space *space, const pl_lane *lane)
+{
+    uint32_t other = pl_lane_plain(lane->number) + !lane->is_capture;
+
+    return other <= space->n_lane_rooms ? space->lanes[other - 1] : NULL;
+}
+
+static void give_up(pl_space *space, pl_lane *lane)
+{
+    return_ticks(space, lane);
+    for (int class = 0; class < PL_N_CLASSES; class ++) {
+        if (lane->areas[class] != NULL) {
+            lane->areas[class]->n_lanes--;
+        }
+    }
+    pl_capture_lose_lane(space, lane);
+    space->lanes[lane->number - 1] = NULL;
+    space->n_lanes--;
+    if (lane->is_capture) {
+        other_of(space, lane)->n_refs--;
+    }
+    pl_host_free(&space->host, lane);
+}
+
+/* Nothing refers to the lane any more. The stream is released with the last of its lanes. */
+static void give_up_gone(pl_space *space, pl_lane *lane)
+{
+    pl_lane *other = other_of(space, lane);
+    pl_stream *stream = lane->stream;
+    bool is_labelling = lane->is_labelling;
+
+    give_up(space, lane);
+    if (other != NULL) {
+        other->is_labelling |= is_labelling;
+    } else if (!is_labelling) {
+        pl_stream_release(stream);
+    }
+}
+
+/* Was nothing freed on the lane since the last look? */
+static bool is_quiet(pl_lane *lane)
+{
+    bool is_same = lane->seen_next_tick == lane->next_tick && lane->seen_n_frees == lane->n_frees;
+
+    lane->seen_next_tick = lane->next_tick;
+    lane->seen_n_frees = lane->n_frees;
+    return is_same;
+}
+
+/* Give up a lane that nothing refers to; if its stream is named again, it counts as new. Lanes stay
+ * if their stream was last seen in a capture, or if an area refers to it. */
+static void let_leave(pl_space *space, pl_lane *lane)
+{
+    const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
+    uint64_t id = pl_stream_id(lane->stream); /* released, the object may serve another stream */
+
+    if (!is_quiet(lane) || plain->capture != NULL || lane->is_labelling) {
+        return;
+    }
+    if (lane->is_capture) {
+        give_up(space, lane); /* the first lane stays, and with it the stream */
+    } else if (pl_stream_try_release(lane->stream)) {
+        see_off(&space->crowd, id);
+        give_up(space, lane);
+    }
+}
+
+void pl_lanes_look_for_gone(pl_space *space, unsigned n)
+{
+    n = n < space->n_lane_rooms ? n : (unsigned)space->n_lane_rooms;
+    pl_lock_touch(n);
+    for (; n > 0; n--) {
+        space->looked_at = space->looked_at + 1 < space->n_lane_rooms ? space->looked_at + 1 : 0;
+        pl_lane *lane = space->lanes[space->looked_at];
+        if (lane == NULL) {
+            continue;
+        }
+        bool is_gone = pl_stream_is_gone(lane->stream);
+        if (is_gone) {
+            pl_lanes_lose(space, lane);
+        }
+        if (is_at_rest(lane) && is_gone) {
+            give_up_gone(space, lane);
+        } else if (is_at_rest(lane) && pl_space_is_crowded(space)) {
+            let_leave(space, lane);
+        }
+    }
+}
+
+/* ---- their beginning ------------------------------------------------------------------------- */
+
+enum { LOOK_AT = 16 };
+
+pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, pl_lane **out)
+{
+    uint32_t i = pl_lane_number(stream, is_capture) - 1;
+
+    pl_lanes_look_for_gone(space, LOOK_AT);
+    welcome(&space->crowd, stream);
+    pleat_status st = pl_space_reserve_room(space, &space->lanes, sizeof(pl_lane *),
+                                            &space->n_lane_rooms, i);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lane *lane = pl_host_calloc(&space->host, 1, sizeof(*lane));
+    if (lane == NULL) {
+        return PLEAT_ENOMEM_HOST;
+    }
+    lane->stream = stream;
+    lane->is_idle = pl_stream_is_idle(stream);
+    lane->number = i + 1;
+    lane->is_capture = is_capture;
+    lane->next_tick = space->clock;
+    space->lanes[i] = lane;
+    space->n_lanes++;
+    if (is_capture) {
+        pl_space_lane_at(space, pl_lane_plain(lane->number))->n_refs++;
+    }
+    *out = lane;
+    return PLEAT_OK;
+}

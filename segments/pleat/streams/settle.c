@@ -1,0 +1,299 @@
+/* settle.c - memory that is over becomes available to every stream: see settle.h.
+ *
+ * The rule it upholds: memory that one stream freed reaches another only after a fence behind the
+ * free has passed (settled), or after the other was made to wait for such a fence (handover.h).
+ * Guarded by the device lock, which is dropped while fences are asked about (tick.c). */
+#include "segments/pleat/streams/settle.h"
+
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/drain.h"
+#include "segments/pleat/streams/due.h"
+#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/tick.h"
+
+/* ---- settling -------------------------------------------------------------------------------- */
+
+bool pl_settle_is_over(const pl_space *space, const pl_block *b)
+{
+    return b->lane == PL_LANE_SETTLED ||
+           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
+}
+
+static bool is_first_over(const pl_space *space, const pl_lane *lane, const pl_block_queue *queue)
+{
+    return queue->first != NULL && pl_lane_has_passed(space, lane, queue->first->tick);
+}
+
+static bool has_first_over(const pl_space *space, const pl_lane *lane)
+{
+    return !lane->is_capture && (is_first_over(space, lane, &lane->pending) ||
+                                 is_first_over(space, lane, &lane->private_pending) ||
+                                 pl_shared_is_first_over(space, lane));
+}
+
+static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
+                           size_t n, uint64_t since)
+{
+    size_t n_settled = 0;
+
+    while (n_settled < n && queue->first != NULL && !pl_space_is_tired(space, since) &&
+           pl_lane_has_passed(space, lane, queue->first->tick)) {
+        pl_run_move(space, queue->first, PL_LANE_SETTLED, 0);
+        n_settled++;
+    }
+    pl_lock_touch(n_settled);
+    return n_settled;
+}
+
+/* `since`: n_pieces when the hold began, since all work in one hold counts together. */
+static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
+{
+    if (lane->is_capture) {
+        return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
+    }
+    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_shared_pass(space, lane, n);
+
+    n_settled += settle_queue(space, lane, &lane->pending, n - n_settled, since);
+    return n_settled + settle_queue(space, lane, &lane->private_pending, n - n_settled, since);
+}
+
+size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
+{
+    return settle_lane(space, lane, n, space->n_pieces);
+}
+
+/* Of very many busy lanes most may have nothing that is over. So lanes whose own ticks have passed
+ * come first. */
+static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
+{
+    size_t n_looks = space->ripe.n < PL_LANE_LOOKS ? space->ripe.n : PL_LANE_LOOKS;
+    size_t n_settled = 0;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && n_settled < n && !pl_space_is_tired(space, since); n_looks--) {
+        pl_lane *lane = space->ripe.first;
+        pl_lane_ring_remove_ripe(&space->ripe, lane);
+        n_settled += settle_lane(space, lane, n - n_settled, since);
+        if (has_first_over(space, lane)) {
+            pl_lane_ring_push_ripe(&space->ripe, lane);
+        }
+    }
+    return n_settled;
+}
+
+size_t pl_settle_some(pl_space *space, size_t n)
+{
+    size_t n_looks = space->busy.n < PL_LANE_LOOKS ? space->busy.n : PL_LANE_LOOKS;
+    uint64_t since = space->n_pieces;
+    size_t n_settled = pl_shared_pass_context(space, n);
+
+    n_settled += settle_ripe(space, n - n_settled, since);
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && n_settled < n && space->busy.first != NULL &&
+           !pl_space_is_tired(space, since);
+         n_looks--) {
+        pl_lane *lane = space->busy.first;
+        pl_lane_ring_remove_busy(&space->busy, lane);
+        pl_lane_ring_push_busy(&space->busy, lane);
+        n_settled += settle_lane(space, lane, n - n_settled, since);
+        pl_space_note_busy(space, lane);
+    }
+    return n_settled;
+}
+
+enum { MOST_SETTLED = 1 << 22 };
+
+/* The lock is yielded, not only breathed: a request that may not wait, as in a capture, gives other
+ * threads no other time to go on with their streams and captures. Without yielding, of 10^6
+ * requests beside three threads that capture and destroy streams some hundreds were refused. */
+bool pl_settle_all(pl_space *space)
+{
+    bool any = false;
+
+    /* As many looks as it takes to see all lanes. Looks that settle something are not counted, but
+     * their blocks are, since others may go on freeing for ever. */
+    size_t n_blocks = MOST_SETTLED;
+    for (size_t n = space->busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
+        size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
+        any = any || n_settled > 0;
+        n -= n_settled > 0 ? 0 : 1;
+        n_blocks -= n_settled < n_blocks ? n_settled : n_blocks;
+        pl_lock_yield(&space->lock);
+    }
+    return any;
+}
+
+enum { MOST_ROUNDS = 64 };
+
+void pl_settle_everything(pl_space *space)
+{
+    bool is_more = true;
+
+    pl_capture_look_well(space);
+    for (unsigned n = MOST_ROUNDS; n > 0 && is_more; n--) {
+        is_more = pl_capture_look(space);
+        is_more = pl_private_drain(space) || is_more;
+        is_more = pl_settle_all(space) || is_more;
+    }
+    while (space->opening != NULL && pl_private_drain(space)) { /* until none is opening */
+        pl_lock_yield(&space->lock);
+    }
+}
+
+/* A block that came and went in one capture is used by its graph only, whenever that is launched;
+ * since the pool keeps its memory for its graphs, the block counts as settled. If the lane has
+ * other blocks too (is_mixed), they all pend on the first lane instead. */
+size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
+{
+    const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
+    uint32_t number = lane->is_mixed ? plain->number : PL_LANE_SETTLED;
+    uint64_t tick = lane->is_mixed ? pl_lane_stamp(space, plain) : 0;
+    uint64_t since = space->n_pieces;
+    size_t n_moved = 0;
+
+    for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
+        pl_block *b = lane->private_pending.first;
+        b = b != NULL ? b : lane->pending.first; /* blocks of pools that were released since */
+        if (b == NULL) {
+            break;
+        }
+        pl_run_move(space, b, number, tick);
+    }
+    lane->is_mixed = lane->is_mixed &&
+                     (lane->private_pending.first != NULL || lane->pending.first != NULL);
+    pl_lock_touch(n_moved);
+    return n_moved;
+}
+
+/* ---- what no tick covers --------------------------------------------------------------------- */
+
+static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_block *last)
+{
+    return last != NULL && last->tick > lane->recorded_tick &&
+           !pl_lane_has_passed(space, lane, last->tick);
+}
+
+bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
+{
+    return is_uncovered(space, lane, lane->pending.last) ||
+           is_uncovered(space, lane, lane->private_pending.last) ||
+           pl_shared_is_uncovered(space, lane);
+}
+
+void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
+{
+    size_t bytes = 0;
+
+    if (is_uncovered(space, lane, lane->pending.last)) {
+        bytes += lane->pending_bytes;
+    }
+    if (is_uncovered(space, lane, lane->private_pending.last)) {
+        bytes += lane->private_bytes;
+    }
+    if (pl_shared_is_uncovered(space, lane)) {
+        bytes += lane->shared_bytes;
+    }
+    space->context.gone_bytes += bytes;
+    space->context.is_wanted = space->context.is_wanted || bytes > 0;
+}
+
+/* A wish that has had no answer for so many events may never get one: drivers do not tell when a
+ * stream is destroyed. */
+enum { WISH_EVENTS = 8 };
+
+static void look_for_answer(pl_space *space, pl_lane *lane)
+{
+    pl_tick_wish(space, lane, 0);
+    if (!lane->is_silent && space->n_events - lane->wish_event > WISH_EVENTS) {
+        lane->is_silent = true;
+        pl_settle_leave_to_context(space, lane);
+    }
+}
+
+enum { MOST_ANSWERS = 8 };
+
+/* Leave wishes, and record the ticks of some of those that stay, in whatever call. Returns whether
+ * any was recorded. */
+static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
+{
+    size_t n_looks = space->busy.n < n ? space->busy.n : n;
+    pl_lane *staying[MOST_ANSWERS];
+    size_t n_staying = 0;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0; n_looks--) {
+        pl_lane *lane = space->busy.first;
+        pl_lane_ring_remove_busy(&space->busy, lane); /* to its end: the next look sees others */
+        pl_lane_ring_push_busy(&space->busy, lane);
+        if (lane == user || lane->is_gone || lane->is_capture ||
+            !pl_settle_has_uncovered(space, lane) || !(is_any || pl_due_is_worth(space, lane))) {
+            continue;
+        }
+        look_for_answer(space, lane);
+        if (pl_due_stays(lane) && n_staying < MOST_ANSWERS) {
+            lane->n_refs++;
+            staying[n_staying++] = lane;
+        }
+    }
+    for (size_t i = 0; i < n_staying; i++) {
+        pl_tick_record(space, staying[i]);
+        staying[i]->n_refs--;
+    }
+    return n_staying > 0;
+}
+
+void pl_settle_want_ticks(pl_space *space, const pl_lane *user)
+{
+    (void)want_ticks(space, user, PL_LANE_LOOKS, true);
+}
+
+bool pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
+{
+    return want_ticks(space, user, n, false);
+}
+
+/* ---- after a free ---------------------------------------------------------------------------- */
+
+/* A look at other lanes notices streams that no call names any more, before memory is short of what
+ * pends on them. */
+enum { LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
+
+static void look_around(pl_space *space, pl_lane *lane)
+{
+    lane->n_refs++;
+    (void)pl_settle_want_worthy_ticks(space, lane, LANES_PER_LOOK);
+    pl_context_tick_record_if_due(space);
+    if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
+        (void)pl_tick_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane can leave when nothing pends there */
+    }
+    lane->n_refs--;
+}
+
+void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
+{
+    if (lane->n_frees % PL_FREES_PER_LOOK == 1 && pl_space_has_many_lanes(space)) {
+        look_around(space, lane);
+    }
+    if (pl_due_is_time(space, lane, bytes)) {
+        bool is_due = lane->n_frees >= PL_FREES_PER_TICK;
+        pl_tick_record(space, lane);
+        if (is_due) {
+            (void)pl_tick_poll_lane(space, lane);
+            (void)pl_settle_lane(space, lane, PL_SETTLE_SOME);
+        }
+    }
+    lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
+}
+
+void pl_settle_freed_unnamed(pl_space *space, pl_lane *lane, size_t bytes)
+{
+    pl_lane_note_free(lane, bytes, space->n_events);
+    if (lane->is_gone || lane->is_silent || pl_due_is_time(space, lane, bytes)) {
+        pl_tick_wish(space, lane, bytes);
+    }
+}

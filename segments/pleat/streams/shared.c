@@ -1,0 +1,307 @@
+/* shared.c - see shared.h. */
+#include "segments/pleat/streams/shared.h"
+
+#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/due.h"
+#include "segments/pleat/streams/tick.h"
+#include "segments/pleat/streams/uses.h"
+
+/* Builds that walk everything after each call have few uses of a block: there few are many, so that
+ * parking is tested too. */
+enum {
+    USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* demands of a block before it is parked */
+    USES_A_HOLD = 1024,                             /* demands of all blocks in one hold */
+};
+
+/* ---- where a block waits --------------------------------------------------------------------- */
+
+static size_t *bytes_of(pl_space *space, const pl_block *b)
+{
+    return b->is_private ? &space->n_private_shared_bytes : &space->n_shared_bytes;
+}
+
+static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
+{
+    const pl_block_use *use = pl_uses_last(b);
+
+    if (use->capture != NULL) {
+        return &use->capture->waiting;
+    }
+    return use->lane == PL_LANE_CONTEXT ? &space->context.shared_pending
+                                        : &pl_space_lane_at(space, use->lane)->shared_pending;
+}
+
+/* Queue b for its last use. Stamps do not fall along a lane's queue: an older one is raised to the
+ * stamp before it. */
+static void wait_in_line(pl_space *space, pl_block *b)
+{
+    pl_block_queue *queue = queue_of(space, b);
+    pl_block_use *use = pl_uses_last(b);
+
+    if (use->capture == NULL && queue->last != NULL &&
+        use->tick < pl_uses_last(queue->last)->tick) {
+        use->tick = pl_uses_last(queue->last)->tick;
+    }
+    bool is_kept = use->capture != NULL && use->is_kept;
+    pl_segment_become(b->segment, &space->store, b, is_kept ? PL_BLOCK_KEPT : PL_BLOCK_SHARED);
+    pl_queue_push(queue, b);
+    if (!is_kept) {
+        *bytes_of(space, b) += b->bytes;
+    }
+    if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
+        pl_lane *lane = pl_space_lane_at(space, use->lane);
+        lane->shared_bytes += b->bytes;
+        pl_space_note_busy(space, lane);
+    }
+}
+
+void pl_shared_leave_line(pl_space *space, pl_block *b)
+{
+    const pl_block_use *use = pl_uses_last(b);
+
+    pl_queue_remove(queue_of(space, b), b);
+    if (b->state == PL_BLOCK_SHARED) {
+        *bytes_of(space, b) -= b->bytes;
+    }
+    if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
+        pl_lane *lane = pl_space_lane_at(space, use->lane);
+        lane->shared_bytes -= b->bytes;
+        pl_space_note_busy(space, lane);
+    }
+}
+
+/* ---- from one demand to the next ------------------------------------------------------------- */
+
+static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use *use)
+{
+    pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
+
+    if (lane != NULL && use->tick > lane->recorded_tick) {
+        pl_due_used(space, lane, b->bytes);
+    }
+}
+
+bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
+{
+    if (use->lane == PL_LANE_CONTEXT) {
+        return use->tick <= space->context.passed_tick;
+    }
+    return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
+}
+
+/* The use's capture is over; the rest of the demand is on a lane or the context. If the driver said
+ * that the graph is gone, only the stream's own work with the block, outside the capture, is left.
+ * If the owner said so, launches may still run, and only a tick of the context covers those. In a
+ * private pool, which outlives its graphs, the stream's own use begins now. */
+static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *use)
+{
+    pl_capture *capture = use->capture;
+
+    use->capture = NULL;
+    if (b->is_private) {
+        use->tick = pl_lane_stamp(space, pl_space_lane_at(space, use->lane));
+    } else if (capture->over_tick > 0) {
+        pl_space_lane_at(space, use->lane)->n_refs--;
+        use->lane = PL_LANE_CONTEXT;
+        use->tick = use->tick > capture->over_tick ? use->tick : capture->over_tick;
+    }
+    want_tick_for(space, b, use);
+    pl_capture_drop(space, capture);
+}
+
+/* All demands are met: b pends on its owner, or is settled. If its owner is a second lane whose
+ * capture is over, it pends on the first one. */
+static void leave(pl_space *space, pl_block *b)
+{
+    pl_lane *lane = pl_space_lane_at(space, b->lane);
+    uint64_t tick = b->tick;
+
+    pl_uses_drop_all(space, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    pl_area_count_over(b->segment->area);
+    lane->n_refs--;
+    if (lane->is_capture && !pl_capture_is_lasting(space, lane)) {
+        lane = pl_space_lane_at(space, pl_lane_plain(lane->number));
+        tick = pl_lane_stamp(space, lane);
+    }
+    lane->is_mixed = lane->is_capture;
+    bool is_over = !lane->is_capture && pl_lane_has_passed(space, lane, tick);
+    bool is_settled = is_over && pl_space_has_many_lanes(space);
+    if (!is_over && !lane->is_capture && tick > lane->recorded_tick) {
+        pl_tick_wish(space, lane, b->bytes);
+    }
+    pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);
+}
+
+/* Must the demand cover the stream's own work, outside the use's capture? Not if the stream is the
+ * owner, since the block pends on the owner in the end; nor while that capture is under way. */
+static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_block_use *use)
+{
+    bool is_owner = pl_lane_plain(b->lane) == lane->number;
+    bool is_going_on = use->capture != NULL && lane->capture == use->capture &&
+                       !use->capture->has_ended;
+
+    return !is_owner && !is_going_on;
+}
+
+/* Make a use a demand. If the stream is being captured now, that graph may use the block, too. */
+static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
+{
+    pl_lane *lane = pl_space_lane_at(space, use->lane);
+
+    use->tick = is_streams_own(b, lane, use) ? pl_lane_stamp(space, lane) : 0;
+    if (use->capture == NULL && lane->capture != NULL && !lane->capture->has_ended) {
+        use->capture = lane->capture;
+        pl_capture_hold(use->capture);
+    }
+    if (use->capture == NULL) {
+        want_tick_for(space, b, use);
+    }
+}
+
+/* Let b go on in another hold, with a demand that is met. There is room for it in the list. */
+static void park(pl_space *space, pl_block *b)
+{
+    b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
+    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_SHARED);
+    pl_queue_push_first(&space->context.shared_pending, b);
+    *bytes_of(space, b) += b->bytes;
+}
+
+/* Pass b's demands, the last first, until it has to wait for one; with none left it leaves. Returns
+ * how many were looked at. */
+static size_t go_on(pl_space *space, pl_block *b)
+{
+    size_t n_seen = 0;
+
+    for (; b->uses->n > 0; n_seen++) {
+        pl_block_use *use = pl_uses_last(b);
+        pl_lock_touch(1);
+        if (n_seen >= USES_PASSED && b->uses->n < b->uses->room) {
+            park(space, b);
+            return n_seen;
+        }
+        if (b->uses->n == b->uses->n_late && b->uses->n > b->uses->n_plain) {
+            b->uses->n_late--;
+            begin_use(space, b, use);
+            use->tick = use->tick < b->uses->freed_at ? use->tick : b->uses->freed_at;
+        }
+        bool is_captured = use->capture != NULL;
+        if (is_captured && !pl_capture_is_over(use->capture, b->is_private)) {
+            wait_in_line(space, b);
+            return n_seen + 1;
+        }
+        if (is_captured) {
+            end_captured_use(space, b, use);
+            continue;
+        }
+        if (!pl_shared_is_met(space, use)) {
+            wait_in_line(space, b);
+            return n_seen + 1;
+        }
+        pl_uses_drop(space, use);
+        b->uses->n--;
+    }
+    leave(space, b);
+    return n_seen;
+}
+
+void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
+{
+    pl_lane *owner = pl_space_lane_at(space, b->lane);
+    pl_block_uses *uses = b->uses;
+    uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
+
+    b->is_private = pl_private_told(b->segment->area) != NULL;
+    /* A block that came and went in one capture is used by its graph only, not by the stream. */
+    b->tick = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
+    owner->n_refs++;
+    for (uint32_t i = 0; i < n_begun; i++) {
+        pl_lock_touch(1);
+        begin_use(space, b, &uses->use[i]);
+    }
+    uses->n_late = uses->is_sorted ? uses->n : 0;
+    uses->freed_at = space->clock;
+    (void)go_on(space, b);
+}
+
+void pl_shared_resume(pl_space *space, pl_block *b)
+{
+    (void)go_on(space, b);
+}
+
+/* ---- passing --------------------------------------------------------------------------------- */
+
+static size_t pass_queue(pl_space *space, const pl_block_queue *queue, size_t n)
+{
+    uint64_t since = space->n_pieces;
+    size_t n_passed = 0;
+    size_t n_uses = 0;
+
+    for (; n_passed < n && n_uses < USES_A_HOLD && queue->first != NULL &&
+           !pl_space_is_tired(space, since);
+         n_passed++) {
+        pl_block *b = queue->first;
+        if (!pl_shared_is_met(space, pl_uses_last(b))) {
+            break;
+        }
+        pl_shared_leave_line(space, b);
+        n_uses += go_on(space, b);
+    }
+    pl_lock_touch(n_passed);
+    return n_passed;
+}
+
+size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n)
+{
+    return pass_queue(space, &lane->shared_pending, n);
+}
+
+size_t pl_shared_pass_context(pl_space *space, size_t n)
+{
+    return pass_queue(space, &space->context.shared_pending, n);
+}
+
+/* Private pools' blocks wait for the end of the capture only, others for the end of the graph.
+ * Those that cannot go on yet move to the end of the queue. */
+size_t pl_shared_pass_capture(pl_space *space, pl_capture *capture, size_t n)
+{
+    const pl_block *first_left = NULL;
+    uint64_t since = space->n_pieces;
+    size_t n_passed = 0;
+    size_t n_uses = 0;
+
+    for (size_t n_looks = n;
+         n_looks > 0 && n_uses < USES_A_HOLD && capture->waiting.first != first_left &&
+         !pl_space_is_tired(space, since);
+         n_looks--) {
+        pl_block *b = capture->waiting.first;
+        if (pl_capture_is_over(capture, b->is_private)) {
+            pl_shared_leave_line(space, b);
+            n_uses += go_on(space, b);
+            n_passed++;
+            continue;
+        }
+        first_left = first_left != NULL ? first_left : b;
+        pl_queue_remove(&capture->waiting, b);
+        pl_queue_push(&capture->waiting, b);
+    }
+    pl_lock_touch(n_passed);
+    return n_passed;
+}
+
+bool pl_shared_is_first_over(const pl_space *space, const pl_lane *lane)
+{
+    return lane->shared_pending.first != NULL &&
+           pl_shared_is_met(space, pl_uses_last(lane->shared_pending.first));
+}
+
+bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane)
+{
+    const pl_block *last = lane->shared_pending.last;
+
+    return last != NULL && pl_uses_last(last)->tick > lane->recorded_tick &&
+           !pl_shared_is_met(space, pl_uses_last(last));
+}

@@ -1,0 +1,273 @@
+/* tick.c - ticks of lanes and their fences: see tick.h and lane.h.
+ *
+ * The rule it upholds: a tick covers what its stream did before the call that records it, and
+ * nothing else. Frees that come while it is recorded get stamps above its number, and a fence that
+ * can never be seen to pass makes no tick. Guarded by the device lock, which is dropped around
+ * every driver call; meanwhile n_refs of the lane keeps the lane. */
+#include "segments/pleat/streams/tick.h"
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+static const pl_tick *newest_tick(const pl_lane *lane)
+{
+    return &lane->ticks[(lane->first_tick + lane->n_ticks - 1) % PL_LANE_TICKS];
+}
+
+/* When the ring is full the newest tick gives way: the new one covers its frees, a little later. */
+static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
+{
+    if (lane->n_ticks == PL_LANE_TICKS) {
+        pl_fence_return(newest_tick(lane)->fence);
+        lane->n_ticks--;
+    }
+    lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] = tick;
+    lane->n_ticks++;
+    lane->recorded_tick = tick.number;
+    pl_lane_ring_push_ticking(&space->ticking, lane);
+}
+
+/* A fence of a stream out of reach stands for the whole device, and no query finds it passed: it
+ * makes no tick. */
+static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick)
+{
+    if (pl_fence_is_whole_device(tick.fence)) {
+        pl_fence_return(tick.fence);
+        return;
+    }
+    push_tick(space, lane, tick);
+}
+
+void pl_tick_record(pl_space *space, pl_lane *lane)
+{
+    pl_tick tick;
+    unsigned n_uses = lane->n_uses;
+    size_t used_bytes = lane->used_bytes;
+
+    pl_lock_assert(&space->lock);
+    lane->n_frees = 0;
+    lane->unticked_bytes = 0;
+    lane->wants_tick = false;
+    lane->is_silent = false;
+    if (lane->is_recording || lane->is_gone || lane->is_capture || lane->capture != NULL) {
+        lane->wants_tick = !lane->is_gone && !lane->is_capture;
+        return;
+    }
+    tick.number = pl_lane_stamp(space, lane);
+    lane->next_tick = ++space->clock;
+    lane->is_recording = true;
+    lane->n_refs++;
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record(lane->stream, &tick.fence);
+    pl_lock_acquire(&space->lock);
+    lane->n_refs--;
+    lane->is_recording = false;
+    if (space->n_waiting > 0) { /* perhaps for this: pl_lanes_retire */
+        pl_cond_broadcast(&space->landed);
+    }
+    if (st == PLEAT_OK) {
+        keep_tick(space, lane, tick);
+        lane->n_uses -= n_uses < lane->n_uses ? n_uses : lane->n_uses;
+        lane->used_bytes -= used_bytes < lane->used_bytes ? used_bytes : lane->used_bytes;
+    }
+}
+
+void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane)
+{
+    if (__builtin_expect(lane->wants_tick, false)) {
+        pl_tick_record(space, lane);
+    }
+}
+
+void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
+{
+    if (lane->is_gone || lane->is_silent) {
+        space->context.is_wanted = true;
+        space->context.gone_bytes += bytes;
+    } else if (!lane->wants_tick) {
+        lane->wants_tick = true;
+        lane->wish_event = space->n_events;
+    }
+}
+
+/* ---- polling --------------------------------------------------------------------------------- */
+
+/* Take the oldest tick out of the ring; its fence is the caller's. */
+static pl_tick pop_tick(pl_space *space, pl_lane *lane)
+{
+    pl_tick tick = lane->ticks[lane->first_tick];
+
+    lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
+    lane->n_ticks--;
+    if (lane->n_ticks == 0) {
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+    }
+    return tick;
+}
+
+static void pass(pl_space *space, pl_lane *lane, uint64_t number)
+{
+    if (lane->busy.is_linked) {
+        pl_lane_ring_push_ripe(&space->ripe, lane);
+    }
+    lane->passed_tick = number > lane->passed_tick ? number : lane->passed_tick;
+    lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
+}
+
+/* The oldest ticks of a few lanes: queried together, they cost one entry into the driver. */
+typedef struct questions {
+    pl_lane *lanes[PL_TICK_QUERIES + 1]; /* NULL: the context's */
+    pl_fence *fences[PL_TICK_QUERIES + 1];
+    bool passed[PL_TICK_QUERIES + 1];
+    size_t n;
+} questions;
+
+static void ask_about(questions *q, pl_lane *lane)
+{
+    lane->is_polled = true; /* no other thread pops the tick meanwhile */
+    lane->n_refs++;
+    q->lanes[q->n] = lane;
+    q->fences[q->n++] = lane->ticks[lane->first_tick].fence;
+}
+
+/* Choose at most n lanes from the front of the ring; the lanes that are looked at go to its end. */
+static void choose_lanes(pl_space *space, questions *q, size_t n)
+{
+    size_t n_looks = space->ticking.n < PL_LANE_LOOKS ? space->ticking.n : PL_LANE_LOOKS;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && q->n < n; n_looks--) {
+        pl_lane *lane = space->ticking.first;
+        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_push_ticking(&space->ticking, lane);
+        if (!lane->is_polled) {
+            ask_about(q, lane);
+        }
+    }
+}
+
+static void choose_context(pl_space *space, questions *q)
+{
+    if (space->context.tick.fence != NULL && !space->context.is_busy) {
+        space->context.is_busy = true;
+        q->lanes[q->n] = NULL;
+        q->fences[q->n++] = space->context.tick.fence;
+    }
+}
+
+void pl_tick_end_context(pl_space *space, bool has_passed)
+{
+    pl_context *context = &space->context;
+
+    if (has_passed && context->tick.number > context->passed_tick) {
+        context->passed_tick = context->tick.number;
+    }
+    pl_fence_return(context->tick.fence);
+    context->tick.fence = NULL;
+}
+
+static void take_answer(pl_space *space, const questions *q, size_t i)
+{
+    pl_lane *lane = q->lanes[i];
+    bool is_spoiled = pl_fence_is_spoiled(q->fences[i]); /* it never passes */
+
+    if (lane == NULL) {
+        space->context.is_busy = false;
+        if (q->passed[i] || is_spoiled) {
+            pl_tick_end_context(space, q->passed[i]);
+        }
+        return;
+    }
+    lane->is_polled = false;
+    lane->n_refs--;
+    if (!q->passed[i] && !is_spoiled) {
+        return;
+    }
+    pl_tick tick = pop_tick(space, lane);
+    pl_fence_return(tick.fence);
+    if (q->passed[i]) {
+        pass(space, lane, tick.number);
+    } else { /* what only this tick covered needs another one */
+        lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
+        lane->wants_tick = !lane->is_gone;
+    }
+}
+
+/* Returns whether anything passed. Drops the lock. */
+static bool ask(pl_space *space, questions *q)
+{
+    bool any = false;
+
+    if (q->n == 0) {
+        return false;
+    }
+    pl_lock_release(&space->lock);
+    (void)!pl_fence_query_many(q->fences, q->n, q->passed); /* each fence knows of its failure */
+    pl_lock_acquire(&space->lock);
+    for (size_t i = 0; i < q->n; i++) {
+        any = any || q->passed[i];
+        take_answer(space, q, i);
+    }
+    return any;
+}
+
+bool pl_tick_poll_lane(pl_space *space, pl_lane *lane)
+{
+    bool any = false;
+
+    for (unsigned n = PL_LANE_TICKS; n > 0 && lane->n_ticks > 0 && !lane->is_polled; n--) {
+        questions q = { .n = 0 };
+        ask_about(&q, lane);
+        if (!ask(space, &q)) {
+            break;
+        }
+        any = true;
+    }
+    return any;
+}
+
+/* A round queries each lane once. If a tick passed in it there is another round, since the next
+ * tick of the same lane may have passed, too. */
+bool pl_tick_poll(pl_space *space, size_t n)
+{
+    bool any = false;
+
+    for (unsigned rounds = PL_LANE_TICKS; rounds > 0; rounds--) {
+        size_t n_left = space->ticking.n < n ? space->ticking.n : n;
+        bool passed = false;
+        do {
+            questions q = { .n = 0 };
+            choose_lanes(space, &q, n_left < PL_TICK_QUERIES ? n_left : PL_TICK_QUERIES);
+            choose_context(space, &q);
+            n_left -= q.n < n_left ? q.n : n_left;
+            passed = ask(space, &q) || passed;
+            n_left = q.n > 0 ? n_left : 0;
+        } while (n_left > 0);
+        any = any || passed;
+        if (!passed) {
+            break;
+        }
+    }
+    return any;
+}
+
+/* ---- the host waits -------------------------------------------------------------------------- */
+
+pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
+{
+    if (lane->n_ticks == 0) {
+        return PLEAT_OK;
+    }
+    pl_tick tick = *newest_tick(lane);
+    lane->n_refs++;
+    pl_fence_share(tick.fence, 1);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    lane->n_refs--;
+    if (st == PLEAT_OK) {
+        pass(space, lane, tick.number);
+        (void)pl_tick_poll_lane(space, lane); /* the older ones have passed too: pop them */
+    }
+    return st;
+}
