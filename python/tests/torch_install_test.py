@@ -218,7 +218,7 @@ def test_functions_answer_as_torchs_do_before_cuda_is_used(run_torch: Run) -> No
         assert pleat.torch.max_memory_reserved() == 0
         torch.cuda.empty_cache()
         pleat.torch.empty_cache()
-        assert pleat.torch.compact() == (0, 0, 0, 0)
+        assert pleat.torch.compact() == (0, 0, 0)
         """
     )
 

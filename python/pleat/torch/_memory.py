@@ -127,7 +127,7 @@ def compact(device: DeviceLike = None) -> _default.Compaction:
     Blocks   on all work of the device.
     """
     if not torch.cuda.is_initialized():
-        return _default.Compaction(0, 0, 0, 0)
+        return _default.Compaction(0, 0, 0)
     return _default.compact(device_index(device))
 
 

@@ -1,6 +1,7 @@
 /* lifecycle.c - how a space is created and destroyed. */
 #include <string.h>
 
+#include "segments/base/rounding.h"
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/compact/scratch.h"
 #include "segments/pleat/front/front.h"

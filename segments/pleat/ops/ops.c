@@ -4,6 +4,7 @@
  * the space's lock, rank 20. */
 #include "segments/pleat/ops/ops.h"
 
+#include "segments/pleat/compact/compact.h"
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/fit.h"
 #include "segments/pleat/grow/trim.h"
@@ -16,8 +17,8 @@
 #include "segments/pleat/pools/checkpoint.h"
 #include "segments/pleat/pools/private_ops.h"
 #include "segments/pleat/pools/restore.h"
-#include "segments/pleat/pools/room_ops.h"
 #include "segments/pleat/sleep/kept.h"
+#include "segments/pleat/sleep/room_ops.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/room.h"

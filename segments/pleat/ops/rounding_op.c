@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "segments/base/rounding.h"
 #include "segments/pleat/front/front.h"
 
 /* First what is bound from now on, then what is: to unbind may drop the lock. */

@@ -1,7 +1,8 @@
 /* room_ops.c - see room_ops.h. Each takes the device lock. */
-#include "segments/pleat/pools/room_ops.h"
+#include "segments/pleat/sleep/room_ops.h"
 
 #include "segments/pleat/pools/private_ops.h"
+#include "segments/pleat/sleep/sleep.h"
 
 pleat_status pl_pleat_room_open(pl_allocator *a, const char *tag, pl_private **out)
 {
