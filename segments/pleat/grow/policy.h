@@ -15,7 +15,7 @@
  *                           program what its kernels make of it: it must save some granules
  *
  * The option `growth` sets the price: frugal dear, ample nothing. Functions of the state; guarded
- * by the space's lock. Nothing here fails or drops it. docs/design.md has the figures. */
+ * by the space's lock. Nothing here fails or drops it. Figures: docs/experiments/policy.md. */
 #ifndef PLEAT_SEGMENTS_POLICY_H
 #define PLEAT_SEGMENTS_POLICY_H
 
