@@ -32,6 +32,15 @@ class Layers(unittest.TestCase):
         down = '#include "vmm/device.h"\n'
         self.assertEqual(list(lint_layers.check_includes(SEGMENT, down)), [])
 
+    def test_an_include_of_a_higher_room_is_found(self):
+        run = pathlib.Path("segments/pleat/space/run.c")
+        up = '#include "segments/pleat/grow/grow.h"\n'
+        down = '#include "segments/pleat/space/run.h"\n'
+        self.assertEqual(len(list(lint_layers.check_includes(run, up))), 1)
+        self.assertEqual(list(lint_layers.check_includes(run, down)), [])
+        grow = pathlib.Path("segments/pleat/grow/grow.c")
+        self.assertEqual(list(lint_layers.check_includes(grow, up + down)), [])
+
     def test_a_cuda_header_is_found_outside_the_driver(self):
         text = "#include <cuda.h>\n"
         self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, text))), 1)
@@ -135,7 +144,7 @@ class Sizes(unittest.TestCase):
 
 class Documents(unittest.TestCase):
     def test_a_comment_that_names_no_file_is_found(self):
-        known = ["segments/pleat/space/run.h"]
+        known = ["segments/pleat/run.h"]
         named = "/* see run.h and pleat/run.h, from torch/csrc/x.cpp */\n"
         self.assertEqual(list(lint_docs.check_named_files(SEGMENT, named, known)), [])
         lost = "int f(void); // see ran.h\n"
