@@ -47,7 +47,8 @@ static pthread_once_t names_once = PTHREAD_ONCE_INIT;
 static void fill_plain_names(void)
 {
     for (int i = 0; i < PL_N_ENTRIES; i++) {
-        const char *version = strstr(entries[i].symbol, "_v");
+        const char *version = i == PL_CU_stream_green ? NULL /* a call of its own */
+                                                      : strstr(entries[i].symbol, "_v");
         int n = version != NULL ? (int)(version - entries[i].symbol)
                                 : (int)strlen(entries[i].symbol);
         snprintf(plain_names[i], sizeof(plain_names[i]), "%.*s", n, entries[i].symbol);

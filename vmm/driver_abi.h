@@ -22,6 +22,7 @@ typedef struct cu_graph_exec_st *cu_graph_exec;
 typedef struct cu_graph_node_st *cu_graph_node;
 typedef struct cu_mempool_st *cu_mempool;
 typedef struct cu_user_object_st *cu_user_object;
+typedef struct cu_green_ctx_st *cu_green_ctx;
 typedef void (*cu_host_fn)(void *user_data);
 
 enum {
@@ -53,6 +54,7 @@ enum {
     CU_CAPTURE_IMPLICIT = 906,
     CU_CAPTURED_EVENT = 907,
     CU_CAPTURE_WRONG_THREAD = 908,
+    CU_STREAM_DETACHED = 917, /* its green context was destroyed */
     CU_UNKNOWN = 999,
 };
 

@@ -78,6 +78,7 @@
 #define OBJECT_stream_destroy ~, (uintptr_t)stream
 #define OBJECT_stream_id ~, (uintptr_t)stream
 #define OBJECT_stream_ctx ~, (uintptr_t)stream
+#define OBJECT_stream_green ~, (uintptr_t)stream
 #define OBJECT_stream_query ~, (uintptr_t)stream
 #define OBJECT_stream_synchronize ~, (uintptr_t)stream
 #define OBJECT_stream_wait_event ~, (uintptr_t)stream

@@ -111,6 +111,8 @@
     X(stream_id, cuStreamGetId, OPTIONAL, \
       (cu_stream stream, unsigned long long *id), (stream, id)) \
     X(stream_ctx, cuStreamGetCtx, REQUIRED, (cu_stream stream, cu_context *ctx), (stream, ctx)) \
+    X(stream_green, cuStreamGetCtx_v2, OPTIONAL, \
+      (cu_stream stream, cu_context *ctx, cu_green_ctx *green), (stream, ctx, green)) \
     X(stream_query, cuStreamQuery, REQUIRED, (cu_stream stream), (stream)) \
     X(stream_synchronize, cuStreamSynchronize, REQUIRED, (cu_stream stream), (stream)) \
     X(stream_wait_event, cuStreamWaitEvent, REQUIRED, \

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "vmm/sim/context.h"
 #include "vmm/sim/graph.h"
 #include "vmm/sim/hazard.h"
 
@@ -220,7 +221,7 @@ cu_result sim_capture_forbid_context(const sim_context *context)
     cu_result result = CU_SUCCESS;
     for (uint32_t slot = 0; sim.captures != NULL && slot < sim.streams.n_seen; slot++) {
         sim_stream *stream = sim_stream_at(slot);
-        if (stream->capture != NULL && stream->context == context) {
+        if (stream->capture != NULL && sim_context_covers(context, stream->context)) {
             stream->capture->is_invalidated = true;
             result = CU_CAPTURE_UNSUPPORTED;
         }

@@ -300,6 +300,8 @@ static const struct {
     { "unsafe_vmm", offsetof(sim_conf, is_vmm_unsafe) },
     { "broken_rdma", offsetof(sim_conf, is_rdma_broken) },
     { "no_host_numa", offsetof(sim_conf, is_host_refused) },
+    { "green_apart", offsetof(sim_conf, is_green_apart) },
+    { "green_events", offsetof(sim_conf, has_green_events) },
 };
 
 static bool read_unkindness(char *word, sim_conf *conf)
@@ -350,7 +352,8 @@ static const struct {
     { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
     { "dead_handles", read_dead_handles, "error, hazard or crash" },
     { "waits", read_waits, "finish or refuse" },
-    { "unkind", read_unkind, "of [partial_unmap;unsafe_vmm;broken_rdma;no_host_numa]" },
+    { "unkind", read_unkind,
+      "of [partial_unmap;unsafe_vmm;broken_rdma;no_host_numa;green_apart;green_events]" },
     { "delay", read_delay, "entry points and microseconds, [cuMemMap=300;cuEventRecord=yield]" },
     { "delay_after", read_late_delay, "the same as for delay" },
 };

@@ -43,6 +43,8 @@ typedef struct sim_conf {
     bool is_vmm_unsafe;    /* calls of VMM are unsafe during stream capture */
     bool is_rdma_broken;   /* memory that is RDMA capable can be mapped, but not granted */
     bool is_host_refused;  /* cuMemCreate on a node of the host answers OUT_OF_MEMORY */
+    bool is_green_apart;   /* what is done to a primary context leaves out its green ones */
+    bool has_green_events; /* an event is of the green context that it was made in */
     bool is_wait_refused;  /* a synchronisation that would have to wait answers NOT_READY */
     int compute_major;
     int compute_minor;

@@ -199,11 +199,43 @@ cu_result sim_context_create(int device, cu_context *out)
     return sim_context_push(*out);
 }
 
+cu_result sim_context_create_green(int device, unsigned n_multiprocessors, sim_context **out)
+{
+    cu_context primary;
+    uint32_t index;
+    cu_result result = sim_context_retain(device, &primary);
+    if (result != CU_SUCCESS) {
+        return result;
+    }
+    sim_context *context = sim_pool_take(&sim.contexts, &index);
+    *context = (sim_context){
+        .device = device,
+        .n_retained = 1,
+        .index = index,
+        .generation = context->generation + 1,
+        .primary = &sim.devices[device].context,
+        .n_multiprocessors = n_multiprocessors,
+    };
+    *out = context;
+    return CU_SUCCESS;
+}
+
+/* Its work goes on, and its streams name it: so its place is taken by no other context. */
+void sim_context_destroy_green(sim_context *context)
+{
+    context->n_retained = 0;
+    sim_stream_detach_context(context);
+    if (sim.conf.has_green_events) {
+        sim_event_drop_context(context);
+    }
+    (void)sim_context_release(context->device);
+}
+
 cu_result sim_context_destroy(cu_context handle)
 {
     sim_context *current = NULL;
     sim_context *context = sim_context_find(handle);
-    if (context == NULL || sim_context_is_primary(context)) {
+    if (context == NULL || sim_context_is_primary(context) || context->primary != NULL) {
         return CU_INVALID_CONTEXT;
     }
     if (sim_context_current(&current) == CU_SUCCESS && current == context) {

@@ -17,6 +17,25 @@ cu_result sim_context_destroy(cu_context handle);
 bool sim_context_is_primary(const sim_context *context);
 unsigned sim_context_count(int device); /* live ones */
 
+/* Of a green context its primary one, else itself: what memory belongs to, and mostly events. */
+static inline sim_context *sim_context_root(sim_context *context)
+{
+    return context->primary != NULL ? context->primary : context;
+}
+/* The context whose events can be recorded on the context's streams. */
+static inline sim_context *sim_context_of_events(sim_context *context)
+{
+    return sim.conf.has_green_events ? context : sim_context_root(context);
+}
+/* Is what is done to the whole of one context done to the other, too? */
+static inline bool sim_context_covers(const sim_context *whole, const sim_context *part)
+{
+    return part == whole || (part->primary == whole && !sim.conf.is_green_apart);
+}
+/* Make a green context of that many multiprocessors, or end it; its streams stay, detached. */
+cu_result sim_context_create_green(int device, unsigned n_multiprocessors, sim_context **out);
+void sim_context_destroy_green(sim_context *context);
+
 /* The context behind a handle while it is retained, or NULL. */
 sim_context *sim_context_find(cu_context handle);
 static inline cu_context sim_context_handle(sim_context *context)

@@ -97,6 +97,17 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_CU_stream_destroy] = { FALLIBLE | CONTEXT, "stream" },
     [SIM_CU_stream_id] = { CONTEXT | RECENT | UNSAFE, "stream id" },
     [SIM_CU_stream_ctx] = { CONTEXT | UNSAFE, "stream context" },
+    [SIM_CU_stream_green] = { CONTEXT | RECENT | UNSAFE, "stream context green" },
+    [SIM_CU_device_resource] = { RECENT, "device type" },
+    [SIM_CU_resource_split] = { RECENT, "n flags least" },
+    [SIM_CU_resource_describe] = { RECENT, "n" },
+    [SIM_CU_green_create] = { FALLIBLE | RECENT, "green flags device" },
+    [SIM_CU_green_destroy] = { FALLIBLE | RECENT, "green" },
+    [SIM_CU_green_context] = { FALLIBLE | RECENT, "green context" },
+    [SIM_CU_green_resource] = { RECENT, "green type" },
+    [SIM_CU_green_stream] = { FALLIBLE | RECENT, "stream flags id green" },
+    [SIM_CU_green_record] = { FALLIBLE | CONTEXT | RECENT, "green event" },
+    [SIM_CU_stream_get_green] = { CONTEXT | RECENT | UNSAFE, "stream green" },
     [SIM_CU_stream_query] = { CONTEXT | UNSAFE, "stream" },
     [SIM_CU_stream_synchronize] = { FALLIBLE | CONTEXT | UNSAFE, "stream" },
     [SIM_CU_stream_wait_event] = { FALLIBLE | CONTEXT, "stream event" },
@@ -150,11 +161,12 @@ static const char *const symbols[SIM_N_ENTRIES] = {
     [SIM_OWN_USE_END] = "pleat_sim_use_end",
 };
 
-/* Length of a symbol without _v2, _v3. */
+/* Length of a symbol without _v2, _v3; but cuStreamGetCtx_v2 is a call of its own. */
 static size_t base_length(const char *symbol)
 {
     size_t length = strlen(symbol);
-    if (length > 3 && symbol[length - 3] == '_' && symbol[length - 2] == 'v') {
+    if (length > 3 && strcmp(symbol, "cuStreamGetCtx_v2") != 0 && symbol[length - 3] == '_' &&
+        symbol[length - 2] == 'v') {
         length -= 3;
     }
     return length;

@@ -7,7 +7,12 @@
 #include "vmm/sim/mempool.h"
 #include "vmm/sim/stream.h"
 
-enum { VERSION_FULL = 13000, VERSION_OLD = 11020, ATTRIBUTE_LAST_OLD = 119 };
+enum {
+    VERSION_FULL = 13000,
+    VERSION_GREEN_APART = 12090,
+    VERSION_OLD = 11020,
+    ATTRIBUTE_LAST_OLD = 119
+};
 
 cu_result cuInit(unsigned flags)
 {
@@ -30,7 +35,9 @@ cu_result cuDriverGetVersion(int *version)
         call.result = CU_INVALID_VALUE;
     } else if (call.result == CU_SUCCESS) {
         bool is_old = sim.conf.profile == SIM_PROFILE_OLD_DRIVER;
-        *version = is_old ? VERSION_OLD : VERSION_FULL;
+        *version = is_old                    ? VERSION_OLD
+                   : sim.conf.is_green_apart ? VERSION_GREEN_APART
+                                             : VERSION_FULL;
     }
     return sim_call_end(&call);
 }

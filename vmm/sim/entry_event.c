@@ -48,7 +48,7 @@ cu_result cuCtxRecordEvent(cu_context ctx, cu_event event)
     } else if (call.result == CU_SUCCESS && point == NULL) {
         call.result = CU_INVALID_HANDLE;
     } else if (call.result == CU_SUCCESS) {
-        call.result = sim_event_record_context(point, context);
+        call.result = sim_event_record_context(point, context, false);
     }
     return sim_call_end(&call);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "vmm/sim/call.h"
+#include "vmm/sim/context.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/memory.h"
 #include "vmm/sim/mempool.h"
@@ -35,7 +36,7 @@ cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
         call.result = sim_context_current(&context);
     }
     if (call.result == CU_SUCCESS) {
-        call.result = sim_linear_alloc(context, bytes, ptr);
+        call.result = sim_linear_alloc(sim_context_root(context), bytes, ptr);
     }
     if (call.result == CU_SUCCESS) {
         call.args[0] = *ptr;

@@ -30,7 +30,11 @@ cu_result cuStreamDestroy_v2(cu_stream stream)
     if (call.result == CU_SUCCESS) {
         call.result = sim_stream_find(stream, &it);
     }
-    if (call.result == CU_SUCCESS && (it->is_legacy || stream == CU_STREAM_PER_THREAD)) {
+    if (call.result == CU_STREAM_DETACHED) {
+        call.result = CU_SUCCESS;
+    }
+    if (call.result == CU_SUCCESS &&
+        (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)) {
         call.result = CU_INVALID_HANDLE;
     } else if (call.result == CU_SUCCESS) {
         sim_stream_destroy(it);

@@ -5,6 +5,7 @@
 #include "vmm/sim/event.h"
 
 #include "vmm/sim/capture.h"
+#include "vmm/sim/context.h"
 #include "vmm/sim/hazard.h"
 
 #define HANDLE_BASE UINT64_C(0x520000000000)
@@ -22,7 +23,9 @@ cu_result sim_event_create(sim_context *context, unsigned flags, cu_event *out)
     }
     uint32_t index;
     sim_event *event = sim_pool_take(&sim.events, &index);
-    *event = (sim_event){ .index = index, .is_live = true, .flags = flags, .context = context };
+    *event = (sim_event){
+        .index = index, .is_live = true, .flags = flags, .context = sim_context_of_events(context)
+    };
     sim.n_events++;
     *out = (cu_event)(uintptr_t)(HANDLE_BASE + (uint64_t)index * HANDLE_STEP);
     return CU_SUCCESS;
@@ -78,7 +81,7 @@ void sim_event_fini(void)
 
 cu_result sim_event_record(sim_event *event, sim_stream *stream)
 {
-    if (event->context != stream->context) {
+    if (event->context != sim_context_of_events(stream->context)) {
         return CU_INVALID_HANDLE;
     }
     cu_result result = sim_capture_check_use(stream);
@@ -111,9 +114,10 @@ bool sim_event_finish(sim_event *event)
 
 /* Destroyed streams count until their work is over. If nothing is unfinished, the event stands for
  * position 0, which has always passed. */
-cu_result sim_event_record_context(sim_event *event, sim_context *context)
+cu_result sim_event_record_context(sim_event *event, sim_context *context, bool is_green)
 {
-    if (event->context != context) {
+    sim_context *owner = is_green ? sim_context_root(event->context) : event->context;
+    if (owner != (is_green ? sim_context_root(context) : sim_context_of_events(context))) {
         return CU_INVALID_HANDLE;
     }
     cu_result result = sim_capture_forbid_context(context);

@@ -31,8 +31,9 @@ void sim_event_fini(void);
 cu_result sim_event_record(sim_event *event, sim_stream *stream);
 /* Finishes the work that it stands for; false: some can never finish. */
 bool sim_event_finish(sim_event *event);
-/* Records behind all work of the context's streams; refused while one of them is captured. */
-cu_result sim_event_record_context(sim_event *event, sim_context *context);
+/* Records behind all work of the context's streams; refused while one of them is captured. With
+ * is_green an event of the same primary context will do. */
+cu_result sim_event_record_context(sim_event *event, sim_context *context, bool is_green);
 cu_result sim_event_wait(sim_stream *stream, sim_event *event);
 /* First: is it no event of a capture ... */
 cu_result sim_event_check(const sim_event *event);

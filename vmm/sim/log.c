@@ -59,12 +59,12 @@ void sim_log_reset(void)
 /* Which arguments are plain numbers; the rest are addresses or handles. */
 static bool is_number(const char *name, size_t length)
 {
-    static const char *const numbers[] = { "bytes",     "offset", "count",        "ordinal",
-                                           "device",    "flags",  "access",       "accesses",
-                                           "alignment", "option", "handle_types", "handle_type",
-                                           "fd",        "id",     "status",       "mode",
-                                           "previous",  "free",   "total",        "value",
-                                           "attribute", "seed",   "error",        "operations" };
+    static const char *const numbers[] = {
+        "bytes",    "offset",    "count",      "ordinal",      "device",      "flags", "access",
+        "accesses", "alignment", "option",     "handle_types", "handle_type", "fd",    "id",
+        "status",   "mode",      "previous",   "free",         "total",       "value", "attribute",
+        "seed",     "error",     "operations", "type",         "n",           "least"
+    };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (strlen(numbers[i]) == length && memcmp(numbers[i], name, length) == 0) {
             return true;

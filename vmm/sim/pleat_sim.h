@@ -125,6 +125,10 @@ extern "C" {
  *                                  UNKNOWN, as on WSL2
  *               no_host_numa       cuMemCreate of host memory answers OUT_OF_MEMORY, as for nodes
  *                                  without memory or CPUs
+ *               green_apart        CUDA 12.9: cuCtxRecordEvent and cuCtxSynchronize of a primary
+ *                                  context leave out the streams of its green contexts
+ *               green_events       an event that was made in a green context is of that context
+ *                                  alone, and ends with it; no other is recorded on its streams
  *             delay:[NAME=US;...]  see pleat_sim_delay; US may be the word yield
  *             delay_after:[...]    see pleat_sim_delay_after
  *             without:[NAME;NAME]  these entry points answer NOT_FOUND, in any profile

@@ -11,6 +11,15 @@ typedef struct cu_ipc_handle {
     char reserved[64];
 } cu_ipc_handle;
 
+/* What a green context gets of the device: multiprocessors, here as of CUDA 12.4 to 13.0. */
+typedef struct cu_dev_resource {
+    int type;
+    unsigned char reserved[92];
+    unsigned n_multiprocessors;
+    unsigned char further[44];
+} cu_dev_resource;
+typedef struct cu_dev_resource_desc_st *cu_dev_resource_desc;
+
 /* clang-format off */
 #define SIM_FURTHER_LIST(X) \
     X(proc_address, cuGetProcAddress_v2, OPTIONAL, \
@@ -21,6 +30,30 @@ typedef struct cu_ipc_handle {
     X(ctx_destroy, cuCtxDestroy_v2, OPTIONAL, (cu_context ctx), (ctx)) \
     X(ctx_set_current, cuCtxSetCurrent, OPTIONAL, (cu_context ctx), (ctx)) \
     X(ctx_synchronize, cuCtxSynchronize, OPTIONAL, (void), ()) \
+    X(device_resource, cuDeviceGetDevResource, OPTIONAL, \
+      (cu_device dev, cu_dev_resource *resource, int type), (dev, resource, type)) \
+    X(resource_split, cuDevSmResourceSplitByCount, OPTIONAL, \
+      (cu_dev_resource *groups, unsigned *n, const cu_dev_resource *input, \
+       cu_dev_resource *rest, unsigned flags, unsigned least), \
+      (groups, n, input, rest, flags, least)) \
+    X(resource_describe, cuDevResourceGenerateDesc, OPTIONAL, \
+      (cu_dev_resource_desc *desc, cu_dev_resource *resources, unsigned n), \
+      (desc, resources, n)) \
+    X(green_create, cuGreenCtxCreate, OPTIONAL, \
+      (cu_green_ctx *green, cu_dev_resource_desc desc, cu_device dev, unsigned flags), \
+      (green, desc, dev, flags)) \
+    X(green_destroy, cuGreenCtxDestroy, OPTIONAL, (cu_green_ctx green), (green)) \
+    X(green_context, cuCtxFromGreenCtx, OPTIONAL, \
+      (cu_context *ctx, cu_green_ctx green), (ctx, green)) \
+    X(green_resource, cuGreenCtxGetDevResource, OPTIONAL, \
+      (cu_green_ctx green, cu_dev_resource *resource, int type), (green, resource, type)) \
+    X(green_stream, cuGreenCtxStreamCreate, OPTIONAL, \
+      (cu_stream *stream, cu_green_ctx green, unsigned flags, int priority), \
+      (stream, green, flags, priority)) \
+    X(green_record, cuGreenCtxRecordEvent, OPTIONAL, \
+      (cu_green_ctx green, cu_event event), (green, event)) \
+    X(stream_get_green, cuStreamGetGreenCtx, OPTIONAL, \
+      (cu_stream stream, cu_green_ctx *green), (stream, green)) \
     X(memset, cuMemsetD8_v2, OPTIONAL, \
       (cu_devptr ptr, unsigned char value, size_t bytes), (ptr, value, bytes)) \
     X(memcpy_htod, cuMemcpyHtoD_v2, OPTIONAL, \

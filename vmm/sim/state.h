@@ -15,14 +15,16 @@
 typedef struct sim_stream sim_stream;
 typedef struct sim_capture sim_capture;
 
-/* A device's primary context, or one of cuCtxCreate, which is retained once. */
+/* A device's primary context, or one of cuCtxCreate or cuGreenCtxCreate, retained once. */
 typedef struct sim_context {
     int device;
     unsigned n_retained;
-    uint32_t index;       /* of a created one, in sim.contexts */
-    uint64_t generation;  /* counts activations, so that a stale reference is recognised */
-    sim_stream *legacy;   /* made at first use */
-    unsigned n_capturing; /* blocking streams that are being captured */
+    uint32_t index;              /* of a created one, in sim.contexts */
+    uint64_t generation;         /* counts activations, so that a stale reference is recognised */
+    struct sim_context *primary; /* of a green context, which retains it; NULL = it is not green */
+    unsigned n_multiprocessors;  /* of a green one */
+    sim_stream *legacy;          /* made at first use */
+    unsigned n_capturing;        /* blocking streams that are being captured */
 } sim_context;
 
 /* One submission in the device's order. It tells which stream has work due once depth has

@@ -66,6 +66,7 @@ static sim_stream *make_stream(sim_context *context, bool is_blocking)
     stream->is_live = true;
     stream->is_blocking = is_blocking;
     stream->is_legacy = false;
+    stream->is_detached = false;
     stream->thread = 0;
     stream->handle = NULL;
     return stream;
@@ -73,9 +74,10 @@ static sim_stream *make_stream(sim_context *context, bool is_blocking)
 
 sim_stream *sim_stream_legacy(sim_context *context)
 {
+    bool is_green = context->primary != NULL; /* its streams are all non-blocking */
     if (context->legacy == NULL) {
-        context->legacy = make_stream(context, true);
-        context->legacy->is_legacy = true;
+        context->legacy = make_stream(context, !is_green);
+        context->legacy->is_legacy = !is_green;
     }
     return context->legacy;
 }
@@ -116,6 +118,9 @@ cu_result sim_stream_find(cu_stream handle, sim_stream **out)
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         sim_context *context;
         cu_result result = sim_context_current(&context);
+        if (result == CU_SUCCESS && handle == CU_STREAM_PER_THREAD && context->primary != NULL) {
+            return CU_INVALID_HANDLE;
+        }
         if (result == CU_SUCCESS) {
             *out = handle == CU_STREAM_PER_THREAD ? per_thread_stream(context)
                                                   : sim_stream_legacy(context);
@@ -131,12 +136,13 @@ cu_result sim_stream_find(cu_stream handle, sim_stream **out)
         return CU_INVALID_HANDLE;
     }
     *out = sim_stream_at(handles.slots[number]);
-    return CU_SUCCESS;
+    return (*out)->is_detached ? CU_STREAM_DETACHED : CU_SUCCESS;
 }
 
 cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out)
 {
-    if (out == NULL || flags > CU_STREAM_NON_BLOCKING_FLAG) {
+    bool is_blocking_green = context->primary != NULL && flags == CU_STREAM_DEFAULT_FLAG;
+    if (out == NULL || flags > CU_STREAM_NON_BLOCKING_FLAG || is_blocking_green) {
         return CU_INVALID_VALUE;
     }
     sim_stream *stream = make_stream(context, flags == CU_STREAM_DEFAULT_FLAG);
@@ -171,11 +177,30 @@ void sim_stream_destroy(sim_stream *stream)
     sim_stream_settle(stream);
 }
 
+void sim_stream_detach_context(sim_context *context)
+{
+    for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
+        sim_stream *stream = sim_stream_at(slot);
+        if (!stream->is_live || stream->context != context) {
+            continue;
+        }
+        if (stream == context->legacy) {
+            sim_stream_destroy(stream);
+            continue;
+        }
+        if (stream->capture != NULL) {
+            sim_capture_leave(stream);
+        }
+        stream->is_detached = true;
+    }
+    context->legacy = NULL;
+}
+
 void sim_stream_drop_context(sim_context *context)
 {
     for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
         sim_stream *stream = sim_stream_at(slot);
-        if (stream->is_live && stream->context == context) {
+        if (stream->is_live && sim_context_root(stream->context) == context) {
             sim.n_lost += number_of(stream->handle) != UINT32_MAX;
             sim_stream_destroy(stream);
         }
@@ -234,7 +259,7 @@ void sim_stream_gather_context(const sim_context *context, sim_clock **clock)
 {
     for (uint32_t slot = 0; slot < sim.streams.n_seen; slot++) {
         sim_stream *stream = sim_stream_at(slot);
-        if (stream->context == context) {
+        if (sim_context_covers(context, stream->context)) {
             sim_stream_gather(stream, clock);
         }
     }

@@ -73,7 +73,8 @@ struct sim_stream {
     cu_stream handle;
     unsigned thread; /* whose default stream it is in a created context; 0 = nobody's */
     uint64_t id;
-    bool is_live; /* not destroyed */
+    bool is_live;     /* not destroyed */
+    bool is_detached; /* its green context was destroyed */
     bool is_blocking;
     bool is_legacy;
     bool is_blocked; /* due work waits for other streams */
@@ -102,13 +103,16 @@ static inline bool sim_stream_is_idle(const sim_stream *stream)
 
 /* stream.c */
 /* The stream behind a handle: a created one of any context, or a default one of the current
- * context. Returns CU_SUCCESS, INVALID_HANDLE or the result of sim_context_current. */
+ * context. Returns CU_SUCCESS, INVALID_HANDLE, STREAM_DETACHED (*out is the stream) or the result
+ * of sim_context_current. */
 cu_result sim_stream_find(cu_stream handle, sim_stream **out);
 cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out);
 void sim_stream_destroy(sim_stream *stream);
 sim_stream *sim_stream_legacy(sim_context *context);
 /* Destroys all streams of a context that goes away. */
 void sim_stream_drop_context(sim_context *context);
+/* The green context goes away: its streams can only be destroyed. */
+void sim_stream_detach_context(sim_context *context);
 void sim_stream_fini(void);
 /* Gives back slot and resources once a destroyed stream is idle. */
 void sim_stream_settle(sim_stream *stream);

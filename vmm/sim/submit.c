@@ -2,6 +2,7 @@
 #include "vmm/sim/submit.h"
 
 #include "vmm/sim/capture.h"
+#include "vmm/sim/context.h"
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/memory.h"
 
@@ -30,7 +31,7 @@ cu_result sim_submit(cu_stream handle, const sim_task *task, bool is_counted)
     if (result != CU_SUCCESS) {
         return result;
     }
-    if (stream->context != context) {
+    if (sim_context_root(stream->context) != sim_context_root(context)) {
         return CU_INVALID_HANDLE;
     }
     return sim_submit_to(stream, task, is_counted);
