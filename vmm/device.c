@@ -232,6 +232,7 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     dev->total_bytes = options->is_host ? host_bytes_of(dev) : total_bytes;
     dev->watch = options->watch;
     dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
+    pl_green_init(dev);
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
                                                                    : address_budget(dev);
     pleat_status st = choose_prop(dev, options);

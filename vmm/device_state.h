@@ -20,7 +20,8 @@ enum { PL_STREAM_BLOCKS = 24, PL_STREAM_FIRST_BLOCK = 16, PL_FENCES_PER_SLAB = 3
 typedef enum pl_stream_kind {
     PL_STREAM_ORDINARY,
     PL_STREAM_LEGACY,
-    PL_STREAM_PER_THREAD
+    PL_STREAM_PER_THREAD,
+    PL_STREAM_GREEN_ZERO /* the default stream of a green context: see green.c */
 } pl_stream_kind;
 
 /* The keys of the stream tables. A handle finds the ordinary stream last seen under it. */
@@ -44,7 +45,7 @@ struct pl_stream {
     _Atomic unsigned n_rested;   /* atomic: n_captured before it was last seen at rest */
     pl_thread_life *thread;      /* const: the owning thread of a per-thread stream */
     unsigned index;              /* const */
-    pl_stream_kind kind;         /* const */
+    _Atomic pl_stream_kind kind; /* atomic: const, but the legacy stream's: see green.c */
     _Atomic unsigned n_holders;  /* atomic; ordinary streams only: see pl_stream_put */
     _Atomic bool is_leaving;     /* atomic, written under the lock: no new holder may come */
     bool is_listed_by[PL_STREAM_N_KEYS]; /* lock */
@@ -66,10 +67,12 @@ typedef struct pl_stream_table {
 
 typedef struct pl_streams {
     _Atomic(pl_stream_table *) tables[PL_STREAM_N_KEYS]; /* atomic; written under the lock */
-    _Atomic(pl_stream *) legacy;                         /* atomic; written under the lock */
-    _Atomic unsigned n_streams;          /* atomic; publishes `blocks`: objects ever made */
-    unsigned n_unnamed;                  /* lock */
-    pl_stream *free;                     /* lock */
+    _Atomic(pl_stream *) legacy; /* atomic: what handle 0 means without a question; or NULL */
+    pl_stream *kept_legacy;      /* lock: the legacy stream, NULL = never seen */
+    _Atomic bool asks_zero;      /* atomic: each call that names handle 0 asks what it means */
+    _Atomic unsigned n_streams;  /* atomic; publishes `blocks`: objects ever made */
+    unsigned n_unnamed;          /* lock */
+    pl_stream *free;             /* lock */
     pl_stream *blocks[PL_STREAM_BLOCKS]; /* lock: block b holds 16 << b streams */
     uint64_t legacy_id;                  /* const */
 } pl_streams;
@@ -169,6 +172,7 @@ struct pl_device {
     bool has_vmm;                  /* const */
     bool has_stream_ids;           /* const */
     bool trusts_handles;           /* const: known handles are not asked about */
+    bool covers_green;             /* const: see green.c */
     char name[128];                /* const */
     size_t granule_bytes;          /* const */
     size_t chunk_bytes;            /* const */
@@ -278,6 +282,15 @@ pleat_status pl_context_admit_active(pl_device *dev);
  * context. */
 pleat_status pl_context_begin_record(const pl_device *dev, unsigned i);
 void pl_context_end_record(const pl_device *dev, unsigned i);
+
+/* green.c */
+void pl_green_init(pl_device *dev);
+/* Inside a scope: the primary context of a stream at rest of a green one. PLEAT_OK; ENOTSUP (it is
+ * of no green context, or the driver does not tell); ESTREAM (the driver is too old); EDRIVER. */
+pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out);
+/* Outside of scopes: is handle 0 the default stream of a green context of the device, as that is
+ * current? PLEAT_OK: with its id, and nothing is captured on it; ENOTSUP: no; ESTREAM; EDRIVER. */
+pleat_status pl_green_zero(pl_device *dev, pl_capture_info *capture, uint64_t *id);
 
 /* stream_table.c. NULL if no stream has that id; takes no lock. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);

@@ -4,9 +4,10 @@
  * thread in relaxed capture mode, since a query from any thread would break a global-mode capture
  * elsewhere. A stream that is being captured is refused before an event touches it.
  *
- * A stream that is out of reach (destroyed, or another thread's default stream) may still have work
- * pending, and no event can be recorded behind that work. Its fence is one of the whole device: it
- * passes with any synchronisation of the device that began after the fence was made.
+ * A stream that is out of reach may still have work pending, and no event can be recorded behind
+ * that work: it was destroyed, or is the default stream of another thread or of a green context.
+ * Its fence is one of the whole device: it passes with any synchronisation of the device that began
+ * after the fence was made.
  *
  * This file records fences, fence_pool.c keeps them, fence_wait.c queries and waits. A fence that
  * is out belongs to its caller; no lock is held across a driver call. */
@@ -38,7 +39,12 @@ static pleat_status record_event(pl_stream *stream, pl_fence *fence, cu_context 
     if (st != PLEAT_OK) {
         return st;
     }
+    uint64_t n_errors = atomic_load(&pl_driver_n_errors);
     cu_result result = pl_cu_event_record(stream->dev->drv, fence->event, stream->handle);
+    if (result == CU_INVALID_HANDLE && stream->kind == PL_STREAM_ORDINARY) {
+        pl_driver_clear_error_before(n_errors);
+        return PLEAT_ESTREAM; /* just destroyed; or of a green context, and the driver is strict */
+    }
     if (result != CU_SUCCESS) {
         atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
         return pl_driver_failure(result);
@@ -69,6 +75,14 @@ static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
                                            : record_in_peer(stream, fence, context);
 }
 
+/* Handle 0 may have meant a green context's default stream in this call and in earlier ones. */
+static pleat_status refuse_zero(pl_stream *stream)
+{
+    bool is_green = stream->kind == PL_STREAM_LEGACY && !pl_green_is_asked_about(stream->dev) &&
+                    pl_green_notices(stream->dev);
+    return is_green ? PLEAT_ESTREAM : PLEAT_OK;
+}
+
 static void make_whole_device(pl_stream *stream, pl_fence *fence)
 {
     fence->stream = stream;
@@ -89,7 +103,8 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
         return PLEAT_ENOMEM_HOST;
     }
     pl_scope scope;
-    pleat_status st = pl_scope_begin(dev, &scope);
+    pleat_status st = refuse_zero(stream);
+    st = st == PLEAT_OK ? pl_scope_begin(dev, &scope) : st;
     if (st == PLEAT_OK) {
         st = record_inside(stream, fence);
         pl_scope_end(dev, &scope);

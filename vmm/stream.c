@@ -43,7 +43,8 @@ void pl_stream_doubt(pl_stream *stream)
 /* What drivers answer for the handle of a destroyed stream. */
 static bool is_of_no_stream(cu_result result)
 {
-    return result == CU_INVALID_HANDLE || result == CU_CONTEXT_IS_DESTROYED;
+    return result == CU_INVALID_HANDLE || result == CU_CONTEXT_IS_DESTROYED ||
+           result == CU_STREAM_DETACHED;
 }
 
 bool pl_stream_is_none(pleat_status st)
@@ -57,14 +58,22 @@ static pleat_status out_of_reach(pl_stream *stream)
     if (stream->kind == PL_STREAM_ORDINARY && stream->dev->has_stream_ids) {
         atomic_store_explicit(&stream->is_gone, true, memory_order_relaxed);
     }
-    pl_driver_set_detail("stream %llu is gone, or another thread's default stream",
+    pl_driver_set_detail("stream %llu is gone, or another thread's or context's default stream",
                          (unsigned long long)pl_stream_id(stream));
     return PLEAT_ESTREAM;
 }
 
+/* Inside a scope the primary context is current, so none of a green one's default stream. */
 static bool is_elsewhere(const pl_stream *stream)
 {
-    return stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own();
+    return stream->kind == PL_STREAM_GREEN_ZERO ||
+           (stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own());
+}
+
+/* What is found of them is never captured. */
+static bool is_at_rest(const pl_stream *stream)
+{
+    return stream->kind == PL_STREAM_LEGACY || stream->kind == PL_STREAM_GREEN_ZERO;
 }
 
 /* Gives the stream its id. If another thread does the same, both find the same stream. */
@@ -158,7 +167,7 @@ static pleat_status tell_capture(pleat_status st, bool *out)
 
 pleat_status pl_stream_is_capturing(pl_stream *stream, bool *out)
 {
-    if (stream->kind == PL_STREAM_LEGACY) {
+    if (is_at_rest(stream)) {
         *out = false;
         return PLEAT_OK;
     }
@@ -204,7 +213,7 @@ cu_result pl_stream_ask_capture(const pl_device *dev, cu_stream handle, pl_captu
 pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out)
 {
     *out = (pl_capture_info){ .is_asked = true };
-    if (stream->kind == PL_STREAM_LEGACY) {
+    if (is_at_rest(stream)) {
         return PLEAT_OK;
     }
     if (is_elsewhere(stream)) {
@@ -234,7 +243,7 @@ pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out)
 
 pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out)
 {
-    if (stream->kind == PL_STREAM_LEGACY) {
+    if (is_at_rest(stream)) {
         *out = false;
         return PLEAT_OK;
     }

@@ -35,9 +35,10 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *
  *  Params   handle a stream handle of the driver; NULL or 1 = the legacy default stream, 2 = the
  *           calling thread's default stream.
- *  Returns  PLEAT_OK; ESTREAM (its context is not the primary one of the device or, with peers, of
- *           a device that may use the mappings; not noticed while it is captured); ENOMEM_HOST;
- *           EDRIVER (not a stream).
+ *  Returns  PLEAT_OK; ESTREAM (its context is neither the primary one of the device, nor a green
+ *           one of it, nor with peers one of a device that may use the mappings; not noticed while
+ *           it is captured; or it is of a green context and the driver older than CUDA 13);
+ *           ENOMEM_HOST; EDRIVER (not a stream).
  *  Failure  as before; no capture is disturbed.
  *  Owner    the device.
  *  Threads  any; takes no lock when the stream is known.
@@ -45,10 +46,20 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *           a few more at first sight, or when no context is current. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
-/** The legacy default stream, which is never put; NULL before pl_stream_get has first found it.
+/** The legacy default stream, which is never put; NULL before pl_stream_get has first found it, and
+ *  once handle 0 may mean another stream (pl_green_notices).
  *
  *  Threads  any; takes no lock and makes no driver call. */
 pl_stream *pl_stream_legacy(const pl_device *dev);
+
+/** Is a green context of the device current in the calling thread, so that handle 0 means its
+ *  default stream? If so, each later call that names handle 0 asks that.
+ *
+ *  Threads  any; not inside a scope.
+ *  Blocks   on one driver call; on five more while no primary context is current. */
+bool pl_green_notices(pl_device *dev);
+/* Was one ever noticed? Makes no driver call. */
+bool pl_green_is_asked_about(const pl_device *dev);
 
 /* A capture sequence, as reported by a stream that takes part in it. */
 typedef struct pl_capture_info {

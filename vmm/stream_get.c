@@ -6,7 +6,8 @@
  * is known by its handle: it is the stream last seen under that handle. If none was, it is made
  * without an id, which it gets when it is first seen at rest.
  *
- * Known streams are found without a lock. The legacy default stream needs no call. A thread's
+ * Known streams are found without a lock. The legacy default stream needs no call, unless green
+ * contexts have been current (green.c). A thread's
  * per-thread default stream is kept in the thread. In every other thread its handle means another
  * stream, so only its own thread can work on it. */
 #include <string.h>
@@ -37,6 +38,22 @@ static pleat_status add_legacy(pl_device *dev, void *given, pl_stream **out)
                        .id = dev->streams.legacy_id,
                        .kind = PL_STREAM_LEGACY };
     return pl_stream_add(dev, &like, out);
+}
+
+static pleat_status get_zero(pl_device *dev, void *given, pl_capture_info *info, pl_stream **out)
+{
+    uint64_t id = 0;
+    pleat_status st = pl_green_zero(dev, info, &id);
+    if (st == PLEAT_ENOTSUP) {
+        info->is_asked = false;
+        return add_legacy(dev, given, out);
+    }
+    pl_stream like = { .context = dev->context,
+                       .handle = CU_STREAM_LEGACY,
+                       .given = given,
+                       .id = id,
+                       .kind = PL_STREAM_GREEN_ZERO };
+    return st == PLEAT_OK ? pl_stream_add(dev, &like, out) : st;
 }
 
 static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
@@ -112,13 +129,21 @@ static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
     return pl_driver_failure(result);
 }
 
+/* Some drivers do not tell the context of a green context's stream by the first of the calls. */
 pleat_status pl_stream_find_context(pl_device *dev, cu_stream handle, cu_context *out)
 {
     cu_result result = pl_cu_stream_ctx(dev->drv, handle, out);
-    if (result != CU_SUCCESS) {
+    if (result == CU_SUCCESS && *out == dev->context) {
+        return PLEAT_OK;
+    }
+    pleat_status st = pl_green_primary(dev, handle, out);
+    if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
+        return st;
+    }
+    if (st == PLEAT_ENOTSUP && result != CU_SUCCESS) {
         return pl_driver_failure(result);
     }
-    pleat_status st = pl_context_admit(dev, *out);
+    st = pl_context_admit(dev, *out);
     if (st == PLEAT_ESTREAM) {
         pl_driver_clear_error();
         pl_driver_set_detail(
@@ -230,7 +255,7 @@ static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *ha
                                                         pl_capture_info *info, pl_stream **out)
 {
     if (is_legacy(handle)) {
-        return add_legacy(dev, handle, out);
+        return get_zero(dev, handle, info, out);
     }
     if (handle == CU_STREAM_PER_THREAD) {
         return get_per_thread(dev, out);

@@ -215,7 +215,7 @@ static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
 {
     pl_lock_assert(&dev->lock);
     if (like->kind == PL_STREAM_LEGACY) {
-        return atomic_load_explicit(&dev->streams.legacy, memory_order_relaxed);
+        return dev->streams.kept_legacy;
     }
     if (id_of(like) == PL_STREAM_UNNAMED) {
         return pl_stream_newest(dev, like->handle);
@@ -259,7 +259,10 @@ static pleat_status add_locked(pl_device *dev, const pl_stream *like, pl_stream 
         atomic_store_explicit(&dev->streams.n_streams, index + 1, memory_order_release);
     }
     if (like->kind == PL_STREAM_LEGACY) {
-        atomic_store_explicit(&dev->streams.legacy, stream, memory_order_release);
+        dev->streams.kept_legacy = stream;
+        if (!pl_green_is_asked_about(dev)) {
+            atomic_store_explicit(&dev->streams.legacy, stream, memory_order_release);
+        }
     } else if (id_of(like) == PL_STREAM_UNNAMED) {
         dev->streams.n_unnamed++;
     } else {

@@ -15,6 +15,22 @@
 #include "vmm/base/deadline.h"
 #include "vmm/stream.h"
 
+/* ---- handle 0 ---- */
+
+/* PyTorch makes green contexts current, and then 0 is their default stream. */
+static void look_at_zero(int device)
+{
+    pl_use use = pl_use_enter(pl_default_peek());
+    pl_gpu *gpu = use.instance ? pl_use_find_gpu(use.instance, device) : NULL;
+    pl_stream *legacy = gpu ? pl_stream_legacy(gpu->dev) : NULL; /* NULL: each call looks itself */
+    if (legacy && pl_green_notices(gpu->dev) && gpu->ops->doubt_stream) {
+        gpu->ops->doubt_stream(gpu->allocator, legacy);
+    }
+    if (use.instance) {
+        pl_use_leave(use);
+    }
+}
+
 /* ---- malloc ---- */
 
 /* NULL ends the program's work, so pending memory is waited for longer than elsewhere. Nothing else
@@ -24,6 +40,9 @@ void *pleat_torch_malloc(size_t bytes, int device, void *stream)
 {
     if (bytes == 0) {
         return NULL;
+    }
+    if (!stream) {
+        look_at_zero(device);
     }
     return pl_default_malloc_patiently(bytes, device, stream);
 }
@@ -69,6 +88,9 @@ void pleat_torch_record_stream(void *ptr, void *stream)
     pleat handle = pl_default_peek();
     if (pl_find_block(handle, ptr, &info) != PLEAT_OK) {
         return;
+    }
+    if (!stream) {
+        look_at_zero(info.device);
     }
     if (pleat_block_record_stream(handle, info.device, info.base, stream) != PLEAT_OK) {
         pl_complain_once(PL_COMPLAINT_RECORD, "a use on a stream could not be recorded");

@@ -16,8 +16,12 @@ static const void *const vendor_per_thread = CU_STREAM_PER_THREAD;
 #undef CU_STREAM_LEGACY
 #undef CU_STREAM_PER_THREAD
 
+#if CUDA_VERSION < 12040
+typedef struct CUgreenCtx_st *CUgreenCtx;
+#endif
 #if CUDA_VERSION < 12050
 CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event);
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ctx, CUgreenCtx *green);
 #endif
 
 #include "tests/support/vmm_same.h"
@@ -34,6 +38,12 @@ SAME_SIZE(cu_graph, CUgraph);
 SAME_SIZE(cu_graph_exec, CUgraphExec);
 SAME_SIZE(cu_graph_node, CUgraphNode);
 SAME_SIZE(cu_user_object, CUuserObject);
+SAME_SIZE(cu_green_ctx, CUgreenCtx);
+#if CUDA_VERSION >= 12040 && CUDA_VERSION < 13010
+SAME_SIZE(cu_dev_resource, CUdevResource);
+SAME_PLACE(cu_dev_resource, type, CUdevResource, type);
+SAME_PLACE(cu_dev_resource, n_multiprocessors, CUdevResource, sm.smCount);
+#endif
 SAME_SIZE(cu_host_fn, CUhostFn);
 SAME_SIZE(int, CUdevice_attribute);
 SAME_SIZE(int, CUmemAllocationGranularity_flags);
@@ -105,6 +115,9 @@ SAME_VALUE(CU_CAPTURE_ISOLATION, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
 SAME_VALUE(CU_CAPTURE_IMPLICIT, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 SAME_VALUE(CU_CAPTURED_EVENT, CUDA_ERROR_CAPTURED_EVENT);
 SAME_VALUE(CU_CAPTURE_WRONG_THREAD, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+#if CUDA_VERSION >= 13010
+SAME_VALUE(CU_STREAM_DETACHED, CUDA_ERROR_STREAM_DETACHED);
+#endif
 SAME_VALUE(CU_UNKNOWN, CUDA_ERROR_UNKNOWN);
 
 SAME_VALUE(CU_STREAM_DEFAULT_FLAG, CU_STREAM_DEFAULT);

@@ -2,8 +2,8 @@
  * multiprocessors.
  *
  * A green context's handle is none of a context until cuCtxFromGreenCtx has turned it into one. Its
- * streams do not block. Its default stream is ordered with no other, and can be captured. When it is
- * destroyed its streams stay, detached, and their work goes on. Source: CUDA Driver API, green
+ * streams do not block. Its default stream is ordered with no other, and can be captured. When it
+ * is destroyed its streams stay, detached, and their work goes on. Source: CUDA Driver API, green
  * contexts; since 13.0 it says that an event or a synchronisation of the primary context covers
  * them. */
 #include "vmm/sim/call.h"

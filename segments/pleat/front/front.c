@@ -325,7 +325,8 @@ void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
 /* Only where a call on the stream asks the driver nothing. */
 static bool may_bind(const pl_space *space, const pl_lane *lane, const pl_stream *stream)
 {
-    bool is_told = pl_stream_is_legacy(stream) || lane->is_idle ||
+    bool is_zero = pl_stream_is_legacy(stream) && !pl_green_is_asked_about(space->dev);
+    bool is_told = is_zero || lane->is_idle ||
                    (space->options.capture == PL_CAPTURE_TOLD && pl_stream_is_told(stream));
 
     return space->options.front == PL_FRONT_ON && !space->is_rounding && is_told &&

@@ -6,6 +6,8 @@
  * every driver call; meanwhile n_refs of the lane keeps the lane. */
 #include "segments/pleat/streams/tick.h"
 
+#include "segments/pleat/front.h"
+
 /* ---- recording ------------------------------------------------------------------------------- */
 
 static const pl_tick *newest_tick(const pl_lane *lane)
@@ -27,11 +29,13 @@ static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
 }
 
 /* A fence of a stream out of reach stands for the whole device, and no query finds it passed: it
- * makes no tick. */
-static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick)
+ * makes no tick, and what it should have covered waits for one of the context. */
+static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick, size_t freed_bytes)
 {
     if (pl_fence_is_whole_device(tick.fence)) {
         pl_fence_return(tick.fence);
+        space->context.is_wanted = space->context.is_wanted || freed_bytes > 0;
+        space->context.gone_bytes += freed_bytes;
         return;
     }
     push_tick(space, lane, tick);
@@ -42,6 +46,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     pl_tick tick;
     unsigned n_uses = lane->n_uses;
     size_t used_bytes = lane->used_bytes;
+    size_t freed_bytes = lane->unticked_bytes;
 
     pl_lock_assert(&space->lock);
     lane->n_frees = 0;
@@ -54,18 +59,22 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     }
     tick.number = pl_lane_stamp(space, lane);
     lane->next_tick = ++space->clock;
+    bool is_legacy = pl_stream_is_legacy(lane->stream);
     lane->is_recording = true;
     lane->n_refs++;
     pl_lock_release(&space->lock);
     pleat_status st = pl_fence_record(lane->stream, &tick.fence);
     pl_lock_acquire(&space->lock);
+    if (is_legacy && !pl_stream_is_legacy(lane->stream)) { /* handle 0 means several streams */
+        pl_fronts_unbind(space, lane->number);
+    }
     lane->n_refs--;
     lane->is_recording = false;
     if (space->n_waiting > 0) { /* perhaps for this: pl_lanes_retire */
         pl_cond_broadcast(&space->landed);
     }
     if (st == PLEAT_OK) {
-        keep_tick(space, lane, tick);
+        keep_tick(space, lane, tick, freed_bytes + used_bytes);
         lane->n_uses -= n_uses < lane->n_uses ? n_uses : lane->n_uses;
         lane->used_bytes -= used_bytes < lane->used_bytes ? used_bytes : lane->used_bytes;
     }

@@ -1,0 +1,129 @@
+/* green.c - green contexts, which share all of a primary context but some multiprocessors.
+ *
+ * Their streams are taken for streams of the primary context: an event of that context is recorded
+ * on them, or, where the driver refuses, a fence of the whole device stands for it. No event is
+ * made in a green context, as it may go with that context, which nobody tells of.
+ *
+ * Memory that a green context's stream used may end up behind an event or a synchronisation of the
+ * whole primary context. Since CUDA 13.0 these cover its green contexts; so before it the streams
+ * are refused.
+ *
+ * While a green context is current, handle 0 means its own default stream. Only a call that is made
+ * meanwhile can reach that stream, so its fences are of the whole device. Whether one is current
+ * costs a call of the driver each time. So it is asked first where PyTorch's calls name handle 0
+ * (api/adapters/torch.c), where a fence of the legacy stream is recorded, and at that stream's
+ * first sight. Once one was noticed, each call that names handle 0 asks. What was done on the
+ * legacy stream before may have been the other's work: its object stands for both from then on,
+ * fences of the whole device included, and the legacy stream gets a new one.
+ */
+#include "vmm/device_state.h"
+
+enum { SINCE = 13000 };
+
+void pl_green_init(pl_device *dev)
+{
+    int version = 0;
+    dev->covers_green = pl_cu_driver_version(dev->drv, &version) == CU_SUCCESS && version >= SINCE;
+}
+
+static pleat_status refuse(const pl_device *dev, const void *handle)
+{
+    pl_driver_clear_error();
+    pl_driver_set_detail("stream %p is of a green context of device %d, whose work a driver before "
+                         "CUDA 13 leaves out where it waits for all work of the device",
+                         handle, dev->ordinal);
+    return PLEAT_ESTREAM;
+}
+
+pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out)
+{
+    cu_context primary = NULL;
+    cu_green_ctx green = NULL;
+    if (!pl_driver_has(dev->drv, PL_CU_stream_green)) {
+        return PLEAT_ENOTSUP;
+    }
+    cu_result result = pl_cu_stream_green(dev->drv, handle, &primary, &green);
+    if (result != CU_SUCCESS) {
+        return result == CU_NOT_FOUND ? PLEAT_ENOTSUP : pl_driver_failure(result);
+    }
+    if (green != NULL && !dev->covers_green) {
+        return refuse(dev, handle);
+    }
+    *out = primary;
+    return green != NULL ? PLEAT_OK : PLEAT_ENOTSUP;
+}
+
+/* ---- handle 0 -------------------------------------------------------------------------------- */
+
+bool pl_green_is_asked_about(const pl_device *dev)
+{
+    return atomic_load(&dev->streams.asks_zero);
+}
+
+/* The primary contexts of devices; NULL = none is current, and the device's own will be. */
+static bool is_plain(const pl_device *dev, cu_context context)
+{
+    bool is_known = context == NULL;
+    for (unsigned i = 0; i < pl_context_count(dev) && !is_known; i++) {
+        is_known = dev->contexts.list[i] == context;
+    }
+    return is_known;
+}
+
+/* Asks about a capture first: the other questions would break it. */
+static pleat_status ask(pl_device *dev, pl_capture_info *capture, uint64_t *id)
+{
+    cu_context primary = NULL;
+    unsigned long long told = 0;
+    if (pl_stream_ask_capture(dev, CU_STREAM_LEGACY, capture) != CU_SUCCESS) {
+        return PLEAT_ENOTSUP; /* a legacy stream, beside captures of blocking streams */
+    }
+    if (capture->is_capturing) {
+        pl_driver_set_detail("handle 0 is a stream of the current context, which is captured");
+        return PLEAT_ESTREAM;
+    }
+    int mode = pl_scope_relax(dev);
+    pleat_status st = pl_green_primary(dev, CU_STREAM_LEGACY, &primary);
+    st = st == PLEAT_OK && primary != dev->context ? PLEAT_ENOTSUP : st;
+    if (st == PLEAT_OK) {
+        st = pl_driver_failure(pl_cu_stream_id(dev->drv, CU_STREAM_LEGACY, &told));
+    }
+    pl_scope_restore_mode(dev, mode);
+    *id = told;
+    return st;
+}
+
+static void begin_asking(pl_device *dev)
+{
+    pl_lock_acquire(&dev->lock);
+    bool is_first = !atomic_exchange(&dev->streams.asks_zero, true);
+    if (is_first && dev->streams.kept_legacy != NULL) {
+        atomic_store(&dev->streams.legacy, NULL);
+        dev->streams.kept_legacy->kind = PL_STREAM_GREEN_ZERO;
+        dev->streams.kept_legacy = NULL;
+    }
+    pl_lock_release(&dev->lock);
+}
+
+pleat_status pl_green_zero(pl_device *dev, pl_capture_info *capture, uint64_t *id)
+{
+    cu_context current = NULL;
+    if (pl_cu_ctx_get_current(dev->drv, &current) != CU_SUCCESS || is_plain(dev, current)) {
+        return PLEAT_ENOTSUP;
+    }
+    uint64_t n_errors = atomic_load(&pl_driver_n_errors);
+    pleat_status st = ask(dev, capture, id);
+    if (st == PLEAT_ENOTSUP) {
+        pl_driver_clear_error_before(n_errors);
+        return st;
+    }
+    begin_asking(dev);
+    return st;
+}
+
+bool pl_green_notices(pl_device *dev)
+{
+    pl_capture_info capture;
+    uint64_t id;
+    return pl_green_zero(dev, &capture, &id) != PLEAT_ENOTSUP;
+}
