@@ -294,16 +294,17 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  Units    bytes and counts: pleat_compaction in pleat_types.h.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_ENOTSUP (the allocator at work is a
  *           classic cache, or the driver cannot copy); PLEAT_ECAPTURE (a capture is under way; the
- *           text names the capture); PLEAT_EPENDING; PLEAT_ENOSPACE_VA; PLEAT_ENOMEM_HOST;
- *           PLEAT_EDRIVER; PLEAT_EBUSY (mappings are observed: pleat_mapping.h);
+ *           text names the capture); PLEAT_EPENDING (work is not over in time); PLEAT_ENOSPACE_VA;
+ *           PLEAT_ENOMEM_HOST; PLEAT_EDRIVER; PLEAT_EBUSY (mappings are observed: pleat_mapping.h);
  *           PLEAT_EPOISONED (undoing a step failed, too: unmapped memory keeps its contents, and no
  *           request is served until a later compaction has mapped that memory).
  *  Failure  live blocks and their contents are as before, and so is the chunk of the failing step;
  *           earlier steps stay done.
  *  Threads  any; one compaction of a device at a time. Other threads may allocate and free
  *           meanwhile, if they submit no work. May be called from within a callback.
- *  Blocks   on all work of the device, without a limit; then on create, map, copies, unmap and
- *           release. Other threads go on meanwhile: these calls hold no lock. Opens no device. */
+ *  Blocks   on all work of the device, at most 30 times wait_ms (with a driver before 555, without
+ *           a limit); then on create, map, copies, unmap and release. Other threads go on meanwhile:
+ *           these calls hold no lock. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_compact_sized(pleat instance, int device,
                                                                  size_t out_bytes,
                                                                  pleat_compaction *out);

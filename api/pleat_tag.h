@@ -146,13 +146,15 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_set_limit(pleat instance, int de
  *           out     may be NULL.
  *  Returns  PLEAT_OK, also where the tag has nothing on the device; PLEAT_EINVAL (no scope of that
  *           tag was ever begun; no folder); PLEAT_EASLEEP (it sleeps already); PLEAT_ECAPTURE (a
- *           capture is under way, or requests are routed to a private pool); PLEAT_ENOTSUP;
+ *           capture is under way, or requests are routed to a private pool); PLEAT_EPENDING
+ *           (work is not over in time, as the text says); PLEAT_ENOTSUP;
  *           PLEAT_ENOMEM_HOST; PLEAT_EWRITE (the file); PLEAT_EDRIVER; all results of opening the
  *           device: after these failures the tag is awake, as before.
  *           PLEAT_EPOISONED: the tag sleeps, but the driver did not unmap all of it, and refused to
  *           map unmapped memory again; nothing is lost, and pleat_tag_wake goes on from there.
  *  Threads  any; one sleep, wake or compaction of a device at a time.
- *  Blocks   on the GPU, until it is idle; on copies, and on the disk. */
+ *  Blocks   on the GPU, until what was submitted is over, at most 30 times wait_ms (with a driver
+ *           before 555, without a limit); on copies, and on the disk. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_sleep_sized(pleat instance, int device,
                                                             const char *tag, pleat_sleep how,
                                                             const char *folder, size_t out_bytes,

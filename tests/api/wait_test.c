@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "api/adapters/pleat_torch.h"
+#include "api/pleat_tag.h"
 #include "tests/support/api_torch.h"
 #include "tests/support/suite.h"
 
@@ -34,6 +35,8 @@ enum {
 static _Atomic bool is_real = true;
 static _Atomic uint64_t made_up_ns = UINT64_C(1000000000);
 
+static void (*_Atomic beside)(void); /* to be called in the next pause, once */
+
 /* Replacements of libc's functions. */
 int clock_gettime(clockid_t id, struct timespec *out)
 {
@@ -51,6 +54,10 @@ int nanosleep(const struct timespec *pause, struct timespec *left)
         return (int)syscall(SYS_nanosleep, pause, left);
     }
     atomic_fetch_add(&made_up_ns, (uint64_t)pause->tv_sec * 1000000000 + (uint64_t)pause->tv_nsec);
+    void (*call)(void) = atomic_exchange(&beside, NULL);
+    if (call != NULL) {
+        call();
+    }
     return 0;
 }
 
@@ -359,6 +366,110 @@ START_TEST(a_limit_waits_no_longer)
 }
 END_TEST
 
+/* ---- until the GPU is idle ------------------------------------------------------------------- */
+
+enum { WORK_MS = 30 * WAIT_MS };
+
+static pleat_devptr tagged;
+
+static pleat_status go_to_sleep(void)
+{
+    return pleat_tag_sleep(instance, 0, "cache", PLEAT_SLEEP_DISCARD, NULL, NULL);
+}
+
+static pleat_status compact(void)
+{
+    pleat_compaction out;
+    return pleat_device_compact(instance, 0, &out);
+}
+
+static pleat_status (*const quiets[])(void) = { go_to_sleep, compact };
+enum { N_QUIETS = sizeof quiets / sizeof quiets[0] };
+
+/* A request that has to look at the context's events, a free, and a trim. */
+static void *use_memory(void *arg)
+{
+    pleat_devptr ptr;
+    uint64_t begin_ms = now_ms();
+    bool ok = pleat_block_alloc(instance, 0, 4 * MIB, streams[2], &ptr) == PLEAT_OK &&
+              pleat_block_free(instance, 0, ptr, streams[2]) == PLEAT_OK &&
+              pleat_device_trim(instance, 0, 0, true, NULL) == PLEAT_EPENDING;
+    *(uint64_t *)arg = now_ms() - begin_ms;
+    return ok ? arg : NULL;
+}
+
+/* In the middle of the wait. */
+static void use_memory_beside(void)
+{
+    static uint64_t took_ms;
+    void *is_done = NULL;
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, use_memory, &took_ms), 0);
+    ck_assert_int_eq(pthread_join(thread, &is_done), 0);
+    ck_assert_ptr_nonnull(is_done);
+    ck_assert_uint_le(took_ms, WAIT_MS + SLACK_MS);
+}
+
+static void open_tagged(const char *sim_conf)
+{
+    is_real = true;
+    instance = api_torch_make(API_PLEAT, sim_conf, CONF);
+    for (int i = 0; i < N_STREAMS; i++) {
+        streams[i] = api_stream(instance, 0);
+    }
+    ck_assert_int_eq(pleat_tag_alloc(instance, 0, "cache", 8 * MIB, streams[0], &tagged), PLEAT_OK);
+    work_on(streams[0], tagged, 8 * MIB);
+    leave_pending(streams[1], 8 * MIB);
+    is_real = false;
+}
+
+static void expect_awake(void)
+{
+    pleat_tag_info info;
+    ck_assert_int_eq(pleat_tag_query(instance, 0, "cache", &info), PLEAT_OK);
+    ck_assert(!info.is_asleep);
+    ck_assert_uint_eq(info.asleep_bytes, 0);
+    ck_assert_uint_ge(info.resident_bytes, 8 * MIB);
+    api_check(instance);
+}
+
+static void close_tagged(int quiet)
+{
+    sim.finish();
+    api_free(instance, 0, tagged, streams[0]);
+    ck_assert_int_eq(quiets[quiet](), PLEAT_OK);
+    close_all();
+}
+
+START_TEST(what_needs_an_idle_gpu_gives_up_on_a_kernel_that_does_not_end)
+{
+    open_tagged(ENDLESS);
+    beside = use_memory_beside;
+    uint64_t begin_ms = now_ms();
+    ck_assert_int_eq(quiets[_i](), PLEAT_EPENDING);
+    expect_took(begin_ms, WORK_MS, WORK_MS + WAIT_MS + 2 * SLACK_MS);
+    ck_assert_ptr_null(beside);
+    api_expect(PLEAT_EPENDING, "6000 ms", "does not end");
+    expect_awake();
+    sim.finish();
+    ck_assert_int_eq(quiets[_i](), PLEAT_OK);
+    if (quiets[_i] == go_to_sleep) {
+        ck_assert_int_eq(pleat_tag_wake(instance, 0, "cache", 0, NULL), PLEAT_OK);
+    }
+    close_tagged(_i);
+}
+END_TEST
+
+/* On the simulator a synchronisation answers that it would last for ever. */
+START_TEST(nothing_is_unmapped_where_a_synchronisation_is_not_over)
+{
+    open_tagged(ENDLESS ",without:[cuCtxRecordEvent]");
+    ck_assert_int_eq(quiets[_i](), PLEAT_EPENDING);
+    expect_awake();
+    close_tagged(_i);
+}
+END_TEST
+
 /* ---- beside threads, in real time ------------------------------------------------------------ */
 
 static _Atomic bool is_over;
@@ -433,6 +544,10 @@ SUITE(api_wait)
     TCase *devices = suite_case(suite, "devices", api_sim_load, NULL);
     tcase_add_test(devices, a_trim_waits_no_longer);
     tcase_add_test(devices, a_limit_waits_no_longer);
+    TCase *idle = suite_case(suite, "idle", api_sim_load, NULL);
+    tcase_add_loop_test(idle, what_needs_an_idle_gpu_gives_up_on_a_kernel_that_does_not_end, 0,
+                        N_QUIETS);
+    tcase_add_loop_test(idle, nothing_is_unmapped_where_a_synchronisation_is_not_over, 0, N_QUIETS);
     TCase *crowd = suite_case(suite, "crowd", api_sim_load, NULL);
     tcase_add_loop_test(crowd, a_call_beside_threads_ends, 0, N_API_ALLOCATORS);
 }

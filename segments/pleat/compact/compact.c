@@ -152,6 +152,7 @@ static pleat_status leave_large_chunks(pl_space *space)
 static pleat_status compact(pl_space *space, pleat_compaction *told)
 {
     pleat_status st = pl_still_wait(space);
+    st = st == PLEAT_OK ? pl_still_settle(space) : st;
     if (st != PLEAT_OK) {
         return st;
     }

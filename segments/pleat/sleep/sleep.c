@@ -157,11 +157,15 @@ static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Everything that was freed before is over after the wait; EPENDING concerns what came since. */
+/* Everything that was freed before is over after the wait: what is pending came since. */
 static pleat_status wait_for_work(pl_space *space)
 {
     pleat_status st = pl_still_wait(space);
 
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    st = pl_still_settle(space);
     return st == PLEAT_EPENDING ? PLEAT_OK : st;
 }
 

@@ -143,6 +143,13 @@ void pl_context_tick_record_if_due(pl_space *space)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+static void note_passed(pl_space *space, uint64_t number)
+{
+    if (number > space->context.passed_tick) {
+        space->context.passed_tick = number;
+    }
+}
+
 /* For drivers without events of a context. */
 static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
 {
@@ -157,8 +164,8 @@ static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience
     pl_lock_acquire(&space->lock);
     space->context.is_synchronizing = false;
     end_recording(space);
-    if (st == PLEAT_OK && number > space->context.passed_tick) {
-        space->context.passed_tick = number;
+    if (st == PLEAT_OK) {
+        note_passed(space, number);
     }
     return st;
 }
@@ -178,8 +185,8 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     pleat_status st = pl_fence_wait(tick.fence, wait_ms);
     pl_fence_return(tick.fence);
     pl_lock_acquire(&space->lock);
-    if (st == PLEAT_OK && tick.number > context->passed_tick) {
-        context->passed_tick = tick.number;
+    if (st == PLEAT_OK) {
+        note_passed(space, tick.number);
     }
     if (context->tick.fence == tick.fence && context->tick.number == tick.number &&
         !context->is_busy && st != PLEAT_EPENDING) {
@@ -245,12 +252,55 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
 
-pleat_status pl_context_synchronize(pl_space *space)
+/* A tick of the caller's own, since one under way covers too little. Like a synchronisation it
+ * keeps nobody waiting that has no time, while the driver records it. PLEAT_OK; ECAPTURE; ENOTSUP;
+ * ENOMEM_HOST; EDRIVER. */
+static pleat_status record_own(pl_space *space, pl_tick *out)
 {
+    pl_context *context = &space->context;
+
+    if (pl_capture_forbids_tick(space) || !find_moment(space, PL_CARE_LAST, MOST_PATIENCE_MS)) {
+        return PLEAT_ECAPTURE;
+    }
+    size_t gone_bytes = context->gone_bytes;
+    out->number = begin_context_tick(space);
+    context->is_synchronizing = true;
+    wake_waiters(space);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_record_context(space->dev, &out->fence);
+    pl_lock_acquire(&space->lock);
+    context->is_synchronizing = false;
+    end_recording(space);
+    if (st != PLEAT_OK) {
+        context->gone_bytes += gone_bytes;
+        context->is_wanted = true;
+    }
+    return st;
+}
+
+pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
+{
+    pl_tick tick;
+
     while (space->context.is_busy) {
         pl_capturers_pause(space);
     }
-    return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);
+    pleat_status st = space->context.is_unsupported ? PLEAT_ENOTSUP : record_own(space, &tick);
+    if (st == PLEAT_ENOTSUP) {
+        space->context.is_unsupported = true;
+        return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);
+    }
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_release(&space->lock);
+    st = pl_fence_wait(tick.fence, most_ms);
+    pl_fence_return(tick.fence);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        note_passed(space, tick.number);
+    }
+    return st;
 }
 
 /* A tick that is under way covers less than what was freed by now: so the caller waits for it, and

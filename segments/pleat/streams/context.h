@@ -28,9 +28,10 @@ void pl_context_tick_want(pl_space *space);
 /* Record one if lanes that are gone, or that no call names any more, have left enough pending bytes
  * to be worth it. */
 void pl_context_tick_record_if_due(pl_space *space);
-/* Block the host until all work of the device is over, however long, and with it everything freed.
- * PLEAT_OK; ECAPTURE; EDRIVER. */
-pleat_status pl_context_synchronize(pl_space *space);
+/* Block the host until all work of the device is over, and with it everything freed; at most so
+ * long, but for ever where the driver has no event of the context. Other threads go on meanwhile.
+ * PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_context_finish(pl_space *space, uint32_t most_ms);
 /* Block the host until everything freed before the call is over, at most wait_ms (of
  * pl_deadline_left); 0 only looks. PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms);

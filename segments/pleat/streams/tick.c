@@ -6,7 +6,7 @@
  * every driver call; meanwhile n_refs of the lane keeps the lane. */
 #include "segments/pleat/streams/tick.h"
 
-#include "segments/pleat/front.h"
+#include "segments/pleat/front/front.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
