@@ -7,9 +7,9 @@
 
 #include "segments/pleat/buffers/hollow.h"
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/quiet.h"
 #include "segments/pleat/grow/stale.h"
 #include "segments/pleat/space/carve.h"
-#include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
@@ -23,7 +23,7 @@
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = 64, SHRINK_TRIES = 64, LOOK_AT = 256, FEW_LANES = 4, LIVE_TRIES = 8 };
+enum { BATCH = PL_QUIET_CHUNKS, SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
 
 /* Does a stale block wait for a use that no tick covers? Looks at each once; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
@@ -183,67 +183,12 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     return st;
 }
 
-/* The first chunk behind b, or behind g if it ends there. Others may work on what is not loose. */
-static size_t behind(const pl_segment *seg, const pl_block *b, size_t g)
-{
-    size_t end = pl_segment_granule(seg, pl_block_end(b));
-    size_t next = pl_segment_chunk_to(seg, g);
-
-    if (end <= next || (seg->loose[end / PL_WORD] & pl_granule_bit(end)) == 0) {
-        return end <= next ? next : end;
-    }
-    return pl_segment_chunk_from(seg, end) == end ? end : pl_segment_chunk_to(seg, end);
-}
-
-/* Of the `whole` granules from g on, which begins a chunk, those of whole chunks that hold n of
- * them, or as many as BATCH chunks have. */
-static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t n)
-{
-    size_t from = g;
-
-    for (size_t i = 0; i < BATCH && g - from < n && g < from + whole; i++) {
-        size_t to = pl_segment_chunk_to(seg, g);
-        if (to > from + whole) {
-            break;
-        }
-        g = to;
-    }
-    return g - from;
-}
-
-/* The first loose granules of the segment, from *g on, whose free block is over: those of chunks
- * that are wholly in that one block and have n in all, but of not too many chunks. NULL: none. May
- * drop the lock on its way there. */
-static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
-{
-    size_t n_looks = 0; /* of a torn segment some is not mapped: it is left alone */
-    *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_loose(seg, *g);
-    while (*g != SIZE_MAX) {
-        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
-        size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, *g)) >>
-                                seg->granule_log2);
-        if (seg->is_private || seg->is_opening) { /* what a pool has used need not be loose */
-            whole = pl_segment_loose_run(seg, *g, whole);
-        }
-        whole = whole_chunks(seg, *g, whole, *n);
-        if (whole > 0 && pl_settle_is_over(space, b)) {
-            *n = whole;
-            return b;
-        }
-        *g = pl_segment_next_loose(seg, behind(seg, b, *g));
-        if (++n_looks % LOOK_AT == 0) {
-            pl_space_breathe(space);
-        }
-    }
-    return NULL;
-}
-
 /* Unmap granules [g, g + n) of b, whole chunks, for the caller. In part, they stay in flight. */
 static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pile *p)
 {
     pl_segment *seg = b->segment;
     b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
-    pl_carve_settle(b); /* next_quiet has found it over */
+    pl_carve_settle(b); /* pl_quiet_next has found it over */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         put_on(p, seg->chunks[i], seg->orders[i]);
     }
@@ -302,7 +247,7 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
 
     while (missing(space, to) > 0) {
         size_t n = missing(space, to);
-        pl_block *b = next_quiet(space, seg, &g, &n);
+        pl_block *b = pl_quiet_next(space, seg, &g, &n);
         if (b == NULL) {
             return PLEAT_OK;
         }
