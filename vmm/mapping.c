@@ -80,7 +80,7 @@ static void unmap_one(pl_device *dev, pleat_devptr at, size_t bytes, bool is_tol
     u->before += result == CU_INVALID_VALUE && !is_told ? bytes : 0;
 }
 
-static unmapped unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
+static unmapped unmap_each_inside(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     unmapped u = { .now = 0 };
     size_t n;
@@ -93,6 +93,18 @@ static unmapped unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
         } else {
             *(where == GONE ? &u.before : &u.unknown) += n;
         }
+    }
+    return u;
+}
+
+/* A driver tells where a mapping ends only while a context is current. */
+static unmapped unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
+{
+    pl_scope scope;
+    bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK;
+    unmapped u = unmap_each_inside(dev, at, bytes);
+    if (is_inside) {
+        pl_scope_end(dev, &scope);
     }
     return u;
 }

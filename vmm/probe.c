@@ -113,29 +113,39 @@ static bool may_retry(pleat_status st)
     return st == PLEAT_ENOVMM || st == PLEAT_EDRIVER;
 }
 
-/* Try without GPUDirect RDMA, which WSL2 advertises and refuses when access is set, and then
- * without exportable handles, where the options leave that open. `why` says what is missing. */
-static pleat_status try_less(const probe *p, pleat_status st)
+static pleat_status try_with(const probe *p, bool has_rdma, int handle_types)
 {
     pl_device *dev = p->dev;
+    dev->prop.flags.rdma_capable = has_rdma;
+    dev->prop.handle_types = handle_types;
+    pleat_status st = pl_device_ask_granule(dev);
+    return st == PLEAT_OK ? try_all(p) : st;
+}
+
+/* Try without GPUDirect RDMA, which WSL2 advertises and refuses when access is set, then without
+ * exportable handles, then without both, where the options leave that open. `why` says what is
+ * missing. */
+static pleat_status try_less(const probe *p, pleat_status st)
+{
+    static const char *const names[] = { "GPUDirect RDMA", "exportable memory",
+                                         "GPUDirect RDMA and exportable memory" };
+    const pl_device *dev = p->dev;
+    bool has_rdma = dev->prop.flags.rdma_capable != 0;
+    int handle_types = dev->prop.handle_types;
+    unsigned may_lack = (dev->may_lack_rdma ? 1U : 0U) | (dev->may_lack_fd ? 2U : 0U);
+    unsigned lack = 0;
     char first[256];
-    const char *lack = NULL;
     snprintf(first, sizeof(first), "%s", p->why);
-    if (may_retry(st) && dev->may_lack_rdma) {
-        dev->prop.flags.rdma_capable = 0;
-        lack = "GPUDirect RDMA";
-        st = pl_device_ask_granule(dev);
-        st = st == PLEAT_OK ? try_all(p) : st;
+    for (unsigned less = 1; less <= 3 && may_retry(st); less++) {
+        if ((less & ~may_lack) == 0) {
+            lack = less;
+            st = try_with(p, has_rdma && (less & 1) == 0,
+                          (less & 2) == 0 ? handle_types : CU_HANDLE_NONE);
+        }
     }
-    if (may_retry(st) && dev->may_lack_fd) {
-        dev->prop.handle_types = CU_HANDLE_NONE;
-        lack = lack != NULL ? "GPUDirect RDMA and exportable memory" : "exportable memory";
-        st = pl_device_ask_granule(dev);
-        st = st == PLEAT_OK ? try_all(p) : st;
-    }
-    if (st == PLEAT_OK && lack != NULL) {
+    if (st == PLEAT_OK && lack != 0) {
         pl_driver_clear_error();
-        snprintf(p->why, p->why_bytes, "without %s: %s", lack, first);
+        snprintf(p->why, p->why_bytes, "without %s: %s", names[lack - 1], first);
     }
     return st;
 }

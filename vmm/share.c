@@ -221,7 +221,9 @@ pleat_status pl_share_export(pl_device *dev, const pl_shared_chunk *shared, int 
         return PLEAT_ESHARE;
     }
     *fd = -1;
+    int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_mem_export(dev->drv, fd, shared->chunk, CU_HANDLE_POSIX_FD, 0);
+    pl_scope_restore_mode(dev, mode);
     if (!is_as_noted(dev, shared)) { /* then the handle may have been another chunk's by now */
         if (result == CU_SUCCESS) {
             close_fd(fd);
@@ -277,8 +279,11 @@ static pleat_status map_all(pl_device *dev, pl_range range, const pl_shared_chun
 
 static pleat_status unmap(pl_device *dev, pleat_devptr at, uint64_t bytes)
 {
+    int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
-    return pl_driver_failure(result == CU_SUCCESS ? result : pl_cu_mem_unmap(dev->drv, at, bytes));
+    result = result == CU_SUCCESS ? result : pl_cu_mem_unmap(dev->drv, at, bytes);
+    pl_scope_restore_mode(dev, mode);
+    return pl_driver_failure(result);
 }
 
 pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t n,
@@ -297,7 +302,9 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
     if (st != PLEAT_OK) {
         return st;
     }
+    int mode = pl_scope_relax(dev);
     st = map_all(dev, range, chunks, n, source, &mapped_bytes);
+    pl_scope_restore_mode(dev, mode);
     if (st == PLEAT_OK) {
         pl_count_add(&dev->n.n_mapped_bytes, bytes);
         pl_mapping_tell(dev->watch, dev->ordinal, true, range.base, bytes);

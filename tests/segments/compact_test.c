@@ -377,6 +377,30 @@ START_TEST(memory_of_which_only_some_is_mapped_is_mended_too)
 }
 END_TEST
 
+static void open_partial(void)
+{
+    chunks_open(SIM ",unkind:[partial_unmap]", PL_CHUNKS_MIXED);
+    lay_out();
+}
+
+/* The first place gets two chunks, the second none, and one of the two cannot be unmapped. */
+START_TEST(a_place_of_which_only_some_is_mapped_is_mended_too)
+{
+    pleat_devptr ptr;
+    pleat_compaction out;
+    keep("#####....................##.....");
+    pleat.sim.fail_from("cuMemMap", 5, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 2, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat.sim.fail_never();
+    ck_assert_int_eq(st, PLEAT_EPOISONED);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
+    compacted();
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
+}
+END_TEST
+
 START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 {
     keep(TWO_RUNS);
@@ -484,6 +508,8 @@ SUITE(segments_compact)
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);
+    TCase *partial = suite_case(suite, "partial", open_partial, close_checked);
+    tcase_add_test(partial, a_place_of_which_only_some_is_mapped_is_mended_too);
     TCase *each = suite_case(suite, "each call", NULL, NULL);
     tcase_add_test(each, after_each_failing_call_all_is_as_before);
 }

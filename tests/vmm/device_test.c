@@ -350,6 +350,32 @@ START_TEST(exportable_memory_that_is_refused_is_done_without)
 }
 END_TEST
 
+/* Neither with RDMA nor without it can exportable memory be made. */
+START_TEST(rdma_stays_where_only_exportable_memory_is_refused)
+{
+    pl_device_options options = { .handle_rdma = PL_DEMAND_IF_ABLE,
+                                  .handle_posix_fd = PL_DEMAND_IF_ABLE };
+    char why[200] = "";
+    pl_device *dev = vmm_sim_device(&sim, &options);
+    sim.fail_at("cuMemCreate", 0, CU_NOT_SUPPORTED);
+    sim.fail_at("cuMemCreate", 1, CU_NOT_SUPPORTED);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    ck_assert_str_eq(why, "without exportable memory: cuMemCreate answers "
+                          "CUDA_ERROR_NOT_SUPPORTED");
+    ck_assert(!pl_device_is_exportable(dev) && pl_device_is_rdma(dev));
+    sim.fail_at("cuMemCreate", 0, CU_NOT_SUPPORTED);
+    vmm_sim_close_device(dev);
+    sim.fail_never();
+    dev = vmm_sim_device(&sim, &options);
+    for (uint64_t k = 0; k < 3; k++) {
+        sim.fail_at("cuMemCreate", k, CU_NOT_SUPPORTED);
+    }
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    ck_assert(!pl_device_is_exportable(dev) && !pl_device_is_rdma(dev));
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
 START_TEST(many_devices_share_the_addresses_of_a_process)
 {
     sim.reset("devices:8");
@@ -552,6 +578,7 @@ SUITE(vmm_device)
     tcase_add_test(probe, a_probe_without_room_refutes_nothing);
     tcase_add_test(probe, rdma_that_is_advertised_and_refused_is_done_without);
     tcase_add_test(probe, exportable_memory_that_is_refused_is_done_without);
+    tcase_add_test(probe, rdma_stays_where_only_exportable_memory_is_refused);
     tcase_add_test(probe, many_devices_share_the_addresses_of_a_process);
     suite_add_tcase(suite, probe);
     TCase *no_vmm = tcase_create("without vmm");

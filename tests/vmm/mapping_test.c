@@ -245,6 +245,32 @@ START_TEST(a_chunk_is_cleared_whether_it_is_mapped_or_not)
 }
 END_TEST
 
+/* No context is current here: the driver does not tell where a mapping ends. */
+START_TEST(large_chunks_are_unmapped_one_by_one_without_a_context)
+{
+    pl_device_options options = { .chunk_granules = 4 };
+    pl_device *big = vmm_sim_device(&sim, &options);
+    pl_chunk chunks[4];
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(pl_chunk_create(big, &chunks[i]), PLEAT_OK);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(pl_mapping_map(big, range.base, chunks, 4), PLEAT_OK);
+        if (i == 0) {
+            sim.fail_at("cuMemUnmap", 0, CU_UNKNOWN);
+        }
+        ck_assert_int_eq(i == 0 ? pl_mapping_unmap(big, range.base, 32 * MIB)
+                                : pl_mapping_clear(big, range.base, 32 * MIB),
+                         PLEAT_OK);
+        ck_assert_uint_eq(vmm_sim_counted(&sim).mappings, 0);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(pl_chunk_release(big, chunks[i]), PLEAT_OK);
+    }
+    vmm_sim_close_device(big);
+}
+END_TEST
+
 /* ---- drivers that take VMM for unsafe -------------------------------------------------------- */
 
 static void open_unsafe(void)
@@ -531,6 +557,7 @@ SUITE(vmm_mapping)
     TCase *partial = suite_case(suite, "partial unmap", open_partial, close_all);
     tcase_add_test(partial, what_a_refused_unmap_has_left_is_unmapped_one_by_one);
     tcase_add_test(partial, what_is_unmapped_in_part_only_is_told_apart);
+    tcase_add_test(partial, large_chunks_are_unmapped_one_by_one_without_a_context);
     tcase_add_test(partial, a_chunk_is_cleared_whether_it_is_mapped_or_not);
     TCase *untold = suite_case(suite, "without retained handles", open_untold, close_all);
     tcase_add_test(untold, a_chunk_is_cleared_whether_it_is_mapped_or_not);

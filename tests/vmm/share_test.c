@@ -3,10 +3,12 @@
  * created or mapped. */
 /* labels: unit model */
 #include <check.h>
+#include <unistd.h>
 
 #include "tests/support/suite.h"
 #include "tests/support/vmm_sim.h"
 #include "vmm/base/lock.h"
+#include "vmm/chunk.h"
 #include "vmm/share.h"
 
 enum { N_MANY = 100000, N_HANDLES = 300, N_STEPS = 20000, MOST_STEPS = 4 };
@@ -102,10 +104,56 @@ START_TEST(no_chunk_has_a_number_where_none_can_be_exported)
 }
 END_TEST
 
+/* ---- drivers that take VMM for unsafe -------------------------------------------------------- */
+
+static void open_unsafe(void)
+{
+    pl_device_options options = { .handle_posix_fd = PL_DEMAND_FIRM };
+    vmm_sim_open(&sim, "capacity:1G,unkind:[unsafe_vmm]");
+    dev = vmm_sim_device(&sim, &options);
+}
+
+static pleat_status give_fd(void *context, size_t i, int *out)
+{
+    (void)i;
+    *out = *(int *)context;
+    return PLEAT_OK;
+}
+
+/* Without an end of its own: the capture of the own thread would be broken by any unsafe call. */
+START_TEST(nothing_that_is_shared_breaks_a_capture)
+{
+    pl_shared_chunk shared = { .bytes = 0 };
+    cu_stream stream = vmm_sim_stream(dev, false);
+    cu_graph graph = NULL;
+    pl_range range;
+    int fd = -1;
+    ck_assert_int_eq(pl_chunk_create(dev, &shared.chunk), PLEAT_OK);
+    shared.bytes = pl_device_chunk_bytes(dev);
+    shared.number = note(shared.chunk);
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_begin_capture(sim.drv, stream, CU_CAPTURE_MODE_GLOBAL),
+                     CU_SUCCESS);
+    ck_assert_int_eq(pl_share_export(dev, &shared, &fd), PLEAT_OK);
+    pl_fd_source source = { give_fd, &fd };
+    ck_assert_int_eq(pl_share_map(dev, &shared, 1, source, &range), PLEAT_OK);
+    ck_assert_int_eq(pl_share_unmap(dev, range), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_stream_end_capture(sim.drv, stream, &graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_graph_destroy(sim.drv, graph), CU_SUCCESS);
+    pl_device_leave(dev);
+    close(fd);
+    pl_share_forget(dev, shared.chunk);
+    ck_assert_int_eq(pl_chunk_release(dev, shared.chunk), PLEAT_OK);
+    vmm_sim_destroy_stream(dev, stream);
+}
+END_TEST
+
 SUITE(vmm_share)
 {
     TCase *tcase = suite_case(suite, "numbers", open_device, close_device);
     tcase_add_test(tcase, a_note_takes_few_steps_beside_very_many);
     tcase_add_loop_test(tcase, numbers_are_as_in_a_plain_list, 0, 4);
     tcase_add_test(tcase, no_chunk_has_a_number_where_none_can_be_exported);
+    TCase *captures = suite_case(suite, "captures", open_unsafe, close_device);
+    tcase_add_test(captures, nothing_that_is_shared_breaks_a_capture);
 }

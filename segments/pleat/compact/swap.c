@@ -37,17 +37,19 @@ static pleat_status map_span(const pl_space *space, const pl_swap *s, pl_swap_sp
     return st;
 }
 
+/* A span of which only a part is mapped counts as unmapped: a later compaction maps it again. */
 static bool unmap_spans(const pl_space *space, pl_swap *s)
 {
     bool is_done = true;
 
     for (size_t i = 0; i < s->n_spans; i++) {
         pl_swap_span *one = &s->spans[i];
-        if (one->is_mapped && pl_mapping_unmap(space->dev, pl_segment_address(s->seg, one->g),
-                                               pl_swap_bytes(space, one->n)) == PLEAT_OK) {
-            one->is_mapped = false;
+        if (one->is_mapped) {
+            pleat_status st = pl_mapping_unmap(space->dev, pl_segment_address(s->seg, one->g),
+                                               pl_swap_bytes(space, one->n));
+            one->is_mapped = st != PLEAT_OK && st != PLEAT_EPOISONED;
+            is_done = is_done && st == PLEAT_OK;
         }
-        is_done = is_done && !one->is_mapped;
     }
     return is_done;
 }
