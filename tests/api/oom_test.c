@@ -284,6 +284,34 @@ START_TEST(out_of_memory_while_mapping_is_out_of_memory)
 }
 END_TEST
 
+/* The device is full: the request gets memory that is mapped elsewhere, and nothing can be mapped
+ * any more. What was free serves again as soon as there is room for page tables. */
+START_TEST(a_full_device_without_room_for_page_tables_is_out_of_memory)
+{
+    enum { N = 32, GRANULE = 2 * MIB };
+    static const char *const calls[] = { "cuMemMap", "cuMemSetAccess" };
+    pleat instance = api_make(API_PLEAT, "capacity:64M", "chunk_granules:1,chunks:granule");
+    pleat_devptr blocks[N];
+    pleat_devptr ptr;
+    for (unsigned i = 0; i < N; i++) {
+        blocks[i] = api_alloc(instance, 0, GRANULE, NULL);
+    }
+    for (unsigned i = 0; i < N; i += 2) {
+        api_free(instance, 0, blocks[i], NULL);
+    }
+    sim.fail_from(calls[_i], 0, 2);
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 8 * GRANULE, NULL, &ptr), PLEAT_ENOMEM_DEVICE);
+    api_expect(PLEAT_ENOMEM_DEVICE, "out of device memory", calls[_i]);
+    sim.fail_never();
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 8 * GRANULE, NULL, &ptr), PLEAT_OK);
+    api_free(instance, 0, ptr, NULL);
+    for (unsigned i = 1; i < N; i += 2) {
+        api_free(instance, 0, blocks[i], NULL);
+    }
+    api_unmake(instance);
+}
+END_TEST
+
 /* An unmapping that stops midway is finished or undone, so that no block has a hole. */
 START_TEST(a_trim_that_stops_in_the_middle_leaves_no_hole)
 {
@@ -701,6 +729,7 @@ SUITE(api_oom)
     tcase_add_loop_test(scenes, refused_when_the_driver_grants_less_than_it_reports, 0,
                         N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, out_of_memory_while_mapping_is_out_of_memory, 0, 2);
+    tcase_add_loop_test(scenes, a_full_device_without_room_for_page_tables_is_out_of_memory, 0, 2);
     tcase_add_loop_test(scenes, a_broken_context_is_told_at_once, 0, 2);
     tcase_add_loop_test(scenes, a_trim_that_stops_in_the_middle_leaves_no_hole, 0, 24);
     tcase_add_loop_test(scenes, the_driver_s_own_words_are_told, 0, N_API_ALLOCATORS);
