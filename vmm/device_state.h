@@ -21,7 +21,7 @@ typedef enum pl_stream_kind {
     PL_STREAM_ORDINARY,
     PL_STREAM_LEGACY,
     PL_STREAM_PER_THREAD,
-    PL_STREAM_GREEN_ZERO /* the default stream of a green context: see green.c */
+    PL_STREAM_GREEN_DEFAULT /* a default stream of a green context: see green.c */
 } pl_stream_kind;
 
 /* The keys of the stream tables. A handle finds the ordinary stream last seen under it. */
@@ -288,9 +288,11 @@ void pl_green_init(pl_device *dev);
 /* Inside a scope: the primary context of a stream at rest of a green one. PLEAT_OK; ENOTSUP (it is
  * of no green context, or the driver does not tell); ESTREAM (the driver is too old); EDRIVER. */
 pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out);
-/* Outside of scopes: is handle 0 the default stream of a green context of the device, as that is
- * current? PLEAT_OK: with its id, and nothing is captured on it; ENOTSUP: no; ESTREAM; EDRIVER. */
-pleat_status pl_green_zero(pl_device *dev, pl_capture_info *capture, uint64_t *id);
+/* Outside of scopes: is a green context of the device current, so that the handle of a default
+ * stream (legacy or per thread) means a stream of the green context? PLEAT_OK: yes, with the
+ * stream's id, and the stream is not captured; ENOTSUP: no; ESTREAM; EDRIVER. */
+pleat_status pl_green_default(pl_device *dev, cu_stream handle, pl_capture_info *capture,
+                              uint64_t *id);
 
 /* stream_table.c. NULL if no stream has that id; takes no lock. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);

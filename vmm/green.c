@@ -14,7 +14,8 @@
  * (api/adapters/torch.c), where a fence of the legacy stream is recorded, and at that stream's
  * first sight. Once one was noticed, each call that names handle 0 asks. What was done on the
  * legacy stream before may have been the other's work: its object stands for both from then on,
- * fences of the whole device included, and the legacy stream gets a new one.
+ * fences of the whole device included, and the legacy stream gets a new one. Handle 2, a thread's
+ * default stream, is asked about in every call that names the handle.
  */
 #include "vmm/device_state.h"
 
@@ -53,7 +54,7 @@ pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out)
     return green != NULL ? PLEAT_OK : PLEAT_ENOTSUP;
 }
 
-/* ---- handle 0 -------------------------------------------------------------------------------- */
+/* ---- the default streams -------------------------------------------------------------------------------- */
 
 bool pl_green_is_asked_about(const pl_device *dev)
 {
@@ -71,22 +72,22 @@ static bool is_plain(const pl_device *dev, cu_context context)
 }
 
 /* Asks about a capture first: the other questions would break it. */
-static pleat_status ask(pl_device *dev, pl_capture_info *capture, uint64_t *id)
+static pleat_status ask(pl_device *dev, cu_stream handle, pl_capture_info *capture, uint64_t *id)
 {
     cu_context primary = NULL;
     unsigned long long told = 0;
-    if (pl_stream_ask_capture(dev, CU_STREAM_LEGACY, capture) != CU_SUCCESS) {
+    if (pl_stream_ask_capture(dev, handle, capture) != CU_SUCCESS) {
         return PLEAT_ENOTSUP; /* a legacy stream, beside captures of blocking streams */
     }
     if (capture->is_capturing) {
-        pl_driver_set_detail("handle 0 is a stream of the current context, which is captured");
+        pl_driver_set_detail("default stream %p is of the current green context, and is captured", (void *)handle);
         return PLEAT_ESTREAM;
     }
     int mode = pl_scope_relax(dev);
-    pleat_status st = pl_green_primary(dev, CU_STREAM_LEGACY, &primary);
+    pleat_status st = pl_green_primary(dev, handle, &primary);
     st = st == PLEAT_OK && primary != dev->context ? PLEAT_ENOTSUP : st;
     if (st == PLEAT_OK) {
-        st = pl_driver_failure(pl_cu_stream_id(dev->drv, CU_STREAM_LEGACY, &told));
+        st = pl_driver_failure(pl_cu_stream_id(dev->drv, handle, &told));
     }
     pl_scope_restore_mode(dev, mode);
     *id = told;
@@ -99,20 +100,21 @@ static void begin_asking(pl_device *dev)
     bool is_first = !atomic_exchange(&dev->streams.asks_zero, true);
     if (is_first && dev->streams.kept_legacy != NULL) {
         atomic_store(&dev->streams.legacy, NULL);
-        dev->streams.kept_legacy->kind = PL_STREAM_GREEN_ZERO;
+        dev->streams.kept_legacy->kind = PL_STREAM_GREEN_DEFAULT;
         dev->streams.kept_legacy = NULL;
     }
     pl_lock_release(&dev->lock);
 }
 
-pleat_status pl_green_zero(pl_device *dev, pl_capture_info *capture, uint64_t *id)
+pleat_status pl_green_default(pl_device *dev, cu_stream handle, pl_capture_info *capture,
+                              uint64_t *id)
 {
     cu_context current = NULL;
     if (pl_cu_ctx_get_current(dev->drv, &current) != CU_SUCCESS || is_plain(dev, current)) {
         return PLEAT_ENOTSUP;
     }
     uint64_t n_errors = atomic_load(&pl_driver_n_errors);
-    pleat_status st = ask(dev, capture, id);
+    pleat_status st = ask(dev, handle, capture, id);
     if (st == PLEAT_ENOTSUP) {
         pl_driver_clear_error_before(n_errors);
         return st;
@@ -125,5 +127,5 @@ bool pl_green_notices(pl_device *dev)
 {
     pl_capture_info capture;
     uint64_t id;
-    return pl_green_zero(dev, &capture, &id) != PLEAT_ENOTSUP;
+    return pl_green_default(dev, CU_STREAM_LEGACY, &capture, &id) != PLEAT_ENOTSUP;
 }

@@ -66,14 +66,14 @@ static pleat_status out_of_reach(pl_stream *stream)
 /* Inside a scope the primary context is current, so none of a green one's default stream. */
 static bool is_elsewhere(const pl_stream *stream)
 {
-    return stream->kind == PL_STREAM_GREEN_ZERO ||
+    return stream->kind == PL_STREAM_GREEN_DEFAULT ||
            (stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own());
 }
 
 /* What is found of them is never captured. */
 static bool is_at_rest(const pl_stream *stream)
 {
-    return stream->kind == PL_STREAM_LEGACY || stream->kind == PL_STREAM_GREEN_ZERO;
+    return stream->kind == PL_STREAM_LEGACY || stream->kind == PL_STREAM_GREEN_DEFAULT;
 }
 
 /* Gives the stream its id. If another thread does the same, both find the same stream. */

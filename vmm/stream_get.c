@@ -7,9 +7,8 @@
  * without an id, which it gets when it is first seen at rest.
  *
  * Known streams are found without a lock. The legacy default stream needs no call, unless green
- * contexts have been current (green.c). A thread's
- * per-thread default stream is kept in the thread. In every other thread its handle means another
- * stream, so only its own thread can work on it. */
+ * contexts have been current (green.c). A per-thread default stream is kept in its thread. In every
+ * other thread its handle means another stream, so only its own thread can work on it. */
 #include <string.h>
 
 #include "vmm/device_state.h"
@@ -40,23 +39,22 @@ static pleat_status add_legacy(pl_device *dev, void *given, pl_stream **out)
     return pl_stream_add(dev, &like, out);
 }
 
-static pleat_status get_zero(pl_device *dev, void *given, pl_capture_info *info, pl_stream **out)
+/* The default stream that the handle means while a green context is current. ENOTSUP: none is. */
+static pleat_status get_green_default(pl_device *dev, void *given, pl_capture_info *info,
+                                      pl_stream **out)
 {
+    cu_stream handle = is_legacy(given) ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
     uint64_t id = 0;
-    pleat_status st = pl_green_zero(dev, info, &id);
-    if (st == PLEAT_ENOTSUP) {
-        info->is_asked = false;
-        return add_legacy(dev, given, out);
-    }
+    pleat_status st = pl_green_default(dev, handle, info, &id);
     pl_stream like = { .context = dev->context,
-                       .handle = CU_STREAM_LEGACY,
+                       .handle = handle,
                        .given = given,
                        .id = id,
-                       .kind = PL_STREAM_GREEN_ZERO };
+                       .kind = PL_STREAM_GREEN_DEFAULT };
     return st == PLEAT_OK ? pl_stream_add(dev, &like, out) : st;
 }
 
-static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
+static pleat_status add_per_thread(pl_device *dev, pl_stream **out)
 {
     if (own_stream.serial == dev->serial) {
         *out = own_stream.stream;
@@ -78,6 +76,17 @@ static pleat_status get_per_thread(pl_device *dev, pl_stream **out)
         own_stream.stream = *out;
     }
     return st;
+}
+
+static pleat_status get_default(pl_device *dev, void *given, pl_capture_info *info,
+                                pl_stream **out)
+{
+    pleat_status st = get_green_default(dev, given, info, out);
+    if (st != PLEAT_ENOTSUP) {
+        return st;
+    }
+    info->is_asked = false;
+    return is_legacy(given) ? add_legacy(dev, given, out) : add_per_thread(dev, out);
 }
 
 /* ---- what the driver says -------------------------------------------------------------------- */
@@ -254,13 +263,9 @@ static pleat_status get_ordinary(pl_device *dev, cu_stream handle, bool is_guess
 static __attribute__((noinline)) pleat_status get_other(pl_device *dev, void *handle, bool is_guess,
                                                         pl_capture_info *info, pl_stream **out)
 {
-    if (is_legacy(handle)) {
-        return get_zero(dev, handle, info, out);
-    }
-    if (handle == CU_STREAM_PER_THREAD) {
-        return get_per_thread(dev, out);
-    }
-    return get_ordinary(dev, handle, is_guess, info, out);
+    return is_legacy(handle) || handle == CU_STREAM_PER_THREAD
+               ? get_default(dev, handle, info, out)
+               : get_ordinary(dev, handle, is_guess, info, out);
 }
 
 pl_stream *pl_stream_legacy(const pl_device *dev)

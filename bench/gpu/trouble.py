@@ -98,6 +98,8 @@ def green_stream(_options):
         driver.tell(out)
     out["green work: event on its stream"] = covers(cuda, waits[stream], stream, "cuEventRecord",
                                                     event, stream)
+    out["handle 2, the green context current"] = in_context(
+        cuda, green, lambda: cuda.name_of(cuda.result("cuStreamQuery", c_void_p(2))))
     launch_wait(cuda, waits[stream], stream, WAIT_S)
     found = torch_run.timed(lambda: cuda.name_of(cuda.result("cuCtxSynchronize")))
     out["cuCtxSynchronize of the primary"] = found | {"waits": found["seconds"] > WAIT_S / 2}

@@ -131,6 +131,13 @@ START_TEST(streams_in_turn_leave_nothing_behind)
 }
 END_TEST
 
+/* All at the usual 100 percent. */
+START_TEST(a_million_streams_leave_nothing_behind)
+{
+    play("capacity:16G,depth:16", suite_part((uint64_t)100 * MANY), MOST_ALIVE / 100, false, 1);
+}
+END_TEST
+
 /* Half of MOST_ALIVE is no crowd yet. Then streams are settled only by requests that find
  * nothing. */
 START_TEST(a_thousand_streams_at_once_leave_nothing_behind)
@@ -390,6 +397,7 @@ SUITE(api_stream_churn)
     TCase *churning = tcase_create("churn");
     tcase_add_checked_fixture(churning, api_sim_load, NULL);
     tcase_add_test(churning, streams_in_turn_leave_nothing_behind);
+    tcase_add_test(churning, a_million_streams_leave_nothing_behind);
     tcase_add_loop_test(churning, a_thousand_streams_at_once_leave_nothing_behind, 0, 2);
     tcase_add_loop_test(churning, few_streams_of_large_blocks_need_little_more_than_what_lives, 0,
                         N_CHUNK_CONFS);

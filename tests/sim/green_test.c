@@ -136,18 +136,21 @@ START_TEST(a_stream_tells_both_of_its_contexts)
 }
 END_TEST
 
-START_TEST(its_default_stream_is_ordered_with_no_other)
+START_TEST(its_default_streams_are_its_own_and_ordered_with_no_other)
 {
     unsigned long long ids[2];
+    unsigned long long of_thread[2];
     cu_stream blocking;
     cu_graph graph;
     ck_ok(cuStreamGetId(NULL, &ids[0]));
+    ck_ok(cuStreamGetId(CU_STREAM_PER_THREAD, &of_thread[0]));
     ck_ok(cuStreamCreate(&blocking, CU_STREAM_DEFAULT_FLAG));
     world_write(blocking, at, 512);
     push();
     ck_ok(cuStreamGetId(NULL, &ids[1]));
     ck_assert_uint_ne(ids[0], ids[1]);
-    ck_assert_int_eq(cuStreamQuery(CU_STREAM_PER_THREAD), CU_INVALID_HANDLE);
+    ck_ok(cuStreamGetId(CU_STREAM_PER_THREAD, &of_thread[1]));
+    ck_assert_uint_ne(of_thread[0], of_thread[1]);
     ck_assert_int_eq(cuStreamCreate(&blocking, CU_STREAM_DEFAULT_FLAG), CU_INVALID_VALUE);
     ck_ok(cuStreamSynchronize(NULL));
     ck_ok(cuStreamBeginCapture_v2(NULL, CU_CAPTURE_MODE_RELAXED));
@@ -270,7 +273,7 @@ SUITE(sim_green)
     tcase_add_test(alive, a_device_is_split_into_groups);
     tcase_add_test(alive, a_green_context_is_no_context_until_it_is_made_one);
     tcase_add_test(alive, a_stream_tells_both_of_its_contexts);
-    tcase_add_test(alive, its_default_stream_is_ordered_with_no_other);
+    tcase_add_test(alive, its_default_streams_are_its_own_and_ordered_with_no_other);
     tcase_add_test(alive, an_event_of_the_primary_context_covers_it);
     tcase_add_test(alive, its_own_events_cover_nothing_else);
     tcase_add_test(alive, a_capture_on_its_stream_is_broken_by_an_event_of_the_primary_context);

@@ -106,6 +106,23 @@ START_TEST(handle_0_is_another_stream_while_a_green_context_is_current)
 }
 END_TEST
 
+/* What a thread did on handle 2 under a green context is of no stream of the primary context. */
+START_TEST(handle_2_is_another_stream_while_a_green_context_is_current)
+{
+    open_on("capacity:1G,depth:1000000");
+    pl_stream *own = get(CU_STREAM_PER_THREAD);
+    vmm_green_push(&green);
+    pl_stream *other = get(CU_STREAM_PER_THREAD);
+    ck_assert_ptr_ne(other, own);
+    ck_assert_ptr_ne(other, get(NULL));
+    ck_assert_ptr_eq(other, get(CU_STREAM_PER_THREAD));
+    vmm_green_pop(&green);
+    ck_assert_ptr_eq(own, get(CU_STREAM_PER_THREAD));
+    expect_fence(other, true);
+    close_all();
+}
+END_TEST
+
 /* A question about the id of a captured stream would break the capture. */
 START_TEST(a_captured_default_stream_is_refused_unharmed)
 {
@@ -131,5 +148,6 @@ SUITE(vmm_green)
     tcase_add_test(all, where_no_event_can_be_recorded_its_fences_are_of_the_device);
     tcase_add_test(all, the_context_is_found_by_one_of_two_calls);
     tcase_add_test(all, handle_0_is_another_stream_while_a_green_context_is_current);
+    tcase_add_test(all, handle_2_is_another_stream_while_a_green_context_is_current);
     tcase_add_test(all, a_captured_default_stream_is_refused_unharmed);
 }

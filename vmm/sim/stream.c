@@ -118,9 +118,6 @@ cu_result sim_stream_find(cu_stream handle, sim_stream **out)
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         sim_context *context;
         cu_result result = sim_context_current(&context);
-        if (result == CU_SUCCESS && handle == CU_STREAM_PER_THREAD && context->primary != NULL) {
-            return CU_INVALID_HANDLE;
-        }
         if (result == CU_SUCCESS) {
             *out = handle == CU_STREAM_PER_THREAD ? per_thread_stream(context)
                                                   : sim_stream_legacy(context);
