@@ -54,7 +54,7 @@ pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out)
     return green != NULL ? PLEAT_OK : PLEAT_ENOTSUP;
 }
 
-/* ---- the default streams -------------------------------------------------------------------------------- */
+/* ---- the default streams --------------------------------------------------------------------- */
 
 bool pl_green_is_asked_about(const pl_device *dev)
 {
@@ -80,7 +80,8 @@ static pleat_status ask(pl_device *dev, cu_stream handle, pl_capture_info *captu
         return PLEAT_ENOTSUP; /* a legacy stream, beside captures of blocking streams */
     }
     if (capture->is_capturing) {
-        pl_driver_set_detail("default stream %p is of the current green context, and is captured", (void *)handle);
+        pl_driver_set_detail("default stream %p is of the current green context, and is captured",
+                             (void *)handle);
         return PLEAT_ESTREAM;
     }
     int mode = pl_scope_relax(dev);

@@ -78,8 +78,7 @@ static pleat_status add_per_thread(pl_device *dev, pl_stream **out)
     return st;
 }
 
-static pleat_status get_default(pl_device *dev, void *given, pl_capture_info *info,
-                                pl_stream **out)
+static pleat_status get_default(pl_device *dev, void *given, pl_capture_info *info, pl_stream **out)
 {
     pleat_status st = get_green_default(dev, given, info, out);
     if (st != PLEAT_ENOTSUP) {

@@ -188,7 +188,7 @@ START_TEST(a_hole_is_found_beyond_the_tables)
     pl_segment *seg = open_hole();
     ck_assert_ptr_eq(pl_segment_find(seg, seg->range.base), seg->first);
     ck_assert_ptr_eq(pl_segment_find(seg, seg->range.base + seg->range.bytes - 1), seg->first);
-    ck_assert_uint_eq(pl_segment_next_loose(seg, FAR - 1), SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_chunk(seg, FAR - 1), SIZE_MAX);
     ck_assert_uint_eq(
         pl_segment_count_loose(seg, seg->range.base, seg->range.base + seg->range.bytes), 0);
 }
@@ -335,7 +335,7 @@ START_TEST(few_loose_granules_of_many_are_found_by_few_words)
 {
     enum { STEPS = 2000 };
     pl_segment *seg = open_far();
-    ck_assert_uint_eq(pl_segment_next_loose(seg, 0), SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_chunk(seg, 0), SIZE_MAX);
     for (int step = 0; step < STEPS; step++) {
         size_t from = random_below(FAR - 400);
         size_t to = from + 1 + (random_below(3) > 0 ? 0 : random_below(300));
@@ -347,7 +347,7 @@ START_TEST(few_loose_granules_of_many_are_found_by_few_words)
         }
         size_t at = random_below(2) > 0 ? random_below(FAR - 400) : from;
         size_t n_touched = pl_lock_touched();
-        size_t next = pl_segment_next_loose(seg, at);
+        size_t next = pl_segment_next_chunk(seg, at);
         ck_assert_uint_le(pl_lock_touched() - n_touched, 2 + FAR / 64 / 64);
         ck_assert_uint_eq(next, next_loose_by_walking(seg, at));
         size_t most = random_below(400);
@@ -405,7 +405,7 @@ START_TEST(pinning_counts_the_loose_granules_it_touches)
 }
 END_TEST
 
-START_TEST(the_next_loose_granule_is_found_across_words)
+START_TEST(the_next_loose_chunk_is_found_across_words)
 {
     enum { GRANULES = 200 };
     static char drawing[GRANULES * 4 + 1];
@@ -419,10 +419,10 @@ START_TEST(the_next_loose_granule_is_found_across_words)
     size_t i = 0;
     for (size_t g = 0; g < GRANULES; g++) {
         i += i < n && g > loose[i];
-        ck_assert_uint_eq(pl_segment_next_loose(seg, g), i < n ? loose[i] : SIZE_MAX);
+        ck_assert_uint_eq(pl_segment_next_chunk(seg, g), i < n ? loose[i] : SIZE_MAX);
     }
-    ck_assert_uint_eq(pl_segment_next_loose(seg, seg->n_rooms), SIZE_MAX);
-    ck_assert_uint_eq(pl_segment_next_loose(seg, SIZE_MAX), SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_chunk(seg, seg->n_rooms), SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_chunk(seg, SIZE_MAX), SIZE_MAX);
 }
 END_TEST
 
@@ -792,7 +792,7 @@ SUITE(segments_segment)
     TCase *loose = make_case("loose", open_rig);
     tcase_add_test(loose, a_granule_is_loose_when_only_free_blocks_have_bytes_in_it);
     tcase_add_test(loose, pinning_counts_the_loose_granules_it_touches);
-    tcase_add_test(loose, the_next_loose_granule_is_found_across_words);
+    tcase_add_test(loose, the_next_loose_chunk_is_found_across_words);
     tcase_add_test(loose, loose_granules_agree_with_a_recount);
     tcase_add_test(loose, blocks_that_come_and_go_leave_granules_as_a_recount_says);
     suite_add_tcase(suite, loose);

@@ -108,10 +108,10 @@ static void assert_counts(const pl_segment *seg)
     }
     ck_assert_uint_eq(pl_segment_loose_run(seg, low, high - low), n);
     size_t next = low;
-    while (next < MIXED_GRANULES && !is_loose[next]) {
+    while (next < MIXED_GRANULES && (!is_loose[next] || chunk_from[next] != next)) {
         next++;
     }
-    ck_assert_uint_eq(pl_segment_next_loose(seg, low), next < MIXED_GRANULES ? next : SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_chunk(seg, low), next < MIXED_GRANULES ? next : SIZE_MAX);
 }
 
 /* Free memory from `from` to `end` is in flight afterwards. */

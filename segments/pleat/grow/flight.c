@@ -240,7 +240,7 @@ static void take_run(pl_space *space, pl_flight *f, pl_block *b, size_t g, size_
 
 static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *seg)
 {
-    size_t g = pl_segment_next_loose(seg, 0);
+    size_t g = pl_segment_next_chunk(seg, 0);
 
     while (g != SIZE_MAX && pl_flight_missing(f) > 0 && seg != space->torn.segment) {
         pleat_status st = pl_block_store_reserve(&space->store, 4);
@@ -261,7 +261,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
             next = g + n;
         }
         pl_pace_step(space, f->pace, 1);
-        g = pl_segment_next_loose(seg, next);
+        g = pl_segment_next_chunk(seg, next);
     }
     return PLEAT_OK;
 }

@@ -21,16 +21,6 @@ static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t
     return g - from;
 }
 
-/* The first granule of a loose chunk, from g on. While the lock was dropped, others may have put a
- * chunk over g: the chunk that g is in the middle of is left to them. SIZE_MAX: none. */
-static size_t next_chunk(const pl_segment *seg, size_t g)
-{
-    g = pl_segment_next_loose(seg, g);
-    return g == SIZE_MAX || pl_segment_chunk_from(seg, g) == g
-               ? g
-               : pl_segment_next_loose(seg, pl_segment_chunk_to(seg, g));
-}
-
 /* How many granules from g on, at most n, are in whole loose chunks of the free block b. What a
  * pool has used need not be loose. */
 static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size_t n)
@@ -45,7 +35,7 @@ static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size
 pl_block *pl_quiet_next(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
     for (size_t n_looks = 1;; n_looks++) {
-        *g = seg == space->torn.segment ? SIZE_MAX : next_chunk(seg, *g);
+        *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_chunk(seg, *g);
         if (*g == SIZE_MAX) {
             return NULL;
         }

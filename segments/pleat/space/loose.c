@@ -306,11 +306,17 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
     return count_row(seg->loose, true, from, most);
 }
 
-size_t pl_segment_next_loose(const pl_segment *seg, size_t from)
+static size_t next_loose(const pl_segment *seg, size_t from)
 {
     return from < seg->n_rooms
                ? pl_granule_next(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD, from)
                : SIZE_MAX;
+}
+
+size_t pl_segment_next_chunk(const pl_segment *seg, size_t from)
+{
+    size_t g = next_loose(seg, from);
+    return g == SIZE_MAX || seg->parts[g] == 0 ? g : next_loose(seg, pl_segment_chunk_to(seg, g));
 }
 
 /* ---- what a private pool owns ---------------------------------------------------------------- */

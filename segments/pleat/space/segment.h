@@ -238,8 +238,9 @@ size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_de
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules in a row from `from` on, at most `most`. */
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);
-/* The first loose granule at or after `from`, or SIZE_MAX. */
-size_t pl_segment_next_loose(const pl_segment *seg, size_t from);
+/* The start of the first loose chunk at or after `from`; SIZE_MAX: none. While the lock was dropped
+ * others may have put a chunk over `from`: such a chunk is passed over. */
+size_t pl_segment_next_chunk(const pl_segment *seg, size_t from);
 
 /* segment_check.c: 0, or the number of the first broken invariant. */
 int pl_segment_check(const pl_segment *seg);
