@@ -282,11 +282,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     }
     bool is_mapping = f->n_created == f->n_create;
     pl_flight_rollback(space, f);
-    if (*st != PLEAT_ENOMEM_DEVICE) {
-        return PL_STEP_DONE;
-    }
-    if (is_mapping && rq->tried.has_made_way) {
-        *st = PLEAT_EDRIVER;
+    if (*st != PLEAT_ENOMEM_DEVICE || (is_mapping && rq->tried.has_made_way)) {
         return PL_STEP_DONE;
     }
     if (is_mapping) { /* page tables need memory, too */
