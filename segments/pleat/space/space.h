@@ -65,7 +65,6 @@
  *   capture       one capture sequence of the driver, with all streams that were forked into it
  *   kept          a freed block that belongs to a capture until the capture's graph is gone
  *   disowned      a capture whose graph is gone by its owner's word, but not yet by the driver's
- *   capturer      a thread that was seen making captures
  *   private pool  areas for the requests of one pool only; all others are the default pool's
  *   draining      a released private pool whose graphs may still run
  *   roster        a list of the live blocks of a private pool, to be restored later
@@ -112,18 +111,16 @@ typedef struct pl_flying {
 typedef struct pl_context {
     uint64_t next_tick; /* stamps of new frees are no lower than this */
     uint64_t passed_tick;
-    pl_tick tick;                  /* fence NULL = none */
-    bool is_busy;                  /* a thread records or queries the tick now, or is about to */
-    bool is_gathering;             /* a thread waits for a moment to record it: see capturers.h */
-    bool is_holding;               /* is_gathering: capturers are kept inside their calls now */
-    bool is_recording;             /* a thread records it now: no capture may begin */
-    bool is_synchronizing;         /* is_recording: by a synchronisation, which may take long */
-    bool is_unsupported;           /* the driver has no such event */
-    bool is_wanted;                /* memory waits that only this tick can cover */
-    unsigned n_refused;            /* attempts in a row that met an unknown capture */
-    unsigned n_missed;             /* attempts in a row that found no good moment */
-    uint64_t event;                /* n_events at the last attempt to record */
-    size_t gone_bytes;             /* of gone or silent lanes and released pools, not covered */
+    pl_tick tick;          /* fence NULL = none */
+    bool is_busy;          /* a thread records or queries the tick now, or is about to */
+    bool is_patient;       /* is_busy: a thread waits until no capture can just have begun */
+    bool is_recording;     /* a thread records it now: no capture may begin */
+    bool is_synchronizing; /* is_recording: by a synchronisation, which may take long */
+    bool is_unsupported;   /* the driver has no such event */
+    bool is_wanted;        /* memory waits that only this tick can cover */
+    unsigned n_refused;    /* attempts in a row that met an unknown capture */
+    uint64_t event;        /* n_events at the last attempt to record */
+    size_t gone_bytes;     /* of gone or silent lanes and released pools, not covered */
     pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
 } pl_context;
 
@@ -143,15 +140,13 @@ typedef struct pl_crowd {
     uint64_t left[PL_CROWD_IDS]; /* ids of the last streams given up, by their low bits */
 } pl_crowd;
 
-enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
+enum { PL_CAPTURE_HEADS = 1024 };
 
-/* A thread that was seen making captures: see capturers.h. */
-typedef struct pl_capturer {
-    struct pl_thread_life *life; /* held */
-    bool is_inside;              /* it is in a call that found its stream at rest */
-    uint64_t seen_ms;            /* when it was last seen capturing */
-    uint64_t missed_ms;          /* since when it is known to be in no such call; 0 = not known */
-} pl_capturer;
+/* When a thread's call last saw a capture that nobody announced. */
+typedef struct pl_sight {
+    const void *thread; /* something of that thread alone; NULL = never */
+    uint64_t ms;
+} pl_sight;
 
 /* Chunks of one order that are mapped nowhere; there is room for all that the device can have. */
 typedef struct pl_idle {
@@ -232,9 +227,8 @@ typedef struct pl_space {
     _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
     size_t n_disowned;         /* disowned captures: their graphs may still run */
     uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
+    pl_sight unannounced[2];   /* the last, and the last by another thread than that one */
     uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
-    pl_capturer capturers[PL_MOST_CAPTURERS];
-    unsigned n_capturers;
 
     pl_idle idle[PL_N_ORDERS];
     size_t n_idle; /* granules of these */

@@ -93,6 +93,11 @@ static inline bool pl_capture_forbids_tick(const pl_space *space)
 {
     return space->n_capturing > 0 || space->n_expected > 0;
 }
+/* A call saw a capture that nobody announced. */
+void pl_capture_note_unannounced(pl_space *space);
+/* May another thread have begun such a capture that no call has named yet? The calling thread has
+ * not: it is in this call. */
+bool pl_capture_may_have_begun(const pl_space *space);
 /* Set the error's detail: which capture forbids a tick of the context, and what to do about it, as
  * it may have ended long ago. False if no capture is known or announced. */
 bool pl_capture_name_lasting(const pl_space *space);
