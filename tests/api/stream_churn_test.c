@@ -250,32 +250,6 @@ START_TEST(streams_that_leave_a_little_pending_do_not_add_up)
 }
 END_TEST
 
-/* There are more living streams than lanes kept at first. After some rounds each stream keeps a
- * lane. */
-START_TEST(a_crowd_that_comes_back_has_its_lanes)
-{
-    enum { N_ROUNDS = 8, N_LAST = 2 };
-    static void *crowd[MOST_ALIVE * 2];
-    size_t n = sizeof crowd / sizeof crowd[0];
-    uint64_t n_sights = 0;
-    begin("capacity:16G", false, 0);
-    for (size_t i = 0; i < n; i++) {
-        crowd[i] = api_stream(scene.handle, 0);
-    }
-    for (unsigned round = 0; round < N_ROUNDS; round++) {
-        n_sights = round == N_ROUNDS - N_LAST ? sim.n_calls("cuStreamGetCtx") : n_sights;
-        for (size_t i = 0; i < n; i++) {
-            api_free(scene.handle, 0, api_alloc(scene.handle, 0, 3000, crowd[i]), crowd[i]);
-        }
-    }
-    ck_assert_uint_eq(sim.n_calls("cuStreamGetCtx"), n_sights);
-    for (size_t i = 0; i < n; i++) {
-        api_stream_end(scene.handle, 0, crowd[i]);
-    }
-    api_unmake(scene.handle);
-}
-END_TEST
-
 enum { N_REGULARS = 40, N_VISITS = 4 };
 
 /* Streams with rare calls. A stream often holds a block between two of its calls. */
@@ -408,7 +382,6 @@ SUITE(api_stream_churn)
     tcase_add_loop_test(churning, streams_whose_handles_never_come_again_leave_nothing_behind, 0,
                         2);
     tcase_add_test(churning, streams_that_leave_a_little_pending_do_not_add_up);
-    tcase_add_test(churning, a_crowd_that_comes_back_has_its_lanes);
     tcase_add_loop_test(churning, no_call_is_made_with_a_dead_handle, 0, 2);
     suite_one_thread(churning);
     suite_add_tcase(suite, churning);

@@ -40,7 +40,6 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
     space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
     space->total_chunks = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
     space->reserve_chunks = pl_reserve_of(space);
-    space->crowd.most_lanes = PL_CROWD_LEAST;
     space->limit_chunks = options->limit_bytes == 0
                               ? SIZE_MAX
                               : (size_t)(options->limit_bytes >> space->granule_log2);

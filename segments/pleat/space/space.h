@@ -124,21 +124,10 @@ typedef struct pl_context {
     pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
 } pl_context;
 
-/* With more lanes than most_lanes, those that nothing refers to are given up. Their streams may be
- * gone or not: drivers do not tell, and a handle may never come again. A stream that comes back
- * shows that its lane was given up too early. Tests of builds that walk everything after each call
- * have few streams: there the numbers are small, so that this code runs too. */
-enum {
-    PL_CROWD_LEAST = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024,
-    PL_CROWD_MOST = 1 << 16,
-    PL_CROWD_IDS = 256
-};
-typedef struct pl_crowd {
-    uint32_t most_lanes;         /* with more, lanes are given up: from LEAST to MOST */
-    uint32_t n_left;             /* given up since a stream came back, or most_lanes fell */
-    unsigned n_looks;            /* looks at other lanes that frees made in a crowd */
-    uint64_t left[PL_CROWD_IDS]; /* ids of the last streams given up, by their low bits */
-} pl_crowd;
+/* With more lanes, those that nothing refers to are given up. Their streams may be gone or not:
+ * drivers do not tell, and a handle may never come again. Tests of builds that walk everything
+ * after each call have few streams: there the number is small, so that this code runs too. */
+enum { PL_CROWD = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024 };
 
 enum { PL_CAPTURE_HEADS = 1024 };
 
@@ -193,7 +182,6 @@ typedef struct pl_space {
     size_t n_lane_rooms;
     uint32_t n_lanes;
     uint32_t looked_at; /* index in `lanes`: the last that the search for gone lanes looked at */
-    pl_crowd crowd;
     pl_lane_ring busy;    /* lanes with pending or shared blocks */
     pl_lane_ring ticking; /* lanes with recorded ticks */
     pl_lane_ring ripe;    /* lanes of which a tick has passed: they may have blocks to settle */
@@ -312,7 +300,7 @@ static inline bool pl_space_has_many_lanes(const pl_space *space)
 }
 static inline bool pl_space_is_crowded(const pl_space *space)
 {
-    return space->n_lanes > space->crowd.most_lanes;
+    return space->n_lanes > PL_CROWD;
 }
 /* The stamp of a free on the lane now. */
 static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)

@@ -5,32 +5,6 @@
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 
-/* ---- a crowd --------------------------------------------------------------------------------- */
-
-/* A stream was given up and comes back: from now on there may be twice as many lanes. */
-static void welcome(pl_crowd *crowd, const pl_stream *stream)
-{
-    uint64_t id = pl_stream_id(stream);
-
-    if (crowd->left[id % PL_CROWD_IDS] == id) {
-        crowd->left[id % PL_CROWD_IDS] = 0;
-        crowd->n_left = 0;
-        crowd->most_lanes *= crowd->most_lanes < PL_CROWD_MOST ? 2 : 1;
-    }
-}
-
-/* most_lanes is halved when this many times most_lanes streams were given up and none came back. */
-enum { CROWD_PATIENCE = 16 };
-
-static void see_off(pl_crowd *crowd, uint64_t id)
-{
-    crowd->left[id % PL_CROWD_IDS] = id;
-    if (++crowd->n_left / CROWD_PATIENCE >= crowd->most_lanes) {
-        crowd->n_left = 0;
-        crowd->most_lanes /= crowd->most_lanes > PL_CROWD_LEAST ? 2 : 1;
-    }
-}
-
 /* ---- their end ------------------------------------------------------------------------------- */
 
 void pl_lanes_lose(pl_space *space, pl_lane *lane)
@@ -133,7 +107,6 @@ static bool is_quiet(pl_lane *lane)
 static void let_leave(pl_space *space, pl_lane *lane)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
-    uint64_t id = pl_stream_id(lane->stream); /* released, the object may serve another stream */
 
     if (!is_quiet(lane) || plain->capture != NULL || lane->is_labelling) {
         return;
@@ -141,7 +114,6 @@ static void let_leave(pl_space *space, pl_lane *lane)
     if (lane->is_capture) {
         give_up(space, lane); /* the first lane stays, and with it the stream */
     } else if (pl_stream_try_release(lane->stream)) {
-        see_off(&space->crowd, id);
         give_up(space, lane);
     }
 }
@@ -177,7 +149,6 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
     pl_lanes_look_for_gone(space, LOOK_AT);
-    welcome(&space->crowd, stream);
     pleat_status st = pl_space_reserve_room(space, &space->lanes, sizeof(pl_lane *),
                                             &space->n_lane_rooms, i);
     if (st != PLEAT_OK) {

@@ -260,15 +260,15 @@ bool pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
 
 /* A look at other lanes notices streams that no call names any more, before memory is short of what
  * pends on them. */
-enum { LANES_PER_LOOK = 4, LOOKS_PER_POLL = 8 };
+enum { LANES_PER_LOOK = 4 };
 
 static void look_around(pl_space *space, pl_lane *lane)
 {
     lane->n_refs++;
     (void)pl_settle_want_worthy_ticks(space, lane, LANES_PER_LOOK);
     pl_context_tick_record_if_due(space);
-    if (pl_space_is_crowded(space) && ++space->crowd.n_looks % LOOKS_PER_POLL == 0) {
-        (void)pl_tick_poll(space, LANES_PER_LOOK * LOOKS_PER_POLL);
+    if (pl_space_is_crowded(space)) {
+        (void)pl_tick_poll(space, LANES_PER_LOOK);
         (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane can leave when nothing pends there */
     }
     lane->n_refs--;
