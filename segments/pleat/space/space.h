@@ -181,7 +181,7 @@ typedef struct pl_space {
     pl_lane **lanes; /* by number - 1; NULL = no such lane */
     size_t n_lane_rooms;
     uint32_t n_lanes;
-    uint32_t looked_at; /* index in `lanes`: the last that the search for gone lanes looked at */
+    uint32_t looked_at;   /* index in `lanes`: the last that the search for gone lanes looked at */
     pl_lane_ring busy;    /* lanes with pending or shared blocks */
     pl_lane_ring ticking; /* lanes with recorded ticks */
     pl_lane_ring ripe;    /* lanes of which a tick has passed: they may have blocks to settle */
