@@ -4,16 +4,14 @@
  * takes no lock of its own. */
 #include "api/oom.h"
 
-#include "segments/classic/torch_options.h"
 #include "vmm/device.h"
 
 /* The smaller of the limit set and PyTorch's fraction of the device; 0 = none. */
 static uint64_t limit_of(const pl_gpu *gpu, uint64_t total)
 {
     uint64_t limit = atomic_load(&gpu->limit_bytes);
-    double fraction = pl_torch_own(&gpu->instance->config.options).per_process_memory_fraction;
-    bool has_fraction = gpu->ops == &pl_torch_native_ops || gpu->ops == &pl_torch_expandable_ops;
-    if (!has_fraction || fraction <= 0 || fraction >= 1) {
+    double fraction = pl_cache_options_of(gpu->ops, &gpu->instance->config.options).memory_fraction;
+    if (fraction <= 0 || fraction >= 1) {
         return limit;
     }
     uint64_t share = (uint64_t)(fraction * (double)total + 0.5);

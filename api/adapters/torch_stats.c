@@ -12,7 +12,6 @@
 #include "api/sized.h"
 #include "api/slot.h"
 #include "api/text.h"
-#include "segments/classic/torch_options.h"
 
 typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT, PRIVATE } row_kind;
 
@@ -199,8 +198,7 @@ static int64_t max_split_of(pleat handle)
     pl_use use = pl_use_enter(handle);
     if (use.instance) {
         const pl_config *config = &use.instance->config;
-        bool is_torch = strncmp(config->allocator->name, "torch-", 6) == 0;
-        bytes = is_torch ? (int64_t)pl_torch_own(&config->options).max_split_bytes : 0;
+        bytes = (int64_t)pl_cache_options_of(config->allocator, &config->options).max_split_bytes;
         pl_use_leave(use);
     }
     return bytes > 0 ? bytes : -1;

@@ -13,7 +13,6 @@
 #include "api/snapshot/frames.h"
 #include "api/snapshot/state.h"
 #include "api/snapshot/writer.h"
-#include "segments/classic/torch_options.h"
 
 typedef struct snapshot {
     pl_instance *instance;
@@ -230,7 +229,7 @@ static void write_ring(const snapshot *s)
 static void write_settings(const snapshot *s)
 {
     const pl_config *config = &s->config;
-    const pl_torch_options options = pl_torch_own(&config->options);
+    pl_cache_options options = pl_cache_options_of(config->allocator, &config->options);
     pl_write_dict(s->w);
     pl_write_key(s->w, "PYTORCH_CUDA_ALLOC_CONF");
     pl_write_text(s->w, s->conf, strlen(s->conf));

@@ -93,3 +93,14 @@ void pl_allocator_options_init(pl_allocator_options *options)
         pl_options_reset(table, (char *)options + pl_own_offset(table));
     }
 }
+
+pl_cache_options pl_cache_options_of(const pl_allocator_ops *ops,
+                                     const pl_allocator_options *options)
+{
+    pl_cache_options told = { .max_split_bytes = 0 };
+
+    if (ops->read_cache_options != NULL) {
+        ops->read_cache_options(options, &told);
+    }
+    return told;
+}

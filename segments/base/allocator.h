@@ -102,11 +102,20 @@ typedef struct pl_share_list {
     bool is_look; /* the chunks are not shared and have no numbers */
 } pl_share_list;
 
+/* The options of PyTorch's cache that statistics, snapshots and error texts show. 0 = not set. */
+typedef struct pl_cache_options {
+    uint64_t max_split_bytes; /* blocks this big are not split */
+    double garbage_collection_threshold;
+    double memory_fraction; /* of the device: a further limit */
+} pl_cache_options;
+
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
     bool needs_host; /* for pinned memory of the host only, and without own options */
     const pl_option_table *options; /* NULL = no options of its own */
+    /* NULL where the allocator has no such options. */
+    void (*read_cache_options)(const pl_allocator_options *options, pl_cache_options *out);
     pleat_status (*create)(pl_device *dev, const pl_allocator_options *options, pl_allocator **out);
     /* Waits for fences. EBUSY and *n_live when blocks live and !force. After PLEAT_OK, or with
      * force, the object is gone. *n_leaked counts driver objects that could not be given back. */
@@ -284,6 +293,10 @@ typedef struct pl_allocator_ops {
 struct pl_allocator {
     const pl_allocator_ops *ops; /* const; the first member of every allocator */
 };
+
+/* All are 0 where the allocator has none. */
+pl_cache_options pl_cache_options_of(const pl_allocator_ops *ops,
+                                     const pl_allocator_options *options);
 
 /* The allocator called `name`, or NULL. pl_allocator_name(0), (1), ... lists all names up to NULL.
  * pl_host_allocator_name lists the allocators for pinned memory only. */

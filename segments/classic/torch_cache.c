@@ -327,9 +327,21 @@ static pleat_status expandable_create(pl_device *dev, const pl_allocator_options
     return create(dev, options, &pl_torch_expandable_ops, &pl_torch_pages, out);
 }
 
+static void read_cache_options(const pl_allocator_options *options, pl_cache_options *out)
+{
+    const pl_torch_options own = pl_torch_own(options);
+
+    *out = (pl_cache_options){
+        .max_split_bytes = own.max_split_bytes,
+        .garbage_collection_threshold = own.garbage_collection_threshold,
+        .memory_fraction = own.per_process_memory_fraction,
+    };
+}
+
 /* clang-format off */
 #define COMMON_OPS                        \
     .options = &pl_torch_option_table,    \
+    .read_cache_options = read_cache_options, \
     .alloc = torch_alloc,                 \
     .free = torch_free,                   \
     .set_limit = pl_cache_set_limit,      \
