@@ -215,9 +215,9 @@ enum { MOST_REFRESHES = 256, MOST_EMPTIED = 16 };
 /* Fronts that have blocks again and again are those of threads that go on beside it. */
 static bool empty_fronts(pl_space *space, pl_request *rq)
 {
-    bool any = rq->tried.n_emptied < MOST_EMPTIED && pl_fronts_empty(space);
+    bool any = rq->n_done[PL_EMPTIED] < MOST_EMPTIED && pl_fronts_empty(space);
 
-    rq->tried.n_emptied += any;
+    rq->n_done[PL_EMPTIED] += any;
     return any;
 }
 
@@ -227,18 +227,18 @@ static void poll(pl_space *space, pl_request *rq)
 {
     pl_tick_record_if_wanted(space, rq->lane); /* the call names its stream */
     (void)pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS);
-    rq->tried.has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
+    rq->has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
 }
 
 /* A block that several streams have used waits for one after the other, and then for its owner. */
 static bool poll_again(pl_space *space, pl_request *rq)
 {
-    if (!rq->tried.has_passed) {
+    if (!rq->has_passed) {
         return false;
     }
-    rq->tried.has_passed = pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS) &&
-                           pl_tick_poll(space, PL_TICK_QUERIES);
-    return rq->tried.has_passed;
+    rq->has_passed = pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS) &&
+                     pl_tick_poll(space, PL_TICK_QUERIES);
+    return rq->has_passed;
 }
 
 /* Before growing: poll ticks and unmap stale mappings, once; then settle what is over, some at a
@@ -246,8 +246,8 @@ static bool poll_again(pl_space *space, pl_request *rq)
 static bool refresh(pl_space *space, pl_request *rq)
 {
     /* A request in a capture queries and unmaps nothing. */
-    bool is_first = !rq->tried.has_polled && !rq->is_capturing;
-    rq->tried.has_polled = true;
+    bool is_first = rq->n_done[PL_POLLED] == 0 && !rq->is_capturing;
+    rq->n_done[PL_POLLED] = 1;
     if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
                      space->n_captures > 0 || space->draining != NULL)) {
         poll(space, rq);
@@ -256,10 +256,10 @@ static bool refresh(pl_space *space, pl_request *rq)
         (void)pl_settle_some(space, PL_SETTLE_SOME);
         return true;
     }
-    if (rq->tried.n_refreshed == MOST_REFRESHES) { /* others may go on freeing for ever */
+    if (rq->n_done[PL_REFRESHED] == MOST_REFRESHES) { /* others may go on freeing for ever */
         return false;
     }
-    rq->tried.n_refreshed++;
+    rq->n_done[PL_REFRESHED]++;
     bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
                    pl_private_drain(space) || poll_again(space, rq);
     if (is_more) {
@@ -272,13 +272,13 @@ static bool refresh(pl_space *space, pl_request *rq)
 static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_request *rq,
                                                       pl_block **out, pleat_status *st)
 {
-    if (!rq->tried.has_polled) { /* nothing was waited for yet */
+    if (rq->n_done[PL_POLLED] == 0) { /* nothing was waited for yet */
         pl_deadline_begin();
     }
     if (empty_fronts(space, rq) || refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }
-    rq->tried.n_emptied = 0;
+    rq->n_done[PL_EMPTIED] = 0;
     *out = rq->in == NULL ? fit_in_other_class(space, rq) : NULL;
     return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }

@@ -28,7 +28,7 @@
  * ordering or waiting that the argument needs: then the verdict is PLEAT_EPENDING.
  *
  * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
- * change is bounded. Whatever others do, pl_tried bounds these for the request: the remedies of a
+ * change is bounded. Whatever others do, pl_request.n_done bounds these: the remedies of a
  * shortage (except those that go from lane to lane: shortage.c), looks at what is over (fit.c),
  * orders made instead of creating (fewer than there are lanes), attempts that others foiled (after
  * some, one is made in a single hold of the lock, where nobody can), places that are rounded up
@@ -62,10 +62,10 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
 {
     size_t cap = pl_space_cap(space);
 
-    if (rq->tried.ask == PL_ASK_NOW) { /* once more before a refusal */
+    if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
         cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
     }
-    return rq->tried.uses_reserve || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
+    return rq->n_done[PL_USED_RESERVE] > 0 || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
 }
 
 /* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
@@ -90,7 +90,7 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
 {
     pleat_devptr end = pl_segment_ceil(place->segment, place->at + rq->bytes);
     const pl_block *b = pl_segment_hole_at(place->segment, place->at + rq->bytes - 1);
-    size_t extra = rq->tried.n_round;
+    size_t extra = rq->n_round;
 
     if (b == NULL) {
         return 0;
@@ -103,7 +103,7 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
     }
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
     extra = extra < room ? extra : room;
-    if (rq->tried.n_round > 0) {
+    if (rq->n_round > 0) {
         return extra;
     }
     pleat_devptr low = pl_segment_floor(place->segment, place->at);
@@ -200,10 +200,10 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
  * must save enough by itself: of many streams that have a little each, none is waited for. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_missing)
 {
-    const pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
+    const pl_lane *other = pl_handover_richest(space, rq->lane, rq->turn, false);
     size_t n = other != NULL ? pl_handover_pending_bytes(other, false) >> space->granule_log2 : 0;
 
-    return n > 0 && rq->tried.n_ordered + 1 < space->n_lanes && space->n_loose > 0 &&
+    return n > 0 && rq->n_done[PL_ORDERED_FIRST] + 1 < space->n_lanes && space->n_loose > 0 &&
            pl_policy_may_order(space, pl_space_cap(space), n < n_missing ? n : n_missing);
 }
 
@@ -282,14 +282,14 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     }
     bool is_mapping = f->n_created == f->n_create;
     pl_flight_rollback(space, f);
-    if (*st != PLEAT_ENOMEM_DEVICE || (is_mapping && rq->tried.has_made_way)) {
+    if (*st != PLEAT_ENOMEM_DEVICE || (is_mapping && rq->n_done[PL_MADE_WAY] > 0)) {
         return PL_STEP_DONE;
     }
     if (is_mapping) { /* page tables need memory, too */
-        rq->tried.has_made_way = true;
+        rq->n_done[PL_MADE_WAY] = 1;
         (void)pl_trim_idle_to(space, 0);
     }
-    rq->tried.ask = PL_ASK_DONE;
+    rq->ask = PL_ASK_DONE;
     space->full_at = space->n_chunks;
     space->full_event = space->n_events;
     return PL_STEP_AGAIN;
@@ -299,13 +299,13 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
 static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
 {
     size_t n_moved = 0;
-    pl_lane *other = pl_handover_richest(space, rq->lane, rq->tried.turn, false);
+    pl_lane *other = pl_handover_richest(space, rq->lane, rq->turn, false);
 
-    rq->tried.n_ordered++;
+    rq->n_done[PL_ORDERED_FIRST]++;
     if (other == NULL ||
         pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
         n_moved == 0) {
-        rq->tried.n_ordered = space->n_lanes; /* try no more orders */
+        rq->n_done[PL_ORDERED_FIRST] = space->n_lanes; /* try no more orders */
     }
     rq->wants_tick = rq->wants_tick || n_moved > 0;
     return PL_STEP_AGAIN;
@@ -318,7 +318,7 @@ enum { MOST_FOILED = 8 };
 static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
 {
     if (!pl_pace_is_alone(space, pace)) {
-        rq->tried.n_foiled++;
+        rq->n_done[PL_FOILED]++;
         return PL_STEP_AGAIN;
     }
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
@@ -330,7 +330,7 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
 {
     const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
 
-    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing && rq->tried.n_round == 0 &&
+    return f->left_order > 0 && (size_t)1 << f->left_order > n_missing && rq->n_round == 0 &&
            b != NULL;
 }
 
@@ -356,7 +356,7 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
  * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
 static unsigned order_for(const pl_space *space, const pl_request *rq)
 {
-    bool is_single = rq->tried.n_gathered > 0 || rq->is_paged;
+    bool is_single = rq->n_done[PL_GATHERED] > 0 || rq->is_paged;
 
     return is_single ? 0 : pl_policy_order(space, pl_space_cap(space));
 }
@@ -373,7 +373,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     f->is_paged = rq->is_paged;
     *st = reserve(space, rq, f, allowed_beyond);
     if (*st == PLEAT_EPENDING) {
-        rq->tried.n_foiled++;
+        rq->n_done[PL_FOILED]++;
         return PL_STEP_AGAIN;
     }
     if (*st != PLEAT_OK) {
@@ -389,7 +389,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
         return order_early(space, rq, n_missing);
     }
     if (*st == PLEAT_OK && may_round(rq, f, n_missing)) {
-        rq->tried.n_round = f->n_extra + ((size_t)1 << f->left_order) - n_missing;
+        rq->n_round = f->n_extra + ((size_t)1 << f->left_order) - n_missing;
         return PL_STEP_AGAIN;
     }
     return *st != PLEAT_OK ? PL_STEP_DONE : fail(space, rq, f->pace, st);
@@ -401,7 +401,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes, .pace = &pace };
     size_t cap = cap_of(space, rq);
 
-    pl_pace_begin(space, &pace, rq->tried.n_foiled >= MOST_FOILED);
+    pl_pace_begin(space, &pace, rq->n_done[PL_FOILED] >= MOST_FOILED);
     *st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
                          : find_place(space, rq, &pace, cap, &f.place);
     if (*st == PLEAT_EPENDING) { /* in the only place that it can have */

@@ -6,30 +6,25 @@
 
 typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 
-/* What was done for a request between its attempts. It bounds what is done: grow.c says why a
- * request ends. */
-typedef struct pl_tried {
-    bool has_polled;       /* it has missed once; fit.c polls fences then */
-    bool has_passed;       /* in the last poll something had passed */
-    bool has_polled_all;   /* every fence was polled, and all that is over was settled */
-    bool has_ordered;      /* no lane is left in this turn that it could be ordered after */
-    bool has_waited;       /* no lane is left in this turn that it could wait for */
-    uint64_t turn;         /* the number of this turn through the lanes to order after */
-    uint64_t wait_turn;    /* the number of this turn through the lanes to wait for */
-    unsigned n_waited_all; /* waits for the whole context */
-    bool is_forbidden;     /* such a wait failed, since a capture may be under way */
-    bool has_cleared;      /* it waited for stale addresses to be unmapped */
-    bool has_made_way;     /* idle chunks were released for the driver's page tables */
-    bool uses_reserve;     /* it may have what is reserved for others */
-    pl_ask ask;            /* ask the driver again for memory that it refused before? */
-    uint32_t n_ordered;    /* orders that were made instead of creating */
-    unsigned n_landings;   /* waits for other flights */
-    unsigned n_refreshed;  /* looks for memory that is over */
-    unsigned n_emptied;    /* times that fronts were emptied for it, since it last tried to grow */
-    unsigned n_foiled;     /* attempts in which others may have taken its memory meanwhile */
-    unsigned n_gathered;   /* times that memory was unmapped for it, since it may not take */
-    size_t n_round; /* granules that its place gets beyond its own, so that large chunks fit */
-} pl_tried;
+/* What was done for a request between its attempts. Each has its bound: grow.c says why a request
+ * ends. */
+typedef enum pl_done {
+    PL_POLLED,        /* fences, after its first miss */
+    PL_REFRESHED,     /* looked for memory that is over */
+    PL_EMPTIED,       /* the fronts, since it last tried to grow */
+    PL_FOILED,        /* others may have taken its memory during an attempt */
+    PL_LANDED,        /* waited for other flights */
+    PL_GATHERED,      /* memory was unmapped for it, since it may not take */
+    PL_POLLED_ALL,    /* every fence, and all that is over was settled */
+    PL_ORDERED_FIRST, /* ordered after another stream instead of creating */
+    PL_ORDERED,       /* in this turn no lane is left that it could be ordered after */
+    PL_WAITED,        /* in this turn no lane is left that it could wait for */
+    PL_WAITED_ALL,    /* for the whole context */
+    PL_CLEARED,       /* waited for stale addresses to be unmapped */
+    PL_MADE_WAY,      /* idle chunks were released for the driver's page tables */
+    PL_USED_RESERVE,  /* it may have what is reserved for others */
+    PL_N_DONE,
+} pl_done;
 
 typedef struct pl_request {
     pl_lane *lane;
@@ -46,7 +41,13 @@ typedef struct pl_request {
     bool is_capturing; /* no waits, queries, takes */
     bool is_out_of_va; /* no more addresses can be reserved: a place in any area will do */
     bool wants_tick;   /* it took or adopted pending memory, which needs a tick of its lane */
-    pl_tried tried;
+    uint32_t n_done[PL_N_DONE];
+    bool has_passed;    /* in the last poll something had passed */
+    bool is_forbidden;  /* a wait for the context failed, since a capture may be under way */
+    pl_ask ask;         /* ask the driver again for memory that it refused before? */
+    uint64_t turn;      /* the number of this turn through the lanes to order after */
+    uint64_t wait_turn; /* the number of this turn through the lanes to wait for */
+    size_t n_round;     /* granules that its place gets beyond its own, so that large chunks fit */
 } pl_request;
 
 typedef enum pl_step {

@@ -66,10 +66,10 @@ static uint32_t time_left(const pl_space *space)
 
 static void begin_turn(pl_space *space, pl_request *rq)
 {
-    rq->tried.turn = ++space->n_turns;
-    rq->tried.wait_turn = ++space->n_turns;
-    rq->tried.has_ordered = false;
-    rq->tried.has_waited = false;
+    rq->turn = ++space->n_turns;
+    rq->wait_turn = ++space->n_turns;
+    rq->n_done[PL_ORDERED] = 0;
+    rq->n_done[PL_WAITED] = 0;
 }
 
 /* ---- the remedies ---------------------------------------------------------------------------- */
@@ -84,12 +84,12 @@ typedef struct trial {
 
 static bool has_flights(const trial *t)
 {
-    return t->space->n_flights > 0 && t->rq->tried.n_landings != MOST_LANDINGS;
+    return t->space->n_flights > 0 && t->rq->n_done[PL_LANDED] != MOST_LANDINGS;
 }
 
 static bool wait_for_flights(trial *t)
 {
-    t->rq->tried.n_landings++;
+    t->rq->n_done[PL_LANDED]++;
     pl_space_wait_for_flights(t->space);
     return true;
 }
@@ -99,7 +99,7 @@ static bool may_gather(const trial *t)
 {
     const pl_request *rq = t->rq;
 
-    return rq->is_capturing && pl_request_is_private(rq) && rq->tried.n_gathered < MOST_GATHERED;
+    return rq->is_capturing && pl_request_is_private(rq) && rq->n_done[PL_GATHERED] < MOST_GATHERED;
 }
 
 /* Outside captures, where chunks that may be taken can be too large for any place. */
@@ -108,12 +108,12 @@ static bool may_gather_large(const trial *t)
     const pl_request *rq = t->rq;
 
     return !rq->is_capturing && t->space->options.chunks == PL_CHUNKS_MIXED &&
-           rq->tried.n_gathered < MOST_GATHERED && !is_hopeless(t->space, rq);
+           rq->n_done[PL_GATHERED] < MOST_GATHERED && !is_hopeless(t->space, rq);
 }
 
 static bool may_gather_at_once(const trial *t)
 {
-    return may_gather_large(t) && t->rq->tried.n_gathered == 0;
+    return may_gather_large(t) && t->rq->n_done[PL_GATHERED] == 0;
 }
 
 static bool may_gather_for_reserve(const trial *t)
@@ -126,15 +126,15 @@ static bool may_gather_for_reserve(const trial *t)
 static bool gather(trial *t)
 {
     pl_request *rq = t->rq;
-    uint32_t wait_ms = rq->tried.n_gathered == 0 ? 0 : time_left(t->space);
+    uint32_t wait_ms = rq->n_done[PL_GATHERED] == 0 ? 0 : time_left(t->space);
     bool has_large = t->space->n_idle > t->space->idle[0].n &&
                      !exceeds(t->space, rq, pl_space_cap(t->space));
 
-    if ((t->space->n_loose == 0 && !has_large) || (rq->tried.n_gathered > 0 && wait_ms == 0)) {
+    if ((t->space->n_loose == 0 && !has_large) || (rq->n_done[PL_GATHERED] > 0 && wait_ms == 0)) {
         return false;
     }
-    rq->tried.n_gathered++;
-    rq->tried.n_round = 0;
+    rq->n_done[PL_GATHERED]++;
+    rq->n_round = 0;
     if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
         pl_tick_record(t->space, rq->lane); /* what pends on it could be taken, not unmapped */
     }
@@ -144,12 +144,12 @@ static bool gather(trial *t)
 
 static bool may_poll_all(const trial *t)
 {
-    return !t->rq->is_capturing && !t->rq->tried.has_polled_all;
+    return !t->rq->is_capturing && t->rq->n_done[PL_POLLED_ALL] == 0;
 }
 
 static bool poll_all(trial *t)
 {
-    t->rq->tried.has_polled_all = true;
+    t->rq->n_done[PL_POLLED_ALL] = 1;
     pl_settle_want_ticks(t->space, t->rq->lane);
     (void)pl_tick_poll(t->space, SIZE_MAX); /* also those just recorded */
     pl_settle_everything(t->space);
@@ -159,7 +159,7 @@ static bool poll_all(trial *t)
 
 static bool may_order(const trial *t)
 {
-    return !t->rq->tried.has_ordered && t->space->options.cross_stream == PL_CROSS_ORDER;
+    return t->rq->n_done[PL_ORDERED] == 0 && t->space->options.cross_stream == PL_CROSS_ORDER;
 }
 
 /* Order the stream after the next lane that has memory for it. A lane that yields nothing is not
@@ -171,25 +171,25 @@ static bool order_next(trial *t)
     bool is_private = pl_request_is_private(rq);
     pl_lane *other = NULL;
 
-    while ((other = pl_handover_richest(space, rq->lane, rq->tried.turn, is_private)) != NULL) {
+    while ((other = pl_handover_richest(space, rq->lane, rq->turn, is_private)) != NULL) {
         size_t n_moved = 0;
         pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
         if (n_moved > 0) {
             rq->wants_tick = true; /* others may have to order after what it adopted */
             return true;
         }
-        other->tried_turn = rq->tried.turn;
+        other->tried_turn = rq->turn;
         if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
             break;
         }
     }
-    rq->tried.has_ordered = true;
+    rq->n_done[PL_ORDERED] = 1;
     return false;
 }
 
 static bool may_wait_next(const trial *t)
 {
-    return !t->rq->tried.has_waited;
+    return t->rq->n_done[PL_WAITED] == 0;
 }
 
 /* Wait for the newest tick of the next lane, and of further ones until something settles. */
@@ -205,21 +205,21 @@ static bool wait_next(trial *t)
         }
         pl_lane_ring_remove_ticking(&space->ticking, lane);
         pl_lane_ring_push_ticking(&space->ticking, lane);
-        if (lane->tried_turn == t->rq->tried.wait_turn || !lane->busy.is_linked) {
+        if (lane->tried_turn == t->rq->wait_turn || !lane->busy.is_linked) {
             continue;
         }
-        lane->tried_turn = t->rq->tried.wait_turn;
+        lane->tried_turn = t->rq->wait_turn;
         pleat_status failed = pl_tick_wait(space, lane, time_left(space));
         t->failed = failed == PLEAT_OK ? t->failed : failed;
         any = pl_settle_all(space);
     }
-    t->rq->tried.has_waited = !any;
+    t->rq->n_done[PL_WAITED] = !any;
     return any;
 }
 
 static bool may_wait_for_all(const trial *t)
 {
-    unsigned n = t->rq->tried.n_waited_all;
+    unsigned n = t->rq->n_done[PL_WAITED_ALL];
 
     return n != MOST_WAITS && (n == 0 || time_left(t->space) > 0);
 }
@@ -228,21 +228,21 @@ static bool wait_for_all(trial *t)
 {
     pl_request *rq = t->rq;
 
-    rq->tried.n_waited_all++;
+    rq->n_done[PL_WAITED_ALL]++;
     pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space));
     if (failed != PLEAT_OK) {
         t->failed = failed;
-        rq->tried.n_waited_all = MOST_WAITS;
-        rq->tried.is_forbidden = failed == PLEAT_ECAPTURE;
+        rq->n_done[PL_WAITED_ALL] = MOST_WAITS;
+        rq->is_forbidden = failed == PLEAT_ECAPTURE;
     }
     begin_turn(t->space, rq); /* all lanes may have gone on meanwhile */
-    rq->tried.has_polled_all = false;
+    rq->n_done[PL_POLLED_ALL] = 0;
     return true;
 }
 
 static bool may_use_reserve(const trial *t)
 {
-    return t->space->reserve_chunks > 0 && !t->rq->tried.uses_reserve;
+    return t->space->reserve_chunks > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
 }
 
 /* Would the request hardly find memory without the reserve, even if all that pends were free? */
@@ -257,25 +257,25 @@ static bool must_use_reserve(const trial *t)
 
 static bool use_reserve(trial *t)
 {
-    t->rq->tried.uses_reserve = true;
-    t->rq->tried.n_foiled = 0; /* what others foil without it is no matter now */
+    t->rq->n_done[PL_USED_RESERVE] = 1;
+    t->rq->n_done[PL_FOILED] = 0; /* what others foil without it is no matter now */
     return true;
 }
 
 static bool may_ask_driver(const trial *t)
 {
-    return t->rq->tried.ask == PL_ASK_NOT && t->space->full_at < t->space->total_chunks;
+    return t->rq->ask == PL_ASK_NOT && t->space->full_at < t->space->total_chunks;
 }
 
 static bool ask_driver(trial *t)
 {
-    t->rq->tried.ask = PL_ASK_NOW;
+    t->rq->ask = PL_ASK_NOW;
     return true;
 }
 
 static bool may_clear_stale(const trial *t)
 {
-    return !t->rq->is_capturing && t->space->n_stale > 0 && !t->rq->tried.has_cleared &&
+    return !t->rq->is_capturing && t->space->n_stale > 0 && t->rq->n_done[PL_CLEARED] == 0 &&
            !is_hopeless(t->space, t->rq);
 }
 
@@ -284,7 +284,7 @@ static bool clear_stale(trial *t)
     pl_space *space = t->space;
     pl_request *rq = t->rq;
 
-    rq->tried.has_cleared = true;
+    rq->n_done[PL_CLEARED] = 1;
     if (rq->lane->stream != NULL) {
         pl_tick_record(space, rq->lane); /* its own takes may have left the stale addresses */
         (void)!pl_tick_wait(space, rq->lane, time_left(space));
@@ -367,7 +367,7 @@ static void name_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *other = pl_pends_most(space, rq);
 
-    if (rq->tried.is_forbidden && pl_capture_name_lasting(space)) {
+    if (rq->is_forbidden && pl_capture_name_lasting(space)) {
         return;
     }
     if (other == NULL) {

@@ -243,8 +243,8 @@ static pleat_status fill(change *c, span gap)
         .event = ++space->n_events,
     };
 
-    rq.tried.turn = ++space->n_turns;
-    rq.tried.wait_turn = ++space->n_turns;
+    rq.turn = ++space->n_turns;
+    rq.wait_turn = ++space->n_turns;
     pleat_status st = pl_space_reserve_room(space, &c->made, sizeof(*c->made), &c->n_rooms,
                                             c->n_made);
     st = st == PLEAT_OK ? find(c, &rq, &b) : st;

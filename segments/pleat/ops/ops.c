@@ -108,8 +108,8 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_lane *plain;
 
     rq->event = ++space->n_events;
-    rq->tried.turn = ++space->n_turns;
-    rq->tried.wait_turn = ++space->n_turns;
+    rq->turn = ++space->n_turns;
+    rq->wait_turn = ++space->n_turns;
     pleat_status st = pl_lanes_of(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
@@ -150,9 +150,8 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
         .bytes = pl_space_round(space, bytes),
         .is_capturing = info->is_capturing,
     };
-    pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
 
-    return st;
+    return alloc_locked(space, stream, &rq, info, bytes, out);
 }
 
 static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
