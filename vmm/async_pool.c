@@ -1,4 +1,4 @@
-/* async_pool.c - makes and destroys the driver's own pool, and the stream that belongs to it. */
+/* async_pool.c - makes and destroys the driver's own pool, and the pool's own stream. */
 #include "vmm/async_pool_state.h"
 
 static pleat_status refuse_device(const pl_device *dev)

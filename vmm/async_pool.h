@@ -1,9 +1,9 @@
 /* async_pool.h - the driver's own pool: memory is allocated from it and freed in stream order.
  *
- * "Async" as in cuMemAllocAsync; the private pools of graphs are another thing (segments, api). A
- * pool belongs to one pl_device and is not the device's default pool. The driver does not report
- * what a pool holds: pleat asks after each allocation and whenever memory may have gone back. Each
- * observed increase counts as one ops_alloc, its size as bytes_created and bytes_mapped; each
+ * "Async" as in cuMemAllocAsync. The private pools of graphs are different (segments, api). A pool
+ * belongs to one pl_device and is not the device's default pool. The driver does not report a
+ * pool's size, so pleat asks after each allocation and whenever memory may have gone back. An
+ * observed increase counts as one ops_alloc, and its size as bytes_created and bytes_mapped. An
  * observed decrease counts as one ops_free. One observed change may stand for several driver calls,
  * and changes between two readings that cancel out are not seen.
  *
@@ -55,7 +55,7 @@ pleat_status pl_async_pool_alloc(pl_async_pool *pool, size_t bytes, pl_stream *s
                                  pleat_devptr *out);
 
 /** Free a block of `bytes` (the size asked for) in the order of a stream, behind all work submitted
- *  to it. The caller orders uses on other streams before it.
+ *  to it. The caller has ordered uses on further streams before this call.
  *
  *  Returns  PLEAT_OK; ECAPTURE; ESTREAM; EDRIVER.
  *  Failure  still live; a capture is not disturbed.
@@ -70,8 +70,8 @@ pleat_status pl_async_pool_free(pl_async_pool *pool, pleat_devptr ptr, size_t by
  *  Blocks   on the driver, which may wait for running work. */
 pleat_status pl_async_pool_free_now(pl_async_pool *pool, pleat_devptr ptr, size_t bytes);
 
-/** Give free memory back until at most keep_bytes are held or no more can go. A free whose end the
- *  host has not seen still holds its memory: synchronise first.
+/** Give free memory back until at most keep_bytes are held or no more can go. A freed block holds
+ *  its memory until the host has seen the free complete, so synchronise first.
  *
  *  Params   released [out] bytes, as observed.
  *  Returns  PLEAT_OK; EDRIVER.
@@ -80,17 +80,18 @@ pleat_status pl_async_pool_trim(pl_async_pool *pool, uint64_t keep_bytes, uint64
 
 /** Change the limit; 0 = none. Memory that may serve again is not given back.
  *
- *  A limit that differs from the one at creation is kept by pl_async_pool_alloc. The driver grows a
+ *  When the driver does not keep a changed limit, pl_async_pool_alloc keeps it. The driver grows a
  *  pool by whole steps (32 MiB and multiples) and shortens a step only to stay below its own
- *  maximum. So a request is refused when its step does not fit, even if its bytes would.
+ *  maximum. So a request is refused when its step does not fit, even if its bytes alone would fit.
  *
  *  Returns  PLEAT_OK; ENOMEM_DEVICE (more is held); EDRIVER (a limit that the driver keeps is
  *           lifted, and the pool that this needs cannot be made).
  *  Failure  the limit is as before. */
 pleat_status pl_async_pool_set_limit(pl_async_pool *pool, uint64_t limit_bytes);
 
-/** Return a stream of the pool's own, made at first use. It waits for all streams that used a
- *  block, and the block is freed in its order, so none of those streams waits for another.
+/** Return a stream of the pool's own, made at first use. The stream waits for all streams that used
+ *  a block, and the block is freed in the stream's order. So none of the using streams waits for a
+ *  second one.
  *
  *  Returns  PLEAT_OK; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_async_pool_own_stream(pl_async_pool *pool, pl_stream **out);

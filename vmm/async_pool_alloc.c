@@ -1,8 +1,8 @@
 /* async_pool_alloc.c - allocations from the driver's own pool, and their frees.
  *
- * A limit that the driver does not keep is kept here: an allocation that grew the pool above the
- * limit is undone, and the growth with it. Driver calls run inside a scope; a stream that is being
- * captured is refused before the first one. */
+ * pleat keeps the limits that the driver does not: an allocation that grew the pool above the limit
+ * is undone, and the growth as well. Driver calls run inside a scope. A stream under capture is
+ * refused before the first call. */
 #include "vmm/async_pool_state.h"
 
 /* The conditions that an allocation of `bytes` meets. */
@@ -49,8 +49,8 @@ static cu_result free_in_order(const pl_async_pool *pool, pleat_devptr ptr, cons
                                 : pl_cu_mem_free_async(pool->dev->drv, ptr, stream->handle);
 }
 
-/* Undo an allocation that grew the pool above its limit, and the growth. If the driver does not
- * take the memory back, it counts as live until the end. */
+/* Undo an allocation that grew the pool above its limit, and give the growth back. If the driver
+ * does not take the memory back, it counts as live until the end. */
 static void undo_alloc(pl_async_pool *pool, pleat_devptr ptr, size_t bytes, const pl_stream *stream,
                        const terms *before)
 {

@@ -1,4 +1,4 @@
-/* async_pool_held.c - asks the driver what a pool holds, since the driver does not report it. */
+/* async_pool_held.c - asks the driver how much a pool holds. */
 #include "vmm/async_pool_state.h"
 
 bool pl_async_pool_attribute(const pl_async_pool *pool, cu_mempool handle, int attribute,
@@ -29,7 +29,7 @@ void pl_async_pool_note_held_locked(pl_async_pool *pool, uint64_t held_bytes)
     atomic_store_explicit(&pool->held_bytes, held_bytes, memory_order_relaxed);
 }
 
-/* Copies the handles; returns their number. */
+/* Copies the handles and returns their number. */
 static unsigned copy_handles_locked(const pl_async_pool *pool,
                                     cu_mempool handles[PL_ASYNC_POOL_HANDLES])
 {

@@ -13,10 +13,10 @@ enum { PL_ASYNC_POOL_HANDLES = 2 };
 
 struct pl_async_pool {
     pl_device *dev;                            /* const */
-    bool has_counts;                           /* const: the driver tells what a pool holds */
+    bool has_counts;                           /* const: the driver tells how much a pool holds */
     uint64_t keep_bytes;                       /* const */
     cu_mempool handles[PL_ASYNC_POOL_HANDLES]; /* lock */
-    unsigned n_handles;                        /* lock: the last one serves allocations */
+    unsigned n_handles;                        /* lock: the last handle serves allocations */
     uint64_t max_bytes;                        /* lock: maximum of the last handle; 0 = none */
     uint64_t limit_bytes;                      /* lock */
     uint64_t live_bytes;                       /* lock: sizes as asked for */
@@ -31,15 +31,15 @@ struct pl_async_pool {
 bool pl_async_pool_attribute(const pl_async_pool *pool, cu_mempool handle, int attribute,
                              uint64_t *sum);
 void pl_async_pool_note_held_locked(pl_async_pool *pool, uint64_t held_bytes);
-/* Copies the handles; returns their number. */
+/* Copies the handles and returns their number. */
 unsigned pl_async_pool_handles(pl_async_pool *pool, cu_mempool handles[PL_ASYNC_POOL_HANDLES]);
-/* Ask the driver what is held and note the answer. Inside a scope. A failed reading changes
- * nothing. */
+/* Ask the driver how much the pool holds, and note the answer. Inside a scope. A failed reading
+ * changes nothing. */
 void pl_async_pool_observe(pl_async_pool *pool);
 
-/* async_pool.c. Makes one pool of the driver; inside a scope. If the maximum is refused, the pool
- * is made without one; *max_bytes tells which. The driver's rules of reuse keep their defaults: all
- * on. */
+/* async_pool.c. Makes one pool of the driver, inside a scope. If the driver refuses the maximum,
+ * the pool is made without a maximum, and *max_bytes is 0. The driver's rules of reuse keep their
+ * defaults (all on). */
 pleat_status pl_async_pool_make_handle(pl_device *dev, uint64_t keep_bytes, uint64_t *max_bytes,
                                        cu_mempool *out);
 /* A refused call is tried once more. */

@@ -4,7 +4,7 @@
  * lock is held across a driver call. */
 #include "vmm/async_pool_state.h"
 
-/* One call for each of the driver's pools; inside a scope. */
+/* One call per pool of the driver, inside a scope. */
 static cu_result trim_to(pl_async_pool *pool, uint64_t keep_bytes)
 {
     cu_result result = CU_SUCCESS;
@@ -18,8 +18,7 @@ static cu_result trim_to(pl_async_pool *pool, uint64_t keep_bytes)
     return result;
 }
 
-/* The driver keeps at least what it is told, so it may take up to three calls to get below the
- * limit. */
+/* The driver may keep more than told, so getting below the limit may take three calls. */
 static cu_result trim_inside(pl_async_pool *pool, uint64_t keep_bytes)
 {
     enum { STEP_BYTES = 32 << 20 };
@@ -55,8 +54,8 @@ pleat_status pl_async_pool_trim(pl_async_pool *pool, uint64_t keep_bytes, uint64
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* The pool serves no more allocations: its memory goes now, or when its frees are over. If the
- * driver refuses that, a later trim does it. */
+/* The pool serves no more allocations. Its memory goes now, or when its frees are over. If the
+ * driver refuses the trim, a later trim gives the memory back. */
 static void retire(pl_async_pool *pool, cu_mempool handle)
 {
     uint64_t keep_bytes = 0;

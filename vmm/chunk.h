@@ -1,13 +1,13 @@
-/* chunk.h - physical memory: one chunk = one driver handle.
+/* chunk.h - physical memory, where one chunk is one driver handle.
  *
- * A device's chunks have its chunk size. An allocator with pages of its own size creates, maps and
- * releases them with the functions that end in _sized. */
+ * A device's chunks have its chunk size. An allocator with its own page size creates, maps and
+ * releases pages with the functions that end in _sized. */
 #ifndef PLEAT_VMM_CHUNK_H
 #define PLEAT_VMM_CHUNK_H
 
 #include "vmm/device.h"
 
-/* A chunk is its driver handle; 0 is none. Its holder keeps the handle (segments keep one per
+/* A chunk is its driver handle; 0 = none. The holder keeps the handle (segments keep a handle per
  * granule). */
 typedef uint64_t pl_chunk;
 

@@ -1,8 +1,8 @@
-/* context.c - the primary contexts whose streams a device knows: its own, and those of its peers.
+/* context.c - the primary contexts whose streams a device knows, its own and its peers'.
  *
- * A peer's context is retained when its first stream is seen; by then the program has made it. A
- * device that is only listed as a peer costs nothing. The context is kept until the device is
- * closed, because work on the device's memory may outlive the streams that did it. */
+ * A peer's context is retained at the first sight of its first stream, when the program has already
+ * made the context. A device that is only listed as a peer costs nothing. The context is kept until
+ * the device is closed, because work on the device's memory may outlive the streams that did it. */
 #include "vmm/base/cancel.h"
 #include "vmm/device_state.h"
 
@@ -22,10 +22,10 @@ static void publish(pl_device *dev, cu_context context, cu_device gpu)
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
-/* Captures in each device's context that are under way or about to begin, as told by all instances:
- * contexts belong to the process. */
+/* Captures in each device's context that are under way or about to begin, as noted by all
+ * instances. Contexts belong to the process, so does the count. */
 static _Atomic size_t n_captures[PL_MOST_ACCESS];
-/* Threads that are doing to that context, as a peer's, something that would break a capture. */
+/* Threads of peers about to break a capture in the context, as recording does. */
 static _Atomic size_t n_recorders[PL_MOST_ACCESS];
 
 enum { PAUSE_NS = 20000 };
@@ -49,8 +49,8 @@ void pl_device_wait_for_recorders(const pl_device *dev)
     }
 }
 
-/* A thread that tells of a capture counts it, then waits for the recorders. A recorder counts
- * itself, then looks for captures. So at least one of the two sees the other. */
+/* A thread that notes a capture counts the capture, then waits for the recorders. A recorder counts
+ * itself, then looks for captures. So a recorder sees the capture or is waited for. */
 pleat_status pl_context_begin_record(const pl_device *dev, unsigned i)
 {
     cu_device gpu = dev->contexts.gpus[i];
@@ -134,8 +134,8 @@ static pleat_status refuse_stranger(pl_device *dev, cu_device gpu)
     return PLEAT_ESTREAM;
 }
 
-/* `primary` was retained. Releases it if another thread was faster, or if the context is not the
- * primary one. */
+/* `primary` was retained. Releases the context if another thread was faster, or if the context is
+ * not primary. */
 static pleat_status keep(pl_device *dev, cu_context primary, cu_device gpu, cu_context context)
 {
     pl_lock_acquire(&dev->lock);
@@ -157,7 +157,7 @@ static pleat_status add(pl_device *dev, cu_context context, cu_device gpu)
     return result == CU_SUCCESS ? keep(dev, primary, gpu, context) : pl_driver_failure(result);
 }
 
-/* A driver that cannot tell predates virtual memory management, so no peer is active. */
+/* A driver that cannot tell is older than virtual memory management, so no peer is active. */
 static bool is_active(const pl_device *dev, cu_device gpu)
 {
     unsigned flags = 0;

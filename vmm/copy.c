@@ -16,7 +16,7 @@ static cu_result submit(pl_device *dev, const pl_copy *copies, size_t n, size_t 
     return CU_SUCCESS;
 }
 
-/* Whoever copied must know when that is over, whatever the driver says at first. */
+/* The caller must know when its copies are over, whatever the driver says at first. */
 static bool wait(pl_device *dev)
 {
     return pl_cu_stream_synchronize(dev->drv, CU_STREAM_LEGACY) == CU_SUCCESS ||

@@ -1,4 +1,4 @@
-/* copy.h - copies inside of a device's memory, for an allocator that moves it. */
+/* copy.h - copies inside a device's memory, for an allocator that moves blocks. */
 #ifndef PLEAT_VMM_COPY_H
 #define PLEAT_VMM_COPY_H
 

@@ -1,8 +1,8 @@
-/* device.c - one GPU: its properties, its primary context, its counters.
+/* device.c - one GPU, with properties, primary context and counters.
  *
  * Everything except the counters and what the lock guards is written before the device is given
- * out. Entering pushes the primary context over the current one and leaving pops it, so the
- * caller's thread is as before. */
+ * out. Entering pushes the primary context over the current context and leaving pops it. So the
+ * caller's thread is unchanged. */
 #include "vmm/device_state.h"
 #include "vmm/idle.h"
 #include "vmm/keep.h"
@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum { DEFAULT_GRANULE_BYTES = 2 << 20 };
-/* Of addresses: of the 128 TiB that a process has on x86, all devices together reserve half, one of
- * them a quarter at most. */
+/* A process on x86 has 128 TiB of addresses. All devices together reserve half, a single device a
+ * quarter at most. */
 #define MOST_ADDRESS_BUDGET (UINT64_C(32) << 40)
 #define ALL_ADDRESS_BUDGET (UINT64_C(64) << 40)
 #define MOST_CHUNK_BYTES (UINT64_C(1) << 40)
@@ -123,7 +123,7 @@ static pleat_status choose_host_prop(pl_device *dev, unsigned node)
     return PLEAT_OK;
 }
 
-/* Fills the properties of every chunk: what the options ask for and the device supports. */
+/* Fills the properties of every chunk from the options and the device's abilities. */
 static pleat_status choose_prop(pl_device *dev, const pl_device_options *options)
 {
     dev->prop.type = CU_ALLOCATION_PINNED;
@@ -152,8 +152,8 @@ static pleat_status choose_prop(pl_device *dev, const pl_device_options *options
     return PLEAT_OK;
 }
 
-/* Lists who may use the mappings: the device itself and, with `peers`, every device that can reach
- * it. */
+/* Lists the devices that may use the mappings, first this device, then, with `peers`, every device
+ * that can reach it. */
 static pleat_status choose_access(pl_device *dev, bool has_peers)
 {
     int count = 0;
@@ -184,8 +184,8 @@ static pleat_status choose_access(pl_device *dev, bool has_peers)
     return PLEAT_OK;
 }
 
-/* Asks the granularity for the exact properties that chunks are created with. If the driver
- * refuses, it has no virtual memory management for them. */
+/* Asks the granularity for the exact properties that chunks are created with. If the driver refuses
+ * the properties, it has no virtual memory management for them. */
 pleat_status pl_device_ask_granule(pl_device *dev)
 {
     size_t bytes = 0;

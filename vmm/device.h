@@ -1,9 +1,9 @@
-/* device.h - one GPU of a driver: properties, primary context, budgets; and its chunk counters.
+/* device.h - one GPU of a driver, with properties, primary context, budgets and chunk counters.
  *
- * Each allocator instance has a pl_device for each GPU. All functions may be called from any
- * thread; the device's own vmm lock (rank 40) guards what is mutable and is never held across a
- * driver call. When the driver refuses a call that gives something back (unmap, release, free,
- * destroy, pop), the call is tried once more before it counts as a failure. */
+ * An allocator instance has one pl_device per GPU. All functions may be called from any thread. The
+ * device's own vmm lock (rank 40) guards the mutable fields and is never held across a driver call.
+ * When the driver refuses to take something back (unmap, release, free, destroy, pop), the call is
+ * tried once more before the refusal counts as a failure. */
 #ifndef PLEAT_VMM_DEVICE_H
 #define PLEAT_VMM_DEVICE_H
 
@@ -15,9 +15,9 @@ typedef struct pl_driver pl_driver;
 typedef struct pl_device pl_device;
 typedef struct pl_stream pl_stream;
 
-/* How a known stream is told from another one. By the driver's id, which costs driver calls; or by
- * its handle, which requires that the stream's owner says when it destroys the stream
- * (pl_stream_retire) or never does. */
+/* How pleat tells a known stream from a new stream. By the driver's id, which costs driver calls,
+ * or by the handle alone. Handles require that the stream's owner reports each destroyed stream
+ * (pl_stream_retire), or destroys none. */
 typedef enum pl_stream_identity { PL_STREAM_IS_ID, PL_STREAM_IS_HANDLE } pl_stream_identity;
 
 /* Of what not every device can do. */
@@ -32,10 +32,10 @@ typedef struct pl_device_options {
     pl_demand handle_posix_fd;          /* create exportable chunks */
     pl_demand handle_rdma;              /* GPUDirect RDMA capable chunks */
     pl_stream_identity stream_identity; /* IS_HANDLE: a known handle is not asked about */
-    bool peers;   /* every device that can reach this one may use the mappings, too */
-    bool is_host; /* its memory is the host's, pinned, for all devices; its streams are the GPU's */
-    unsigned host_node;             /* is_host: on which node of the host; PL_HOST_NODE_NEAR */
-    struct pl_mapping_watch *watch; /* who is told of mappings; NULL = nobody; outlives it */
+    bool peers;   /* every device that can reach this device may use the mappings, too */
+    bool is_host; /* the memory is the host's, pinned, for all devices; the streams are the GPU's */
+    unsigned host_node;             /* is_host: the node of the host, or PL_HOST_NODE_NEAR */
+    struct pl_mapping_watch *watch; /* told of mappings; NULL = nobody; outlives the device */
 } pl_device_options;
 
 /** Open GPU `ordinal`: retain the primary context, ask granularity, total memory, capabilities.
@@ -62,11 +62,11 @@ pl_driver *pl_device_driver(const pl_device *dev);
 int pl_device_ordinal(const pl_device *dev);
 bool pl_device_is_host(const pl_device *dev); /* is its memory the host's? */
 const char *pl_device_name(const pl_device *dev);
-/* Are its chunks created so that they can be exported, or registered by the GPUs' neighbours? */
+/* Are the chunks created for export, or for registration by the GPUs' neighbours? */
 bool pl_device_is_exportable(const pl_device *dev);
 bool pl_device_is_rdma(const pl_device *dev);
 bool pl_device_has_vmm(const pl_device *dev);
-size_t pl_device_granule_bytes(const pl_device *dev); /* bytes of one granule; 2 MiB without VMM */
+size_t pl_device_granule_bytes(const pl_device *dev); /* bytes per granule; 2 MiB without VMM */
 size_t pl_device_chunk_bytes(const pl_device *dev);   /* chunk_granules x granule_bytes */
 uint64_t pl_device_total_bytes(const pl_device *dev);
 
@@ -75,11 +75,11 @@ uint64_t pl_device_total_bytes(const pl_device *dev);
  *  Returns  PLEAT_OK; EDRIVER.
  *  Blocks   on the driver. */
 pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out);
-/* The same of the GPU itself, and all that it has, also where the device's memory is the host's. */
+/* Free and total bytes of the GPU itself, even where the device's memory is the host's. */
 pleat_status pl_device_gpu_bytes(pl_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 
-/** Try virtual memory management: reserve, create, map, set access, unmap, release and free, once
- *  each. No version is looked at.
+/** Try virtual memory management once: reserve, create, map, set access, unmap, release, free. No
+ *  version is looked at.
  *
  *  Params   why [out] the reason when it does not work, else empty; n bytes.
  *  Returns  PLEAT_OK = works; ENOVMM; EDRIVER; ENOMEM_DEVICE or ENOSPACE_VA: there was no room for
@@ -103,15 +103,15 @@ pleat_status pl_device_malloc(pl_device *dev, size_t bytes, pleat_devptr *out);
  *  Blocks   on the driver, which may wait for running work. */
 pleat_status pl_device_mfree(pl_device *dev, pleat_devptr ptr);
 
-/** Make the device's primary context current / restore the previous one; pairs nest. The functions
- *  of vmm do this themselves and leave the caller's current context as it is.
+/** Make the device's primary context current, or restore the previous context. Pairs nest. The
+ *  functions of vmm enter by themselves and leave the caller's current context unchanged.
  *
  *  Returns  PLEAT_OK; EDRIVER (then do not leave). */
 pleat_status pl_device_enter(pl_device *dev);
 void pl_device_leave(pl_device *dev);
 
 /** Note that a capture in the device's context begins (or is about to) or has ended. In between,
- *  devices that have this one as a peer leave its context alone.
+ *  devices with this device as a peer leave its context alone.
  *
  *  Threads  any; each beginning has one end. */
 void pl_device_note_capture(const pl_device *dev, bool is_beginning);
@@ -124,15 +124,15 @@ void pl_device_note_capture(const pl_device *dev, bool is_beginning);
 void pl_device_wait_for_recorders(const pl_device *dev);
 
 /** Block until all work is over in the device's context, destroyed streams included, and in the
- *  contexts of peers whose streams are known. Counts one host_sync. It breaks a capture that is
- *  under way in the device's context.
+ *  contexts of peers whose streams are known. Counts one host_sync. Breaks a capture under way in
+ *  the device's context.
  *
  *  Returns  PLEAT_OK; ECAPTURE; EDRIVER.
  *  Blocks   on the GPU. */
 pleat_status pl_device_synchronize(pl_device *dev);
 
-/** Count the contexts of all active peers that may use the device's memory as known, so that
- *  waits for the whole device cover them: their streams need not have been seen here.
+/** Count the contexts of all active peers that may use the device's memory as known. Waits for the
+ *  whole device then cover peer streams never seen by this device.
  *
  *  Returns  PLEAT_OK (also without peers); EDRIVER.
  *  Failure  some of them are known.
@@ -145,7 +145,7 @@ pleat_status pl_device_know_peers(pl_device *dev);
 pleat_status pl_device_drain(pl_device *dev);
 
 /** Take the status of an undo step and count a failed one in n_undo_failures. Not for
- *  pl_chunk_release, which counts its failures itself. */
+ *  pl_chunk_release, which counts its own failures. */
 void pl_device_undo(pl_device *dev, pleat_status status);
 
 /* The members of pleat_stats that a device counts. A malloc, or a growth of the
@@ -156,7 +156,7 @@ void pl_device_undo(pl_device *dev, pleat_status status);
     X(address_bytes) X(host_syncs) X(stream_waits) X(n_undo_failures)
 /* clang-format on */
 
-/* Counters of everything that went through this pl_device; read without a lock, may lag. */
+/* Counters of everything done through this pl_device. Read without a lock, so counters may lag. */
 typedef struct pl_device_counts {
 #define PL_DEVICE_COUNT(name) uint64_t name;
     PL_DEVICE_COUNT_LIST(PL_DEVICE_COUNT)
@@ -166,7 +166,7 @@ typedef struct pl_device_counts {
     uint64_t pool_bytes;   /* bytes that the driver's own pool held when last asked */
 } pl_device_counts;
 pl_device_counts pl_device_counted(const pl_device *dev);
-/* Physical bytes held from the driver now, mapped or not; each byte counts once. */
+/* Physical bytes held from the driver now, mapped or not. A byte counts once. */
 uint64_t pl_device_resident_bytes(const pl_device *dev);
 
 #endif

@@ -1,7 +1,7 @@
 /* device_state.h - the inside of a pl_device, for the files of vmm only.
  *
  * The lock (rank 40) guards metadata and is never held across a driver call. Counters are atomic
- * and may lag behind each other. */
+ * and may lag behind one another. */
 #ifndef PLEAT_VMM_DEVICE_STATE_H
 #define PLEAT_VMM_DEVICE_STATE_H
 
@@ -30,19 +30,19 @@ enum { PL_STREAM_BY_ID, PL_STREAM_BY_HANDLE, PL_STREAM_N_KEYS };
 /* The id of a stream that has only been seen while captured: drivers do not tell the id then. */
 #define PL_STREAM_UNNAMED UINT64_MAX
 
-/* When a stream is released its object serves another stream. The memory always holds a stream, so
- * a reader with a stale pointer finds another stream, not garbage. "const" means for one stream's
+/* The object of a released stream serves a later stream. The memory always holds a stream, so a
+ * reader with a stale pointer finds a wrong stream, not garbage. "const" means for one stream's
  * lifetime. */
 struct pl_stream {
     pl_device *dev;              /* const */
-    _Atomic(cu_context) context; /* atomic: the device's or a peer's; const once it has its id */
-    _Atomic(cu_stream) handle;   /* const, read by probes for other streams; driver calls take it */
-    void *given;                 /* const: the handle as the user gave it */
+    _Atomic(cu_context) context; /* atomic: the device's or a peer's; const once an id is set */
+    _Atomic(cu_stream) handle;   /* const; read by driver calls and by probes for other streams */
+    void *given;                 /* const: the handle as the user passed it */
     _Atomic uint64_t id;         /* atomic: set at most once, under the lock */
-    _Atomic bool is_gone;        /* atomic: the handle is known to be another stream's, or dead */
+    _Atomic bool is_gone;        /* atomic: the handle is known to be dead or reused */
     _Atomic bool is_doubted;     /* atomic: see pl_stream_doubt */
-    _Atomic unsigned n_captured; /* atomic: how often it was seen captured, see pl_stream_rests */
-    _Atomic unsigned n_rested;   /* atomic: n_captured before it was last seen at rest */
+    _Atomic unsigned n_captured; /* atomic: times seen captured, see pl_stream_rests */
+    _Atomic unsigned n_rested;   /* atomic: n_captured before the last sight at rest */
     pl_thread_life *thread;      /* const: the owning thread of a per-thread stream */
     unsigned index;              /* const */
     _Atomic pl_stream_kind kind; /* atomic: const, but the legacy stream's: see green.c */
@@ -54,8 +54,8 @@ struct pl_stream {
 };
 
 /* Open addressing, at most half full; readers take no lock. A stream that leaves its slot leaves a
- * grave there. With too many graves the table is refilled in place: a reader may then miss a stream
- * and looks again under the lock. When a table grows, a copy replaces it; the older ones live until
+ * grave. With too many graves the table is refilled in place: a reader may then miss a stream and
+ * looks again under the lock. A table that grows is replaced by a copy. The older tables live until
  * the device is closed. */
 typedef struct pl_stream_table {
     struct pl_stream_table *older; /* const */
@@ -67,9 +67,9 @@ typedef struct pl_stream_table {
 
 typedef struct pl_streams {
     _Atomic(pl_stream_table *) tables[PL_STREAM_N_KEYS]; /* atomic; written under the lock */
-    _Atomic(pl_stream *) legacy; /* atomic: what handle 0 means without a question; or NULL */
+    _Atomic(pl_stream *) legacy; /* atomic: the meaning of handle 0 without asking; or NULL */
     pl_stream *kept_legacy;      /* lock: the legacy stream, NULL = never seen */
-    _Atomic bool asks_zero;      /* atomic: each call that names handle 0 asks what it means */
+    _Atomic bool asks_zero;      /* atomic: calls that name handle 0 ask for its meaning */
     _Atomic unsigned n_streams;  /* atomic; publishes `blocks`: objects ever made */
     unsigned n_unnamed;          /* lock */
     pl_stream *free;             /* lock */
@@ -81,10 +81,10 @@ typedef struct pl_streams {
 
 struct pl_fence {
     pl_device *dev;          /* const */
-    pl_stream *stream;       /* owner: the stream it was recorded on; NULL = all streams */
+    pl_stream *stream;       /* owner: the recorded stream; NULL = all streams */
     cu_event event;          /* owner: NULL until first recorded */
     cu_context context;      /* owner: the event's context */
-    pl_fence *also;          /* owner: a fence of all streams: the one of the next peer */
+    pl_fence *also;          /* owner: a fence of all streams: the next peer's fence */
     uint64_t epoch;          /* owner: whole-device fence: last synchronisation before it */
     bool is_whole_device;    /* owner: the stream was out of reach; a synchronisation passes it */
     _Atomic bool has_passed; /* atomic: a passed fence stays passed */
@@ -102,9 +102,9 @@ typedef struct pl_fence_slab {
 typedef struct pl_fences {
     pl_fence *free;                  /* lock */
     pl_fence_slab *slabs;            /* lock */
-    size_t n_out;                    /* lock: fences that callers have */
+    size_t n_out;                    /* lock: fences held by callers */
     _Atomic uint64_t n_syncs_begun;  /* atomic: synchronisations of the whole device */
-    _Atomic uint64_t last_sync_done; /* atomic: number of the latest finished one */
+    _Atomic uint64_t last_sync_done; /* atomic: number of the latest finished synchronisation */
 } pl_fences;
 
 /* ---- sizes of pl_device_malloc's pieces (malloc.c) ------------------------------------------- */
@@ -135,9 +135,9 @@ typedef struct pl_share_slots {
 
 typedef struct pl_share_table {
     pl_share_slots now; /* lock */
-    pl_share_slots old; /* lock: while it grows; read for what `now` does not have */
-    size_t n_moved;     /* lock: old slots that were moved to `now` */
-    _Atomic uint64_t n; /* atomic, written under the lock: chunks in it */
+    pl_share_slots old; /* lock: during growth; slots not yet in `now` */
+    size_t n_moved;     /* lock: old slots already moved to `now` */
+    _Atomic uint64_t n; /* atomic, written under the lock: chunks in the table */
 } pl_share_table;
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -151,13 +151,13 @@ typedef struct pl_device_atomics {
     _Atomic uint64_t n_lost;                                      /* see pl_device_lose */
 } pl_device_atomics;
 
-/* Devices that may use a mapping; a driver knows at most 64 of them. */
+/* Devices that may use a mapping. A driver knows at most 64 devices. */
 enum { PL_MOST_ACCESS = 64 };
 
 /* ---- contexts (context.c) -------------------------------------------------------------------- */
 
-/* The primary contexts whose streams are known here: the device's own comes first, then each peer's
- * since the first sight of one of its streams. All are retained until the device is closed. */
+/* The primary contexts whose streams are known. The device's own comes first, then peers in the
+ * order of their first seen stream. All are retained until the device is closed. */
 typedef struct pl_contexts {
     cu_context list[PL_MOST_ACCESS]; /* lock; entries below n are const */
     cu_device gpus[PL_MOST_ACCESS];  /* likewise */
@@ -180,15 +180,15 @@ struct pl_device {
     uint64_t address_budget_bytes; /* const */
     uint64_t serial;               /* const: unique among the process's devices */
     cu_mem_prop prop;              /* const: of every chunk */
-    bool is_host;                  /* const: its memory is the host's */
-    bool may_lack_fd;              /* const: exportable only if that works, see pl_device_probe */
+    bool is_host;                  /* const: the memory is the host's */
+    bool may_lack_fd;              /* const: file descriptors are optional, see pl_device_probe */
     bool may_lack_rdma;            /* const: likewise, for GPUDirect RDMA */
     unsigned chunk_granules;       /* const */
     pl_mapping_watch *watch;       /* const; NULL = nobody */
     struct pl_stream *idle;        /* lock: see idle.h; NULL = none yet */
     cu_stream idle_handle;         /* lock */
     struct pl_keep *left_keeps;    /* lock: see keep.c */
-    /* const: of every mapping; the own device first, then its peers, then where the memory is */
+    /* const: of every mapping; first the own device, then its peers, then the memory's place */
     cu_access_desc access[PL_MOST_ACCESS + 1];
     unsigned n_access; /* const: devices among these */
     pl_lock lock;      /* rank 40 */
@@ -223,7 +223,8 @@ static inline uint64_t pl_count_get(const _Atomic uint64_t *counter)
 }
 
 /* The primary context is current and the thread is in relaxed capture mode. Calls that are "unsafe"
- * while any thread captures in global mode (event queries, creation, cuMemAlloc...) need both. */
+ * while any thread captures in global mode (event queries, creation, cuMemAlloc...) need the
+ * context and the mode. */
 typedef struct pl_scope {
     int mode; /* the thread's previous mode */
 } pl_scope;
@@ -236,25 +237,25 @@ void pl_scope_restore_mode(pl_device *dev, int mode); /* back to the mode before
 
 /* Go into relaxed capture mode: a driver may take calls of virtual memory management for unsafe
  * while a thread captures in global mode. Returns the mode for pl_scope_restore_mode. If the driver
- * refuses, the calls that follow go on as they are. */
+ * refuses, later calls go on in the old mode. */
 int pl_scope_relax(pl_device *dev);
 
-/* A driver object is lost: destroying it failed twice, and nobody will try again. It counts as an
- * undo failure, and pl_device_close tells it. */
+/* A driver object is lost, since destroying it failed twice and nobody will try again. The object
+ * counts as an undo failure, which pl_device_close reports. */
 static inline void pl_device_lose(pl_device *dev)
 {
     pl_count_add(&dev->n.n_undo_failures, 1);
     pl_count_add(&dev->n.n_lost, 1);
 }
 
-/* Inside a scope. False: a stream of pleat's own was not destroyed, though it was tried twice. */
+/* Inside a scope. False when a stream of pleat's own could not be destroyed in two tries. */
 static inline bool pl_device_end_stream(const pl_device *dev, cu_stream handle)
 {
     return pl_cu_stream_destroy(dev->drv, handle) == CU_SUCCESS ||
            pl_cu_stream_destroy(dev->drv, handle) == CU_SUCCESS;
 }
 
-/* pl_driver_status for calls that ask for no device memory: it never says "out of" anything. */
+/* pl_driver_status for calls without device memory, so never "out of" anything. */
 static inline pleat_status pl_driver_failure(cu_result result)
 {
     pleat_status st = pl_driver_status(result);
@@ -272,21 +273,21 @@ static inline unsigned pl_context_count(const pl_device *dev)
 {
     return atomic_load_explicit(&dev->contexts.n, memory_order_acquire);
 }
-/* Inside a scope. Admits the device's own context, or that of a peer to which mappings are open; it
- * is then one of the device's contexts. PLEAT_OK; ESTREAM; EDRIVER. */
+/* Inside a scope. Admits the device's own context, or a peer's context with open mappings, as one
+ * of the device's contexts. PLEAT_OK; ESTREAM; EDRIVER. */
 pleat_status pl_context_admit(pl_device *dev, cu_context context);
-/* Admits every peer whose context is active: a stream may belong to any of them. */
+/* Admits every peer with an active context, since a stream may belong to any peer. */
 pleat_status pl_context_admit_active(pl_device *dev);
-/* Call around what would break captures in context i. PLEAT_OK; ECAPTURE: a capture in that peer's
- * context was noted; do not call the end. The caller knows the captures of the device's own
+/* Call around what would break captures in context i. PLEAT_OK; ECAPTURE (a capture in the peer's
+ * context was noted, so do not call the end). The caller knows the captures of the device's own
  * context. */
 pleat_status pl_context_begin_record(const pl_device *dev, unsigned i);
 void pl_context_end_record(const pl_device *dev, unsigned i);
 
 /* green.c */
 void pl_green_init(pl_device *dev);
-/* Inside a scope: the primary context of a stream at rest of a green one. PLEAT_OK; ENOTSUP (it is
- * of no green context, or the driver does not tell); ESTREAM (the driver is too old); EDRIVER. */
+/* Inside a scope, finds the primary context of a green context's stream at rest. PLEAT_OK; ENOTSUP
+ * (no green context, or the driver does not tell); ESTREAM (the driver is too old); EDRIVER. */
 pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out);
 /* Outside of scopes: is a green context of the device current, so that the handle of a default
  * stream (legacy or per thread) means a stream of the green context? PLEAT_OK: yes, with the
@@ -294,9 +295,9 @@ pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out)
 pleat_status pl_green_default(pl_device *dev, cu_stream handle, pl_capture_info *capture,
                               uint64_t *id);
 
-/* stream_table.c. NULL if no stream has that id; takes no lock. */
+/* stream_table.c. NULL if no stream has the id. Takes no lock. */
 pl_stream *pl_stream_find(const pl_device *dev, uint64_t id);
-/* The ordinary stream that was seen last under that handle, unless it is known to be gone; takes no
+/* The ordinary stream seen last under the handle, unless the stream is known to be gone. Takes no
  * lock. */
 pl_stream *pl_stream_newest(const pl_device *dev, cu_stream handle);
 static inline uint64_t pl_stream_key(const pl_stream *stream, int by)
@@ -306,9 +307,9 @@ static inline uint64_t pl_stream_key(const pl_stream *stream, int by)
                : (uintptr_t)atomic_load_explicit(&stream->handle, memory_order_relaxed);
 }
 
-/* Hold the ordinary stream that was found by `key`; takes no lock. False if it is being given up,
- * or its object serves another stream by now. The key is read last: an object that serves another
- * stream left this one before. */
+/* Hold the ordinary stream found by `key`. Takes no lock. False if the stream is being given up, or
+ * its object serves a later stream by now. The key is read last, because an object leaves its
+ * stream before serving a later stream. */
 static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
 {
     atomic_fetch_add(&stream->n_holders, 1);
@@ -319,7 +320,7 @@ static inline bool pl_stream_hold(pl_stream *stream, int by, uint64_t key)
     return false;
 }
 
-/* Does its handle mean this stream for certain? */
+/* Does the handle mean this stream for certain? */
 static inline bool pl_stream_is_trusted(const pl_stream *stream)
 {
     return stream->dev->trusts_handles &&
@@ -334,26 +335,26 @@ static inline void pl_stream_note_captured(pl_stream *stream)
 {
     atomic_fetch_add_explicit(&stream->n_captured, 1, memory_order_relaxed);
 }
-/* It was seen at rest, by its id, in a look that began when pl_stream_n_captured was n. */
+/* The stream was seen at rest, by its id, in a look that began when pl_stream_n_captured was n. */
 static inline void pl_stream_note_rest(pl_stream *stream, unsigned n)
 {
     if (atomic_load_explicit(&stream->n_rested, memory_order_relaxed) != n) {
         atomic_store_explicit(&stream->n_rested, n, memory_order_relaxed);
     }
 }
-/* Was it seen captured by nobody since it was last seen at rest? The counts go on when the object
- * serves another stream, so a stale note makes no captured stream rest. */
+/* Has nobody seen the stream captured since its last sight at rest? The counts go on when the
+ * object serves a later stream, so a stale note makes no captured stream rest. */
 static inline bool pl_stream_rests(const pl_stream *stream)
 {
     return atomic_load_explicit(&stream->n_rested, memory_order_relaxed) ==
            pl_stream_n_captured(stream);
 }
 
-/* Add a stream like `like`, unless it is there already: another thread was faster, or it was known
- * without an id and gets one now. The stream that had the handle before is gone. The caller holds
+/* Add a stream like `like`, unless already known. Another thread may have been faster, or a stream
+ * known without an id gets one now. The stream that had the handle before is gone. The caller holds
  * the result. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_stream_add(pl_device *dev, const pl_stream *like, pl_stream **out);
-/* Mark a stream as gone: no look-up finds it any more. */
+/* Mark a stream as gone. No look-up finds a gone stream. */
 void pl_stream_forget(pl_stream *stream);
 void pl_streams_fini(pl_device *dev);
 
@@ -364,12 +365,12 @@ static inline bool pl_stream_is_of_thread(cu_result result)
 {
     return result == CU_INVALID_CONTEXT || result == CU_CONTEXT_IS_DESTROYED;
 }
-/* stream_get.c. Inside a scope: find the context of a stream that is first seen at rest. */
+/* stream_get.c. Inside a scope, finds the context of a stream first seen at rest. */
 pleat_status pl_stream_find_context(pl_device *dev, cu_stream handle, cu_context *out);
-/* Inside a scope: may this thread work on the stream without harm to a capture? PLEAT_OK;
- * ECAPTURE; ESTREAM (the handle belongs to another stream by now); EDRIVER. */
+/* Inside a scope, asks whether this thread may work on the stream without harm to a capture.
+ * PLEAT_OK; ECAPTURE; ESTREAM (the handle belongs to a later stream by now); EDRIVER. */
 pleat_status pl_stream_ready(pl_stream *stream);
-/* A stream that was only seen captured counts as the device's own until it has its id. */
+/* A stream only seen captured counts as the device's own until it has an id. */
 static inline cu_context pl_stream_context(const pl_stream *stream)
 {
     return atomic_load_explicit(&stream->context, memory_order_relaxed);
@@ -378,7 +379,8 @@ pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids
 
 /* fence_pool.c. NULL: the host has no memory. */
 pl_fence *pl_fence_take(pl_device *dev);
-/* Tried even where no scope can be had: most drivers do not need one for this. NULL is fine. */
+/* Tried even without a scope, since most drivers need no scope to destroy an event. NULL is
+ * fine. */
 void pl_fence_destroy_event(pl_device *dev, cu_event event);
 /* Destroys all events; returns how many fences are still out. */
 size_t pl_fences_fini(pl_device *dev);

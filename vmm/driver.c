@@ -1,13 +1,13 @@
 /* driver.c - opens libcuda or the simulator and fills the table of entry points.
  *
- * The one list (driver_list.h) says what a driver must have: a required entry point that is
- * missing refuses the whole driver and is named; an optional one leaves NULL in the table, and its
- * wrapper answers "not found". Nothing links against CUDA.
+ * driver_list.h lists the entry points that pleat uses. Without a required entry point the whole
+ * driver is refused, and the error names it. Without an optional entry point the table has NULL,
+ * and the wrapper answers "not found". Nothing links against CUDA.
  *
- * The simulator is looked for at PLEAT_SIM_LIBRARY if that is set; else beside the object that
- * holds this code (libpleat.so, the command or a test); else by the loader's own search. A
- * pl_driver is written before it is given out and constant from then on, except for its atomic
- * counters. */
+ * PLEAT_SIM_LIBRARY, if set, names the simulator's file. Otherwise libpleat_sim.so beside the
+ * object with this code (libpleat.so, the command or a test) is opened, or the file that the
+ * loader's search finds. A pl_driver is written before it is given out and constant from then on,
+ * except for its atomic counters. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -89,8 +89,8 @@ static void *open_object(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Writes the path of SIM_OBJECT in the folder of the object that holds this code. The loader knows
- * the main program by argv[0] only, so for that the kernel is asked. */
+/* Writes the path of SIM_OBJECT in the folder of the object with this code. The loader knows the
+ * main program by argv[0] only, so the kernel is asked for its path. */
 static bool path_beside(char *out, size_t n)
 {
     Dl_info info;
@@ -168,7 +168,7 @@ static pleat_status configure_sim(pl_driver *drv, const char *conf)
     return PLEAT_OK;
 }
 
-/* The one entry point that is not in the list, and what only the simulator has. */
+/* Finds the one entry point missing from the list, and knows the simulator by its own symbol. */
 static void resolve_others(pl_driver *drv)
 {
     void *address = pl_driver_symbol(drv, "cuCtxSynchronize");
@@ -233,7 +233,7 @@ static bool has_device(pl_driver *drv)
     return pl_cu_device_count(drv, &count) == CU_SUCCESS && count > 0;
 }
 
-/* Opens CUDA if it has a device. Where it has none: ENODRIVER, and the detail says why. */
+/* Opens CUDA if it has a device. Without a device: ENODRIVER, and the detail says why. */
 static pleat_status open_gpu(pl_driver **out)
 {
     pl_driver *cuda = NULL;

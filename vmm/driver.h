@@ -1,9 +1,9 @@
 /* driver.h - a driver: the table of entry points of libcuda or of the simulator, with counters.
  *
- * Two pl_driver_open of the same kind give two tables with counters of their own over the same
- * loaded object. Calls go through the wrappers pl_cu_NAME(driver, ...), which count, keep a ring of
- * the last 256 calls and remember CUresult, call and size of a failure in the thread's last error.
- * All functions but open and close may be called from any thread. */
+ * Two pl_driver_open of the same kind give two tables with separate counters over one loaded
+ * object. Calls go through the wrappers pl_cu_NAME(driver, ...). They count, keep a ring of the
+ * last 256 calls, and note CUresult, call and size of a failure in the thread's last error. All
+ * functions but open and close may be called from any thread. */
 #ifndef PLEAT_VMM_DRIVER_H
 #define PLEAT_VMM_DRIVER_H
 
@@ -23,12 +23,12 @@ typedef struct pl_driver pl_driver;
 
 typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl_driver_kind;
 
-/** Open libcuda.so.1 (CUDA), the same if it has a device (AUTO), or the simulator (SIM). AUTO never
- *  takes the simulator: its addresses in a real kernel corrupt memory or fault.
+/** Open libcuda.so.1 (CUDA), libcuda.so.1 only with a device (AUTO), or the simulator (SIM). AUTO
+ *  never takes the simulator, whose addresses in a real kernel corrupt memory or fault.
  *
- *  The simulator is the file that the environment variable PLEAT_SIM_LIBRARY names (not in a setuid
- *  program, where the environment is not ours), or libpleat_sim.so beside the object that holds
- *  this code, or the one that the loader finds.
+ *  The environment variable PLEAT_SIM_LIBRARY names the simulator's file, except in a setuid
+ *  program, where the environment is not ours. Otherwise the simulator is libpleat_sim.so
+ *  beside the object with this code, or as found by the loader.
  *
  *  Params   sim_conf the configuration that the simulator is reset to. NULL leaves it as it is; if
  *           it was never configured, PLEAT_SIM configures it. Ignored for CUDA.
@@ -40,33 +40,33 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
  *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);
 
-/** Open the GPU's driver where there is a GPU, else the simulator: for measurements, which run on
- *  either. The rest is as for pl_driver_open. */
+/** Open the GPU's driver where there is a GPU, else the simulator. Measurements run on either. The
+ *  rest is as for pl_driver_open. */
 pleat_status pl_driver_open_any(const char *sim_conf, pl_driver **out);
 
-/** Forget the table and its counters; the shared object stays loaded. NULL is fine. */
+/** Forget the table and its counters. The shared object stays loaded. NULL is fine. */
 void pl_driver_close(pl_driver *drv);
 
 pl_driver_kind pl_driver_kind_of(const pl_driver *drv); /* CUDA or SIM */
 
-/** Tells whether this is the simulator, also when it was opened as the system's driver
- *  (libcuda.so.1). */
+/** Is the driver the simulator, even if opened as the system's driver (libcuda.so.1)? */
 bool pl_driver_is_simulator(const pl_driver *drv);
-/* A result after which the process can do no more on that GPU: each later call answers so. */
+/* Can the process do no more on the GPU after this result? Each later call then returns the same
+ * result. */
 bool pl_driver_is_sticky(cu_result result);
 bool pl_driver_has(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_n_calls(const pl_driver *drv, pl_entry entry);
 uint64_t pl_driver_call_ns(const pl_driver *drv); /* time in calls; 0 unless timing is on */
 void pl_driver_time_calls(pl_driver *drv, bool on);
-/* Be told of every call that is timed, after it, on its thread, which may hold locks of the
- * allocator: the watcher calls nothing of pleat. `failure` is 0, or the CUresult of a call that
+/* Be told of every timed call, after the call, on its thread. The thread may hold locks of the
+ * allocator, so the watcher calls nothing of pleat. `failure` is 0, or the CUresult of a call that
  * failed. NULL = nobody. No call is under way meanwhile. */
 typedef void (*pl_driver_call_fn)(pl_entry entry, int failure, uint64_t bytes, void *context);
 void pl_driver_watch(pl_driver *drv, pl_driver_call_fn see, void *context);
 const char *pl_entry_symbol(pl_entry entry); /* "cuMemCreate", without _v2 */
 
-/* Counts objects that an undo could not give back and that nothing else counts, such as the context
- * of a device whose opening failed; and the way to add one. */
+/* Counts objects that an undo could not give back and that have no other counter, such as the
+ * context of a device whose opening failed. */
 uint64_t pl_driver_n_lost(const pl_driver *drv);
 void pl_driver_note_lost(pl_driver *drv);
 
@@ -74,7 +74,7 @@ void pl_driver_note_lost(pl_driver *drv);
 void *pl_driver_symbol(const pl_driver *drv, const char *name);
 
 /** Write the last calls as JSON lines, the oldest first: n (number in order of calls), call,
- *  result, ptr, bytes, object (the allocation handle, stream or event it works on).
+ *  result, ptr, bytes, object (the call's allocation handle, stream or event).
  *
  *  Units    `out` has n bytes; what does not fit is cut off; NUL-terminated when n > 0.
  *  Returns  the bytes that the whole text takes, without the NUL.
@@ -88,16 +88,17 @@ typedef struct pl_driver_error {
     uint64_t bytes;   /* the call's size argument, 0 if it has none */
     const char *text; /* static: name of the result */
     char detail[256]; /* the loader's or pleat's own words, may be empty */
-    uint64_t number;  /* pl_driver_n_errors when it was noted; 0 = none noted */
+    uint64_t number;  /* pl_driver_n_errors when noted; 0 = none noted */
 } pl_driver_error;
 const pl_driver_error *pl_driver_last_error(void);
-/* Tells whether the driver was out of memory, and how much the call would have taken: 0 for a call
- * that takes none, such as a mapping. */
+/* Was the driver out of memory, and how much would the call have taken? 0 for a call without
+ * memory, such as a mapping. */
 bool pl_driver_refused_memory(const pl_driver_error *error, uint64_t *bytes);
 void pl_driver_set_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void pl_driver_clear_error(void);
-/* Failures and details noted so far, by all threads. A caller that reads it before a piece of work
- * can afterwards tell that work's error from an older one, at the price of one load. */
+/* Failures and details noted so far, by all threads. A caller reads the count before a piece of
+ * work, at the price of one load. Afterwards the count tells the work's error from an older
+ * error. */
 extern _Atomic uint64_t pl_driver_n_errors;
 void pl_driver_clear_error_before(uint64_t number); /* keeps errors noted after that reading */
 
@@ -108,9 +109,9 @@ void pl_driver_clear_error_before(uint64_t number); /* keeps errors noted after 
 PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 #undef PL_DECLARE_WRAPPER
 
-/** Block until all work of the current context is over, destroyed streams included. It takes no
- *  argument, so it is not in the list, not counted and not in the ring. While any thread captures a
- *  stream of the context, the driver refuses the call and invalidates the capture. */
+/** Block until all work of the current context is over, destroyed streams included. The call takes
+ *  no argument, so it is not in the list, not counted and not in the ring. While any thread
+ *  captures a stream of the context, the driver refuses the call and invalidates the capture. */
 cu_result pl_cu_ctx_synchronize(pl_driver *drv);
 bool pl_driver_can_synchronize(const pl_driver *drv);
 

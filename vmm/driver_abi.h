@@ -1,9 +1,9 @@
 /* driver_abi.h - the part of the CUDA Driver API's binary interface that pleat uses.
  *
- * Own declarations, so that pleat builds where no CUDA toolkit is installed. Names differ from
- * cuda.h's on purpose: tests/vmm/abi_test.c includes both and asserts that every size, offset and
- * constant agrees. 64-bit Linux only.
- * Source: CUDA Driver API reference, versions 11.2 to 13.0. */
+ * Own declarations, so that pleat builds without an installed CUDA toolkit. Names differ from
+ * cuda.h's on purpose. tests/vmm/abi_test.c includes both files and asserts that every size, offset
+ * and constant agrees. 64-bit Linux only. Source: CUDA Driver API reference, versions 11.2 to
+ * 13.0. */
 #ifndef PLEAT_VMM_DRIVER_ABI_H
 #define PLEAT_VMM_DRIVER_ABI_H
 
@@ -58,7 +58,7 @@ enum {
     CU_UNKNOWN = 999,
 };
 
-/* Two handles that are not pointers: the two kinds of default stream. */
+/* Two handles that are not pointers, for the two kinds of default stream. */
 #define CU_STREAM_LEGACY ((cu_stream)0x1)
 #define CU_STREAM_PER_THREAD ((cu_stream)0x2)
 
@@ -107,23 +107,23 @@ enum {
     CU_MEMORY_OF_DEVICE = 2,
 };
 
-/* Of cuMemHostAlloc: for all contexts, and at the same address on devices. */
+/* Of cuMemHostAlloc, for all contexts, and at the same address on devices. */
 enum { CU_HOST_PORTABLE = 1, CU_HOST_MAPPED = 2, CU_HOST_WRITE_COMBINED = 4 };
 
 enum { CU_CAPTURE_NONE = 0, CU_CAPTURE_ACTIVE = 1, CU_CAPTURE_STATUS_INVALIDATED = 2 };
 enum { CU_CAPTURE_MODE_GLOBAL = 0, CU_CAPTURE_MODE_THREAD_LOCAL = 1, CU_CAPTURE_MODE_RELAXED = 2 };
 
-/* User objects: the one flag that creation requires; and the flag of retaining that moves the
- * caller's references to the graph. */
+/* User objects: the one flag required at creation, and the retaining flag, which moves the caller's
+ * references to the graph. */
 enum { CU_OBJECT_UNSYNCED = 1, CU_OBJECT_MOVE = 1 };
 
-/* Attributes of pools: the first three are int, the others 64 bits wide. */
+/* Attributes of pools. The first three are int, the rest 64 bits wide. */
 enum {
     CU_POOL_FOLLOW_EVENTS = 1,
     CU_POOL_OPPORTUNISTIC = 2,
     CU_POOL_INTERNAL_DEPENDENCIES = 3,
     CU_POOL_RELEASE_THRESHOLD = 4,
-    CU_POOL_RESERVED_CURRENT = 5, /* this and the following: since CUDA 11.3 */
+    CU_POOL_RESERVED_CURRENT = 5, /* from this value on: since CUDA 11.3 */
     CU_POOL_RESERVED_HIGH = 6,
     CU_POOL_USED_CURRENT = 7,
     CU_POOL_USED_HIGH = 8,

@@ -1,11 +1,11 @@
 /* driver_calls.c - the counting wrappers of all entry points, and the ring of the last calls.
  *
- * A wrapper adds two relaxed atomic additions and a few stores to the call. Successful calls that
- * come with every allocation (a stream's identity and the capture mode to ask it in, whether it is
- * being captured, the current device) are counted but stay out of the ring, since they would push
+ * A wrapper adds two relaxed atomic additions and a few stores to the call. Some successful calls
+ * come with every allocation: a stream's identity, the capture mode around it, the stream's capture
+ * state, the current device. They are counted but stay out of the ring, since they would push
  * everything else out. No call is a cancellation point, whatever the driver does inside
- * (vmm/base/cancel.h). No lock: counters and the ring are atomic; a slot that is overwritten during
- * a read is recognised by its number and left out. */
+ * (vmm/base/cancel.h). No lock. Counters and the ring are atomic. A slot overwritten during a read
+ * shows a changed number and is left out. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,10 +15,9 @@
 #include "vmm/base/lock.h"
 #include "vmm/driver_state.h"
 
-/* What the ring keeps of a call, by entry point: its address, its size, and the allocation handle,
- * stream or event that it works on. An entry that is not listed has 0. OUT reads an out-parameter,
- * which is valid after success only. PICK yields the second of `~, x`, or 0 for a name that is no
- * macro. */
+/* The ring's fields by entry point: address, size, and the call's allocation handle, stream or
+ * event. An entry that is not listed has 0. OUT reads an out-parameter, which is valid after
+ * success only. PICK yields the second of `~, x`, or 0 for a name that is no macro. */
 #define SECOND(first, second, ...) second
 #define PICK(...) SECOND(__VA_ARGS__, 0, 0)
 #define OUT(p) (result == CU_SUCCESS ? *(p) : 0)
@@ -161,7 +160,7 @@ static inline void call_end(pl_driver *drv, uint64_t begin_ns, const call_note *
     }
 }
 
-/* A call of an optional entry point that this driver lacks. */
+/* Answers for an optional entry point that this driver lacks. */
 static cu_result answer_missing(const pl_driver *drv, pl_entry entry)
 {
     pl_driver_note_failure(drv, entry, CU_NOT_FOUND, 0);

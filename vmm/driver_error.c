@@ -1,7 +1,7 @@
-/* driver_error.c - what went wrong last in this thread, and what it means as a pleat_status.
+/* driver_error.c - the thread's last error, and its pleat_status.
  *
- * Thread-local, so no lock. Names of results come from a list, because asking the driver for them
- * is one more call that can fail: it is asked for those only that the list lacks. */
+ * Thread-local, so no lock. Names of results come from a list, because asking the driver is one
+ * more call that can fail. The driver is asked only for results missing from the list. */
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* driver_list.h - every entry point of the driver that pleat knows, once.
  *
- * X(field, symbol, need, params, args): `field` names the pointer in the table and the counter in
- * the statistics, `symbol` is the exported name, `need` is REQUIRED or OPTIONAL, `params` and
- * `args` are the parenthesised parameter and argument lists. The loader, the counting wrappers,
- * the JSON output and the simulator's prototypes all expand this list. */
+ * X(field, symbol, need, params, args): `field` names the table's pointer and the statistics'
+ * counter, and `symbol` is the exported name. `need` is REQUIRED or OPTIONAL. `params` and `args`
+ * are the parenthesised parameter and argument lists. The loader, the counting wrappers, the JSON
+ * output and the simulator's prototypes all expand this list. */
 #ifndef PLEAT_VMM_DRIVER_LIST_H
 #define PLEAT_VMM_DRIVER_LIST_H
 

@@ -7,7 +7,7 @@
 
 enum { PL_RING_CALLS = 256 }; /* a power of two */
 
-/* The entry points as the loader found them; an optional one may be NULL. */
+/* The entry points as found by the loader. An optional entry point may be NULL. */
 typedef struct pl_driver_table {
 #define PL_TABLE_FIELD(field, symbol, need, params, args) cu_result(*field) params;
     PL_DRIVER_LIST(PL_TABLE_FIELD)
@@ -15,7 +15,8 @@ typedef struct pl_driver_table {
 } pl_driver_table;
 
 /* One remembered call. `number` is 1 + the call's place in the order of the ring; 0 while the
- * slot is being written. A reader that sees the same number before and after has a whole record. */
+ * slot is being written. A reader that sees an unchanged number before and after has a whole
+ * record. */
 typedef struct pl_ring_slot {
     _Atomic uint64_t number; /* atomic */
     _Atomic uint64_t ptr;    /* atomic */
@@ -28,7 +29,7 @@ typedef struct pl_ring_slot {
 struct pl_driver {
     pl_driver_table table;                  /* const */
     pl_driver_kind kind;                    /* const */
-    bool is_simulator;                      /* const: however it was opened */
+    bool is_simulator;                      /* const: under whatever name it was opened */
     void *object;                           /* const: from dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
     pl_host host;                           /* const after open */
@@ -42,7 +43,7 @@ struct pl_driver {
     pl_ring_slot ring[PL_RING_CALLS];       /* atomic */
 };
 
-/* Remember a failure as this thread's last one; the detail is cleared. */
+/* Note a failure as this thread's last error, and clear the detail. */
 void pl_driver_note_failure(const pl_driver *drv, pl_entry entry, cu_result result, uint64_t bytes);
 
 #endif

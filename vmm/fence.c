@@ -1,19 +1,19 @@
-/* fence.c - points on a stream's timeline: pooled events, each recorded once per use.
+/* fence.c - points on a stream's timeline. A fence is a pooled event, recorded once per use.
  *
  * Events are created without timing. Event calls run inside a scope: primary context current,
  * thread in relaxed capture mode, since a query from any thread would break a global-mode capture
- * elsewhere. A stream that is being captured is refused before an event touches it.
+ * elsewhere. A stream under capture is refused before an event touches it.
  *
- * A stream that is out of reach may still have work pending, and no event can be recorded behind
- * that work: it was destroyed, or is the default stream of another thread or of a green context.
- * Its fence is one of the whole device: it passes with any synchronisation of the device that began
- * after the fence was made.
+ * A stream out of reach was destroyed, or is the default stream of another thread or of a green
+ * context. The stream may still have work pending, but no event can be recorded behind the work.
+ * So its fence covers the whole device, and passes with any device synchronisation begun after the
+ * fence was made.
  *
- * This file records fences, fence_pool.c keeps them, fence_wait.c queries and waits. A fence that
- * is out belongs to its caller; no lock is held across a driver call. */
+ * This file records fences. fence_pool.c keeps them, and fence_wait.c queries and waits. A fence
+ * that is out belongs to its caller. No lock is held across a driver call. */
 #include "vmm/device_state.h"
 
-/* An event belongs to the context it was made in, here `context`, the current one. */
+/* An event belongs to the context of its creation, namely the current `context`. */
 static pleat_status have_event(pl_fence *fence, cu_context context)
 {
     cu_event event = NULL;
@@ -75,7 +75,7 @@ static pleat_status record_inside(pl_stream *stream, pl_fence *fence)
                                            : record_in_peer(stream, fence, context);
 }
 
-/* Handle 0 may have meant a green context's default stream in this call and in earlier ones. */
+/* Handle 0 may have meant a green context's default stream, in this call or earlier calls. */
 static pleat_status refuse_zero(pl_stream *stream)
 {
     bool is_green = stream->kind == PL_STREAM_LEGACY && !pl_green_is_asked_about(stream->dev) &&
@@ -121,9 +121,9 @@ pleat_status pl_fence_record(pl_stream *stream, pl_fence **out)
     return PLEAT_OK;
 }
 
-/* The one question about unnamed streams that harms none of them: the driver tells the legacy
- * stream of captures of blocking streams, and these go on. About other streams nothing can be
- * learnt. */
+/* The only question that finds captures among unnamed streams without harm. The driver reports
+ * captures of blocking streams on the legacy stream, and the captures go on. About other streams
+ * nothing can be learnt. */
 static pleat_status refuse_blocking_capture(const pl_device *dev)
 {
     int state = CU_CAPTURE_NONE;
@@ -174,8 +174,8 @@ static pleat_status record_one_context(pl_device *dev, unsigned i, pl_fence **ou
     return PLEAT_OK;
 }
 
-/* A capture may have forked into streams of several devices: where any of them tells of it, nothing
- * has been recorded yet. */
+/* A capture may have forked into streams of several devices. Every device is asked before anything
+ * is recorded. */
 static pleat_status refuse_blocking_captures(pl_device *dev)
 {
     pleat_status st = PLEAT_OK;
@@ -190,7 +190,7 @@ static pleat_status refuse_blocking_captures(pl_device *dev)
     return st;
 }
 
-/* Peers first: fewer of their captures are known. */
+/* Peers first, since fewer of their captures are known. */
 pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
 {
     pl_fence *all = NULL;

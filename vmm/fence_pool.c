@@ -1,9 +1,9 @@
 /* fence_pool.c - the pool of fences and their events.
  *
- * Events go back to a free list with their fences. One that ever failed, or that belongs to a
- * peer's context, is destroyed when its fence is used again, in a call that records: fences come
- * back in holds of an allocator's lock. Fences are made in slabs and live until the device is
- * closed, as do the contexts of peers.
+ * Events go back to a free list with their fences. An event that ever failed, or of a peer's
+ * context, is destroyed at its fence's next use, in a call that records. A return cannot destroy
+ * the event, since fences come back in holds of an allocator's lock. Fences are made in slabs and
+ * live until the device is closed, as do the contexts of peers.
  *
  * Guarded by the device's lock, which is not held across a driver call. */
 #include "vmm/device_state.h"
@@ -61,7 +61,7 @@ void pl_fence_share(pl_fence *fence, uint32_t n)
     pl_lock_release(&fence->dev->lock);
 }
 
-/* Is this the last caller that has the fence? */
+/* Is this the last caller with the fence? */
 static bool is_last_return(pl_fence *fence)
 {
     pl_lock_acquire(&fence->dev->lock);

@@ -1,9 +1,8 @@
-/* fence_wait.c - queries a fence, waits for it, or orders a stream behind it.
+/* fence_wait.c - queries a fence, waits for a fence, or orders a stream behind a fence.
  *
- * Several threads may query a fence at once. Once a fence has passed it stays so: the fence notes
- * it and the driver is not asked again. An event that fails a call is spoiled. A fence of the whole
- * device passes when a synchronisation is over that began after the fence was made. No lock is
- * held. */
+ * Several threads may query a fence at once. A fence notes that it has passed, and the driver is
+ * not asked again. An event that fails a call is spoiled. A fence of the whole device passes when a
+ * synchronisation is over that began after the fence was made. No lock is held. */
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/device_state.h"
@@ -12,7 +11,7 @@ enum { FIRST_PAUSE_NS = 10000, MOST_PAUSE_NS = 1000000 };
 
 /* ---- query ----------------------------------------------------------------------------------- */
 
-/* Answers from what is known; makes no driver call. */
+/* Answers from the noted state, without a driver call. */
 static bool has_one_passed(const pl_fence *fence)
 {
     if (fence->is_whole_device) {
@@ -201,7 +200,7 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
         return pl_device_synchronize(dev);
     }
     pl_count_add(&dev->n.host_syncs, 1);
-    /* The simulator's clock stands still during queries, so a wait there synchronises. */
+    /* The simulator's clock stands still during queries, so a wait synchronises. */
     if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
         st = synchronize(fence);
         if (st != PLEAT_EPENDING || wait_ms == UINT32_MAX) {

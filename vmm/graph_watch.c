@@ -1,5 +1,5 @@
-/* graph_watch.c - see graph_watch.h. The owner and the driver both hold a watch, and it belongs to
- * the process: a graph may outlive the instance. The destructor runs in one of the driver's
+/* graph_watch.c - see graph_watch.h. The owner and the driver both hold a watch. The process owns
+ * the watch, since a graph may outlive the instance. The destructor runs in one of the driver's
  * threads, makes no driver call and takes no lock. */
 #include "vmm/graph_watch.h"
 
@@ -8,7 +8,7 @@
 #include "vmm/base/lasting.h"
 #include "vmm/device_state.h"
 
-/* Bits of `state`. The side that sets the second one gives the watch back. */
+/* Bits of `state`. The side that sets the second bit gives the watch back. */
 enum { GONE = 1, ENDED = 2 };
 
 struct pl_graph_watch {
@@ -18,7 +18,7 @@ struct pl_graph_watch {
 
 enum { SLAB_WATCHES = 64 };
 
-/* Watches given back, at any time and by any thread. The list is taken as a whole, so that no watch
+/* Watches given back, at any time and by any thread. The whole list is taken at once, so no watch
  * is taken twice. */
 static _Atomic(pl_graph_watch *) given_back;
 static _Atomic uint64_t n_gone;
@@ -44,7 +44,7 @@ static void graph_is_gone(void *watch)
     atomic_fetch_add(&n_gone, 1);
 }
 
-/* Makes a slab; all its watches except the first go to the list. */
+/* Makes a slab. All its watches except the first go to the list. */
 static pl_graph_watch *make_some(void)
 {
     pl_graph_watch *slab = pl_lasting_alloc(SLAB_WATCHES * sizeof(*slab));

@@ -1,8 +1,8 @@
-/* graph_watch.h - tells when a graph, all executables made of it and all their launches are gone.
+/* graph_watch.h - tells when a graph, all its executables and all their launches are gone.
  *
- * A graph that is being captured is given a user object, whose destructor the driver calls when the
- * last reference goes: the graph's, its executables' or an unfinished launch's. Source: CUDA
- * Programming Guide, user objects; NCCL does the same within captures
+ * A graph under capture is given a user object. The driver calls the object's destructor after the
+ * last reference, held by the graph, its executables or an unfinished launch. Source: CUDA
+ * Programming Guide, user objects. NCCL has user objects within captures, too
  * (ncclCudaGraphAddDestructor). */
 #ifndef PLEAT_VMM_GRAPH_WATCH_H
 #define PLEAT_VMM_GRAPH_WATCH_H
@@ -23,7 +23,7 @@ pleat_status pl_graph_watch_begin(pl_device *dev, void *graph, pl_graph_watch **
 bool pl_graph_watch_is_gone(const pl_graph_watch *watch);
 void pl_graph_watch_end(pl_graph_watch *watch); /* NULL is fine */
 
-/* Graphs that have gone in this process so far: while the number stays, no watch has news. */
+/* Graphs gone in this process so far. While the number stays, no watch has news. */
 uint64_t pl_graph_watch_n_gone(void);
 
 #endif

@@ -1,21 +1,22 @@
 /* green.c - green contexts, which share all of a primary context but some multiprocessors.
  *
- * Their streams are taken for streams of the primary context: an event of that context is recorded
- * on them, or, where the driver refuses, a fence of the whole device stands for it. No event is
- * made in a green context, as it may go with that context, which nobody tells of.
+ * Green streams count as streams of the primary context. pleat records an event of the primary
+ * context on them; where the driver refuses, a fence of the whole device replaces the event. No
+ * event is made in a green context, since the event may go with the context, and nobody reports a
+ * context's end.
  *
  * Memory that a green context's stream used may end up behind an event or a synchronisation of the
- * whole primary context. Since CUDA 13.0 these cover its green contexts; so before it the streams
- * are refused.
+ * whole primary context. Since CUDA 13.0 the primary context's events and synchronisations cover
+ * its green contexts. Before 13.0, green streams are refused.
  *
- * While a green context is current, handle 0 means its own default stream. Only a call that is made
- * meanwhile can reach that stream, so its fences are of the whole device. Whether one is current
- * costs a call of the driver each time. So it is asked first where PyTorch's calls name handle 0
- * (api/adapters/torch.c), where a fence of the legacy stream is recorded, and at that stream's
- * first sight. Once one was noticed, each call that names handle 0 asks. What was done on the
- * legacy stream before may have been the other's work: its object stands for both from then on,
- * fences of the whole device included, and the legacy stream gets a new one. Handle 2, a thread's
- * default stream, is asked about in every call that names the handle.
+ * While a green context is current, handle 0 means its own default stream. Only a call made
+ * meanwhile can reach the default stream. So the stream's fences cover the whole device. Asking
+ * whether a green context is current costs a driver call each time. So pleat asks first in three
+ * places: where PyTorch's calls name handle 0 (api/adapters/torch.c), where a fence of the legacy
+ * stream is recorded, and at the legacy stream's first sight. After a green context was noticed,
+ * each call that names handle 0 asks. Earlier work on the legacy stream may have been a green
+ * context's. So the old object stands for both streams, with fences of the whole device, and the
+ * legacy stream gets a new object. Each call that names handle 2, a thread's default stream, asks.
  */
 #include "vmm/device_state.h"
 
@@ -71,7 +72,7 @@ static bool is_plain(const pl_device *dev, cu_context context)
     return is_known;
 }
 
-/* Asks about a capture first: the other questions would break it. */
+/* Asks about a capture first, since the later questions would break it. */
 static pleat_status ask(pl_device *dev, cu_stream handle, pl_capture_info *capture, uint64_t *id)
 {
     cu_context primary = NULL;

@@ -1,5 +1,5 @@
-/* idle.c - see idle.h. Guarded by the device's lock, which is dropped for the driver's calls: of
- * two threads that make the stream at once, one destroys its own again. */
+/* idle.c - see idle.h. Guarded by the device's lock, which is dropped for driver calls. When two
+ * threads make the stream at once, the later thread destroys its own stream again. */
 #include "vmm/idle.h"
 
 #include "vmm/device_state.h"
@@ -12,7 +12,7 @@ static pl_stream *find(pl_device *dev)
     return stream;
 }
 
-/* False: there is one already. */
+/* False if there is already an idle stream. */
 static bool keep(pl_device *dev, pl_stream *stream, cu_stream handle)
 {
     pl_lock_acquire(&dev->lock);

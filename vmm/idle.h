@@ -1,7 +1,7 @@
 /* idle.h - a stream on which nothing is ever submitted.
  *
- * Blocks of memory that no stream uses of its own accord, as the host's, belong to it: what is
- * freed in its order is free at once, and other streams' uses are recorded like any. */
+ * Owns blocks of memory without a natural stream, such as host memory. A block freed in this
+ * stream's order is free at once, and uses on ordinary streams are recorded as usual. */
 #ifndef PLEAT_VMM_IDLE_H
 #define PLEAT_VMM_IDLE_H
 

@@ -1,12 +1,13 @@
 /* keep.c - see keep.h.
  *
- * A keep has a few streams of its own, and copies go to them in turn. With a file each stream has a
- * page-locked buffer: while the file is read or written for one, the others copy. A stream is
- * waited for before its buffer is used again, and all of them before a call returns, whatever has
- * failed: only then may the caller unmap, or free, what was copied.
+ * A keep has a few streams of its own, and copies use them in turn. With a file each stream has a
+ * page-locked buffer. While the file is read or written for one stream, the rest copy. A stream is
+ * waited for before its buffer is used again, and every stream before a call returns, even after a
+ * failure. Only then may the caller unmap or free the copied memory.
  *
- * What the driver refuses to take back stays with the device: it is tried again before the next
- * keep is opened, or closed, and when the device is closed, which tells what is held even then.
+ * Memory and streams that the driver refuses to take back stay with the device. They are tried
+ * again when a keep is opened or closed, and when the device is closed, which reports the
+ * remainder.
  *
  * Guarded by its user. Metadata come from the device's host memory, under the device's lock. */
 #include "vmm/keep.h"
@@ -33,7 +34,7 @@ typedef struct keep_lane {
 
 struct pl_keep {
     pl_device *dev;
-    pl_keep *next; /* the device's lock: of those left to be closed */
+    pl_keep *next; /* the device's lock: the next keep left to close */
     int fd;        /* -1 = host memory */
     uint64_t bytes;
     void **blocks; /* host memory: NULL = not had yet */
@@ -52,7 +53,7 @@ static pleat_status lock_memory(const pl_keep *keep, uint64_t bytes, void **out)
     return result == CU_OUT_OF_MEMORY ? PLEAT_ENOMEM_HOST : pl_driver_failure(result);
 }
 
-/* What is refused twice is still there. */
+/* Memory refused twice stays in the list. */
 static void unlock_memory(const pl_keep *keep, void **memory)
 {
     pl_driver *drv = keep->dev->drv;
@@ -91,7 +92,7 @@ static pleat_status refuse_file(const char *what)
     return PLEAT_EWRITE;
 }
 
-/* Without a name, so that nothing is left behind whatever ends the process. */
+/* A file without a name leaves nothing behind, however the process ends. */
 static pleat_status open_file(pl_keep *keep, const char *folder)
 {
     keep->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -135,7 +136,7 @@ static pleat_status read_all(const pl_keep *keep, char *to, uint64_t bytes, uint
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Wait for the lane's copy, and write what it brought. */
+/* Wait for the lane's copy, and write the copied bytes. */
 static pleat_status finish(pl_keep *keep, keep_lane *lane)
 {
     pl_driver *drv = keep->dev->drv;
@@ -329,7 +330,7 @@ static void give_back(pl_keep *keep)
     }
 }
 
-/* False: some of it is held on, as it may still be written, or as the driver refuses. */
+/* False: some memory stays held, as a copy may still write it, or the driver refuses. */
 static bool close_driver(pl_keep *keep)
 {
     pl_scope scope;
@@ -372,7 +373,7 @@ static pl_keep *take_left(pl_device *dev)
     return keep;
 }
 
-/* Until the driver refuses again: a driver that is gone is not asked about each. */
+/* Stop at the first refusal, since a driver that is gone would refuse the whole list. */
 static void close_left(pl_device *dev)
 {
     pl_keep *keep;

@@ -13,8 +13,8 @@ typedef struct pl_keep_piece {
     uint64_t bytes;
 } pl_keep_piece;
 
-/** Have room for `bytes`: page-locked host memory, in pieces of at most 32 MiB; or a file without a
- *  name in `folder`, which the system removes when it is closed.
+/** Have room for `bytes`, in page-locked host memory, in pieces of at most 32 MiB, or in a nameless
+ *  file in `folder`, which the system removes when closed.
  *
  *  Params   folder  NULL = host memory.
  *  Returns  PLEAT_OK; ENOMEM_HOST; ENOTSUP (the driver has no page-locked memory); EWRITE (no file
@@ -44,20 +44,20 @@ bool pl_keep_is_busy(const pl_keep *keep);
 
 bool pl_keep_is_file(const pl_keep *keep);
 uint64_t pl_keep_bytes(const pl_keep *keep);
-/** Where in host memory the bytes from `offset` on are; NULL: in a file, or not side by side. They
- *  are no others' until the next call that copies. */
+/** Where in host memory the bytes from `offset` on are; NULL: in a file, or not side by side. The
+ *  bytes stay the caller's until the next call that copies. */
 void *pl_keep_at(const pl_keep *keep, uint64_t offset, uint64_t bytes);
 /** Copy bytes of the keep to host memory. PLEAT_OK; EWRITE (the file cannot be read). */
 pleat_status pl_keep_read(const pl_keep *keep, uint64_t offset, uint64_t bytes, void *to);
 
-/** Give everything back. What may still be written, or what the driver does not take, is an undo
- *  failure and stays with the device: the next pl_keep_open or pl_keep_close tries again. NULL is
- *  fine.
+/** Give everything back. Memory that may still be written, or that the driver does not take, is an
+ *  undo failure and stays with the device. The next pl_keep_open or pl_keep_close tries again. NULL
+ *  is fine.
  *
  *  Blocks   on the driver. */
 void pl_keep_close(pl_keep *keep);
-/** The device is being closed: try once more. Returns what is held even then: streams, and pieces
- *  of page-locked memory. */
+/** The device is being closed: try once more. Returns the count still held: streams, and pieces of
+ *  page-locked memory. */
 size_t pl_keeps_fini(pl_device *dev);
 
 #endif

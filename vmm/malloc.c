@@ -1,8 +1,8 @@
 /* malloc.c - whole allocations of the driver, for the classic caches.
  *
- * A table from address to size lists what is held, so the counters are exact and a foreign address
- * is refused before it reaches the driver. Guarded by the device's lock, which is dropped for the
- * driver's call: a slot is promised first, so noting the allocation cannot fail. */
+ * A table from address to size lists the held allocations. So the counters are exact, and a foreign
+ * address is refused before reaching the driver. Guarded by the device's lock, which is dropped for
+ * the driver's call. A slot is promised first, so noting the allocation cannot fail. */
 #include "vmm/device_state.h"
 
 enum { FIRST_SLOTS = 64 };
@@ -41,7 +41,7 @@ static bool grow_locked(pl_device *dev)
     return true;
 }
 
-/* Counts a piece in and makes sure that it will have a slot. */
+/* Counts a piece in and makes sure of a slot. */
 static bool promise_slot(pl_device *dev)
 {
     pl_lock_acquire(&dev->lock);
@@ -65,8 +65,8 @@ static void fill_slot(pl_device *dev, pleat_devptr ptr, size_t bytes)
     pl_lock_release(&dev->lock);
 }
 
-/* Empties the slot and closes the gap, so that no probe stops before a later piece. The piece stays
- * counted: its slot is promised to the caller. */
+/* Empties the slot and closes the gap, so that probes do not stop before a later piece. The piece
+ * stays counted, and its slot is promised to the caller. */
 static size_t take_out(pl_device *dev, pleat_devptr ptr)
 {
     pl_lock_acquire(&dev->lock);

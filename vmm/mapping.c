@@ -1,13 +1,13 @@
 /* mapping.c - maps and unmaps runs of chunks, all or nothing.
  *
  * The driver's calls are not atomic over a run: a later map or the set-access can fail after the
- * first maps succeeded. What was mapped is then unmapped with one call, or one by one if that is
- * refused. Keeps no state except the device's counters. */
+ * first maps succeeded. The mapped part is then unmapped with one call, or chunk by chunk if the
+ * driver refuses. Keeps no state except the device's counters. */
 #include "vmm/mapping.h"
 
 #include "vmm/device_state.h"
 
-/* log2s NULL: all of them are of one unit. */
+/* log2s NULL: all chunks have one unit. */
 static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
                           const uint8_t *log2s, size_t n, size_t unit, size_t *n_mapped)
 {
@@ -29,8 +29,8 @@ static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunk
 typedef enum whereabouts {
     MAPPED,
     GONE,
-    UNTOLD, /* the driver has no such question: cuMemRetainAllocationHandle is of CUDA 11.0 */
-    UNKNOWN /* it does not answer it */
+    UNTOLD, /* cuMemRetainAllocationHandle is missing, before CUDA 11.0 */
+    UNKNOWN /* the driver does not answer */
 } whereabouts;
 
 enum { RELEASE_TRIES = 8 }; /* a reference that stays keeps the memory for ever */
@@ -55,7 +55,7 @@ static whereabouts ask_where(pl_device *dev, pleat_devptr at)
     return MAPPED;
 }
 
-/* Of the mapping that begins there: at most `most`. */
+/* Bytes of the mapping at `at`, at most `most`. */
 static size_t mapping_bytes(pl_device *dev, pleat_devptr at, size_t most)
 {
     cu_devptr base = 0;
@@ -66,7 +66,7 @@ static size_t mapping_bytes(pl_device *dev, pleat_devptr at, size_t most)
     return is_told ? bytes : dev->granule_bytes;
 }
 
-/* Of a run, in bytes. What is in none of these is mapped. */
+/* Of a run, in bytes. The rest of the run is mapped. */
 typedef struct unmapped {
     size_t now;    /* by these calls */
     size_t before; /* already */
@@ -109,9 +109,9 @@ static unmapped unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
     return u;
 }
 
-/* Whether a call that failed has unmapped some of the run is not documented. So each mapping that
- * is left is unmapped by itself; not after INVALID_VALUE: the run is none. PLEAT_OK; EDRIVER: all
- * is mapped; EPOISONED: a part may be. */
+/* Whether a call that failed has unmapped some of the run is not documented. So each remaining
+ * mapping is unmapped by itself. Not after INVALID_VALUE, when the run is no run. PLEAT_OK; EDRIVER
+ * (all is mapped); EPOISONED (a part may be). */
 static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
 {
     unmapped u = { .now = 0 };
@@ -180,7 +180,7 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
     return PLEAT_OK;
 
 undo_map:;
-    /* Read before the undo, whose failure would replace it. */
+    /* Read before the undo, whose failure would replace the error. */
     pleat_status st = pl_driver_status(result);
     size_t n_gone;
     if (n_mapped > 0 && unmap_relaxed(dev, at, run_bytes, &n_gone) != PLEAT_OK) {
@@ -218,8 +218,8 @@ pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
     return st;
 }
 
-/* Map again what is unmapped. EPOISONED: that failed. A driver that does not even tell what is
- * mapped has most likely unmapped nothing. */
+/* Map the unmapped parts again. EPOISONED: that failed. A driver that does not even tell the mapped
+ * parts has most likely unmapped nothing. */
 static pleat_status mend(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
                          const uint8_t *log2s, size_t n)
 {

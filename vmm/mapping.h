@@ -1,12 +1,12 @@
-/* mapping.h - map and unmap runs: one map per chunk, one set-access per run, one unmap per run. */
+/* mapping.h - map and unmap runs, with one map per chunk, one set-access and one unmap per run. */
 #ifndef PLEAT_VMM_MAPPING_H
 #define PLEAT_VMM_MAPPING_H
 
 #include "vmm/chunk.h"
 #include "vmm/device.h"
 
-/** Map chunks one after another from `at`, and grant read and write to the run with one set-access:
- *  to the device itself and, with the option `peers`, to every device that can reach it.
+/** Map chunks one after another from `at`, and grant read and write to the run with one set-access.
+ *  The device gets access and, with the option `peers`, every device that can reach it.
  *
  *  Units    `chunks` has n elements, each of chunk_bytes; [at, at + n * chunk_bytes) lies in one
  *           range, at a granule, and holds no mapping.
@@ -31,8 +31,8 @@ pleat_status pl_mapping_map(pl_device *dev, pleat_devptr at, const pl_chunk *chu
 pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chunk *chunks, size_t n,
                                   size_t chunk_bytes);
 
-/** Map chunks of several sizes, like pl_mapping_map: the chunk in chunks[i] has 1 << log2s[i] times
- *  the device's chunk size, and the next one is in chunks[i + (1 << log2s[i])].
+/** Map chunks of several sizes, like pl_mapping_map. The chunk in chunks[i] has 1 << log2s[i] times
+ *  the device's chunk size, and the next chunk is in chunks[i + (1 << log2s[i])].
  *
  *  Units    `chunks` and `log2s` have n elements, one for each chunk size of [at, at + n chunk
  *           sizes), which lies in one range, at a granule, and holds no mapping. The chunks fill
@@ -45,8 +45,8 @@ pleat_status pl_mapping_map_sized(pl_device *dev, pleat_devptr at, const pl_chun
 pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
                                   const uint8_t *log2s, size_t n);
 
-/** Unmap whole mappings without holes with one call. Waits for nothing: the caller makes sure that
- *  no work touches them.
+/** Unmap whole mappings without holes with one call. Waits for nothing, so the caller makes sure
+ *  that no work touches the mappings.
  *
  *  Units    [at, at + bytes): one or more runs that lie side by side.
  *  Returns  PLEAT_OK (counts one unmap operation); EDRIVER; EPOISONED.
@@ -56,7 +56,7 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
  *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
 
-/** Unmap a run; if a part of it stays mapped, map the rest again.
+/** Unmap a run. If a part stays mapped, map the rest again.
  *
  *  Units    as for pl_mapping_map_mixed, of what is mapped there.
  *  Returns  PLEAT_OK; EDRIVER: all is mapped; EPOISONED: some may not be, and nobody may use it.

@@ -1,7 +1,7 @@
-/* mapping_watch.h - somebody who wants to know when memory comes to addresses, and before it goes.
+/* mapping_watch.h - tells a watcher when memory comes to addresses, and before it goes.
  *
- * A device tells of all that it maps and unmaps: chunks, foreign memory (share.h), and pieces of
- * pl_device_malloc. It tells where it is about to call the driver, so in no hold of a lock. */
+ * A device reports everything it maps and unmaps: chunks, foreign memory (share.h), and pieces of
+ * pl_device_malloc. The device tells next to its driver calls, so never in a hold of a lock. */
 #ifndef PLEAT_VMM_MAPPING_WATCH_H
 #define PLEAT_VMM_MAPPING_WATCH_H
 

@@ -1,6 +1,6 @@
 /* probe.c - tries once whether virtual memory management works; no guess from a version.
  *
- * Each step names itself when it fails. The probe leaves nothing behind and does not show in the
+ * A failed step is named in the message. The probe leaves nothing behind and does not show in the
  * device's counters, except that a failed undo step is counted. */
 #include <stdio.h>
 
@@ -12,7 +12,8 @@ typedef struct probe {
     size_t why_bytes;
 } probe;
 
-/* A driver that cannot have memory of the node says that there is none (NCCL's issue 2190). */
+/* A driver that cannot have memory of the node answers that there is none left (NCCL's issue
+ * 2190). */
 static bool is_host_free(const pl_device *dev)
 {
     return dev->is_host && pl_host_free_bytes() >> 6 > dev->granule_bytes;
@@ -107,7 +108,7 @@ undo_reserve:
     return st;
 }
 
-/* What fails without being out of something may work with chunks that can do less. */
+/* A failure that is not a lack of memory or addresses may pass with less capable chunks. */
 static bool may_retry(pleat_status st)
 {
     return st == PLEAT_ENOVMM || st == PLEAT_EDRIVER;
@@ -122,9 +123,9 @@ static pleat_status try_with(const probe *p, bool has_rdma, int handle_types)
     return st == PLEAT_OK ? try_all(p) : st;
 }
 
-/* Try without GPUDirect RDMA, which WSL2 advertises and refuses when access is set, then without
- * exportable handles, then without both, where the options leave that open. `why` says what is
- * missing. */
+/* Try without GPUDirect RDMA (WSL2 advertises RDMA, but refuses when access is set), then without
+ * exportable handles, then without both, where the options leave the choice open. `why` names the
+ * missing ability. */
 static pleat_status try_less(const probe *p, pleat_status st)
 {
     static const char *const names[] = { "GPUDirect RDMA", "exportable memory",

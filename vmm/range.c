@@ -1,9 +1,10 @@
 /* range.c - reserved spans of device address space.
  *
- * Upholds: address_bytes == the sum of the ranges held and of those being asked for, and it never
- * exceeds the device's budget. A size is booked before the driver is asked and given back when the
- * driver refuses; no lock is needed. Drivers word a lack of addresses as "out of memory", or as an
- * invalid value where no address space is as large; here both mean addresses, not memory. */
+ * Upholds: address_bytes == the sum of the ranges held and the ranges being asked for, and
+ * address_bytes never exceeds the device's budget. A size is booked before the driver is asked and
+ * given back when the driver refuses; no lock is needed. Drivers report a lack of addresses as "out
+ * of memory", or as an invalid value beyond the largest address space. In this file both results
+ * mean addresses, not memory. */
 #include "vmm/range.h"
 
 #include "vmm/device_state.h"
@@ -25,7 +26,7 @@ uint64_t pl_range_left_bytes(const pl_device *dev)
 }
 
 /* Books `most_bytes`, or the rest of the budget if that is less, but at least `least_bytes`.
- * Returns what was booked; 0 when less than the least is left. */
+ * Returns the booked bytes, or 0 when less than the least is left. */
 static size_t book(pl_device *dev, size_t most_bytes, size_t least_bytes)
 {
     uint64_t held = atomic_load_explicit(&dev->n.address_bytes, memory_order_relaxed);

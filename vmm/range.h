@@ -9,7 +9,7 @@ typedef struct pl_range {
     size_t bytes;
 } pl_range;
 
-/** Reserve `want_bytes`; after each refusal half as much, never less than `least_bytes`.
+/** Reserve `want_bytes`. After each refusal try half as much, never less than `least_bytes`.
  *
  *  Units    bytes, both rounded up to granules; base is aligned to a granule.
  *  Returns  PLEAT_OK; ENOSPACE_VA (the budget or the driver refuses even the least); ESIZE (does
@@ -28,7 +28,7 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
  *  Blocks   on the driver. */
 pleat_status pl_range_release(pl_device *dev, pl_range range);
 
-/** Tell how much of the budget is left, for a caller that reserves more than it needs now.
+/** Tell how much of the budget is left, for a caller that reserves ahead of its needs.
  *
  *  Returns  bytes; others may reserve them meanwhile, or the driver may refuse them.
  *  Threads  any. */

@@ -1,14 +1,14 @@
-/* share.c - see share.h: the table of shared chunks, and mappings of foreign ones.
+/* share.c - see share.h. The table of shared chunks, and mappings of foreign chunks.
  *
  * The table is guarded by the device's lock (rank 40), which is never held across a driver call. So
- * a chunk may be released while it is exported: its number, forgotten before the release, tells
- * afterwards, and what was exported then is closed again.
+ * a chunk may be released during its export. Its number is forgotten before the release. If the
+ * number is gone after the export, the exported descriptor is closed again.
  *
  *   old   |  a  | done|  b  |  -  |                      read where the larger table lacks a chunk
  *   now   |  -  |  -  |  a  |  -  |  c  |  -  |  -  |  -  |
  *
- * A table that grows has two arrays of slots for a while. Each chunk that gets a number moves some
- * of the old slots, so that no call moves all of them while it holds the lock. */
+ * A table that grows has two arrays of slots for a while. Each newly numbered chunk moves some of
+ * the old slots, so that no call moves them all in one hold of the lock. */
 #include "vmm/share.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static size_t home_slot(const pl_share_slots *in, pl_chunk chunk)
     return (size_t)(chunk * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (in->n - 1);
 }
 
-/* The chunk's slot, or the empty one where it would be. NULL if there are no slots. */
+/* The chunk's slot, or the empty slot for the chunk. NULL if there are no slots. */
 static pl_share_slot *find_in(const pl_share_slots *in, pl_chunk chunk)
 {
     if (in->n == 0) {
@@ -59,8 +59,8 @@ static void drop_old_locked(pl_device *dev)
     dev->shares.n_moved = 0;
 }
 
-/* Old slots to move for each chunk that gets a number. The larger array has twice as many slots, so
- * all old ones have been moved when it is half full. */
+/* Old slots to move per newly numbered chunk. The larger array has twice as many slots, so all old
+ * slots have moved when the larger array is half full. */
 enum { MOVES = 2 };
 
 static void move_some_locked(pl_device *dev)
@@ -80,7 +80,7 @@ static void move_some_locked(pl_device *dev)
     }
 }
 
-/* The contents of the old slots stay there until move_some_locked moves them. */
+/* The contents stay in the old slots until move_some_locked moves them. */
 static bool grow_locked(pl_device *dev)
 {
     pl_lock_assert(&dev->lock);
@@ -146,7 +146,7 @@ bool pl_share_is_noted(pl_device *dev, pl_chunk chunk)
     return number_of(dev, chunk) != 0;
 }
 
-/* Empties the slot and closes the gap, so that no probe stops before a later chunk. */
+/* Empties the slot and closes the gap, so that probes do not stop before a later chunk. */
 static void take_out(const pl_share_slots *from, const pl_share_slot *found)
 {
     size_t mask = from->n - 1;
@@ -163,7 +163,7 @@ static void take_out(const pl_share_slots *from, const pl_share_slot *found)
     }
 }
 
-/* An old slot loses its number only: a search for another chunk may pass it. */
+/* An old slot only loses its number, since a search for another chunk may pass the slot. */
 static void forget_locked(pl_device *dev, pl_chunk chunk)
 {
     pl_lock_assert(&dev->lock);
@@ -211,7 +211,7 @@ static bool is_as_noted(pl_device *dev, const pl_shared_chunk *shared)
 static void close_fd(int *fd)
 {
     int gone = *fd;
-    *fd = -1; /* first: nobody may close what another thread opens under that number */
+    *fd = -1; /* first: another thread may open the same number */
     close(gone);
 }
 

@@ -1,8 +1,9 @@
-/* share.h - chunks that other processes map, and chunks of other processes that are mapped here.
+/* share.h - own chunks mapped by other processes, and other processes' chunks mapped in this
+ * process.
  *
- * A chunk that is shared gets a number, which no other chunk of this process ever has. The number
- * is forgotten when the chunk is about to go back to the driver, so who knows number and handle can
- * tell whether the handle still means the same memory, although drivers use handles again. File
+ * A shared chunk gets a number that no other chunk of this process ever has. The number is
+ * forgotten just before the chunk goes back to the driver, since drivers use handles again. So
+ * number and handle together tell whether the handle still means the shared memory. File
  * descriptors are made when somebody asks; none is kept, since one would keep the memory. */
 #ifndef PLEAT_VMM_SHARE_H
 #define PLEAT_VMM_SHARE_H
@@ -11,14 +12,14 @@
 #include "vmm/device.h"
 #include "vmm/range.h"
 
-/* A shared chunk, as its own process names it to others. */
+/* A shared chunk, as named to other processes. */
 typedef struct pl_shared_chunk {
     uint64_t number; /* 1, 2, 3... in this process */
     pl_chunk chunk;  /* means nothing elsewhere */
     uint64_t bytes;
 } pl_shared_chunk;
 
-/** Give a chunk that the device's memory has its number, if it has none.
+/** Give a chunk of the device's memory its number, unless numbered already.
  *
  *  Returns  PLEAT_OK; ENOTSUP (the device's chunks are not created exportable); ENOMEM_HOST.
  *  Failure  as before.
@@ -26,13 +27,13 @@ typedef struct pl_shared_chunk {
  *  Blocks   never. */
 pleat_status pl_share_note(pl_device *dev, pl_chunk chunk, uint64_t *number);
 
-/* Has the chunk a number? It stays where it is then: others map it. */
+/* Has the chunk a number? A numbered chunk stays in place, since other processes map it. */
 bool pl_share_is_noted(pl_device *dev, pl_chunk chunk);
 
-/* The chunk is about to go back to the driver; pl_chunk_release says so. */
+/* The chunk is about to go back to the driver. pl_chunk_release calls this. */
 void pl_share_forget(pl_device *dev, pl_chunk chunk);
 
-/** Make a file descriptor for a shared chunk, which no program that is executed inherits.
+/** Make a file descriptor for a shared chunk. Executed programs do not inherit the descriptor.
  *
  *  Params   fd [out] the driver writes there, so that a forked child finds what it has to close;
  *           -1 after a failure.
@@ -51,7 +52,7 @@ typedef struct pl_fd_source {
     void *context;
 } pl_fd_source;
 
-/** Map what other processes share, one chunk after another, in a range of its own.
+/** Map other processes' chunks in sequence, in a new range.
  *
  *  Shape    chunks has n elements, n > 0.
  *  Returns  PLEAT_OK; ESIZE; ENOSPACE_VA; ENOMEM_DEVICE (page tables); ENOVMM; EDRIVER (a
@@ -63,7 +64,8 @@ typedef struct pl_fd_source {
 pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t n,
                           pl_fd_source source, pl_range *out);
 
-/** Unmap such a range and give its addresses back. Waits for nothing: no work touches it.
+/** Unmap a range of pl_share_map and give its addresses back. Waits for nothing, so no work may
+ *  touch the range.
  *
  *  Returns  PLEAT_OK; EDRIVER.
  *  Failure  all of it is mapped, and it can be tried again. Addresses that the driver does not take
@@ -72,7 +74,7 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
  *  Blocks   on the driver. */
 pleat_status pl_share_unmap(pl_device *dev, pl_range range);
 
-/* What tells GPUs apart, whatever numbers a process gives them. */
+/* Tells GPUs apart, however a process numbers them. */
 typedef struct pl_bus_place {
     int domain;
     int bus;

@@ -1,6 +1,6 @@
-/* stream.c - tells whether streams are captured, and whether they are still there.
+/* stream.c - tells whether streams are captured, and whether they still exist.
  *
- * Who a stream is, and why captures are asked about first: stream_get.c. */
+ * stream_get.c tells how a stream is identified, and why captures are asked about first. */
 #include "vmm/stream.h"
 
 #include "vmm/device_state.h"
@@ -70,13 +70,13 @@ static bool is_elsewhere(const pl_stream *stream)
            (stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own());
 }
 
-/* What is found of them is never captured. */
+/* These kinds are never captured. */
 static bool is_at_rest(const pl_stream *stream)
 {
     return stream->kind == PL_STREAM_LEGACY || stream->kind == PL_STREAM_GREEN_DEFAULT;
 }
 
-/* Gives the stream its id. If another thread does the same, both find the same stream. */
+/* Gives the stream its id. Two threads at once end with one object. */
 static pleat_status name(pl_stream *stream, uint64_t id)
 {
     pl_stream like = {
@@ -114,7 +114,7 @@ static pleat_status verify(pl_stream *stream)
 }
 
 /* A legacy stream is never captured itself, but touching it would harm the capture of another
- * stream of the context: the driver tells of such a capture. */
+ * stream of the context. The driver reports such a capture. */
 static pleat_status refuse_capture(pl_stream *stream)
 {
     int state = CU_CAPTURE_NONE;
@@ -276,8 +276,8 @@ pleat_status pl_stream_synchronize(pl_stream *stream)
 
 /* ---- with the device ------------------------------------------------------------------------- */
 
-/* Does the driver know ids, and which is the legacy stream's? A driver that is too old answers that
- * the entry point is missing or not supported. */
+/* Does the driver know ids, and which is the legacy stream's? A driver that is too old answers
+ * "missing" or "not supported". */
 pleat_status pl_streams_init(pl_device *dev)
 {
     dev->streams.legacy_id = (uintptr_t)CU_STREAM_LEGACY;

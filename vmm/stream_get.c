@@ -1,19 +1,19 @@
 /* stream_get.c - finds the stream that a handle means.
  *
  * A stream has an id. While any stream is captured, the driver tells ids in relaxed capture mode
- * only. Asked for the id of a captured stream, it refuses and breaks the capture (NVIDIA's CCCL
- * guards against both). So pleat first asks about the capture, which is harmless. A captured stream
- * is known by its handle: it is the stream last seen under that handle. If none was, it is made
- * without an id, which it gets when it is first seen at rest.
+ * only. Asked for the id of a captured stream, the driver refuses and breaks the capture (NVIDIA's
+ * CCCL guards against the breakage, too). So pleat first asks about the capture, which does no
+ * harm. A captured stream counts as the stream last seen under its handle. Without such a stream,
+ * one is made without an id, and gets an id at its first sight at rest.
  *
  * Known streams are found without a lock. The legacy default stream needs no call, unless green
  * contexts have been current (green.c). A per-thread default stream is kept in its thread. In every
- * other thread its handle means another stream, so only its own thread can work on it. */
+ * other thread the handle means another stream, so only the stream's own thread can work on it. */
 #include <string.h>
 
 #include "vmm/device_state.h"
 
-/* Keys of per-thread streams: numbers that no driver gives and no handle has. */
+/* Keys of per-thread streams are numbers that no driver gives and no handle has. */
 #define OF_A_THREAD (UINT64_C(1) << 63)
 
 /* The calling thread's default stream, on the device it was last asked for. */
@@ -124,7 +124,7 @@ static cu_result ask(pl_device *dev, cu_stream handle, answer *out)
     return ask_id(dev, handle, &out->id);
 }
 
-/* For a thread without a current context. The refusal that led here is no failure. */
+/* For a thread without a current context. The refusal before this call is no failure. */
 static pleat_status ask_entered(pl_device *dev, cu_stream handle, answer *out)
 {
     pl_driver_clear_error();
@@ -175,7 +175,7 @@ static pleat_status find_context_in_scope(pl_device *dev, cu_stream handle, cu_c
 
 /* ---- ordinary streams ------------------------------------------------------------------------ */
 
-/* Ids are never reused: a stream found by its id is alive, even if it was marked gone. */
+/* Ids are never reused, so a stream found by its id is alive, even if marked gone. */
 static pl_stream *find_alive(const pl_device *dev, uint64_t id)
 {
     pl_stream *known = pl_stream_find(dev, id);
@@ -188,7 +188,7 @@ static pl_stream *find_alive(const pl_device *dev, uint64_t id)
 static pleat_status add_ordinary(pl_device *dev, cu_stream handle, uint64_t id, pl_stream **out)
 {
     bool is_captured = id == PL_STREAM_UNNAMED;
-    cu_context context = dev->context; /* for a captured stream, until it gets its id */
+    cu_context context = dev->context; /* for a captured stream without an id yet */
     pleat_status st = is_captured ? pl_context_admit_active(dev)
                                   : find_context_in_scope(dev, handle, &context);
     if (st != PLEAT_OK) {
@@ -234,10 +234,11 @@ static pleat_status get_asking(pl_device *dev, cu_stream handle, pl_capture_info
     return PLEAT_OK;
 }
 
-/* May a call that gives memory back take the stream for the one that has its handle now? The stream
- * is told from later ones by its id, so it must have it. After a capture its lane waits to be told
- * that the stream is at rest, which another stream cannot tell. Where memory is open to peers the
- * handle may be another device's by now, whose work no fence covers unless its context is known. */
+/* May a call that gives memory back take the stream for the handle's present owner? The stream
+ * needs an id, because only the id tells it from later streams. After a capture the stream's lane
+ * waits to hear that the stream is at rest, which a wrong stream cannot tell. Where memory is open
+ * to peers, the handle may belong to another device by now, whose work no fence covers unless its
+ * context is known. */
 static bool may_guess(const pl_stream *stream)
 {
     return stream->dev->n_access <= 1 && pl_stream_rests(stream) &&

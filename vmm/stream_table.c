@@ -1,11 +1,11 @@
 /* stream_table.c - the streams that a device knows.
  *
- * Upholds: one pl_stream per stream of the driver, from its first sight until it is released; its
- * index does not change meanwhile. Known streams are found without a lock, by a probe of a table; a
- * stale table costs a second look under the lock. A thread that finds a stream counts itself in,
- * then checks whether the stream is leaving. A thread that gives one up marks it as leaving, then
- * checks whether anybody holds it. So at least one of the two sees the other and gives way.
- * Everything is written under the device's lock; nothing here makes a driver call. */
+ * Upholds: one pl_stream per stream of the driver, from first sight until release, with a constant
+ * index. Known streams are found without a lock, by a probe of a table; a stale table costs a
+ * second look under the lock. A thread that finds a stream counts itself in, then checks whether
+ * the stream is leaving. A thread that gives a stream up marks the stream as leaving, then checks
+ * for holders. So at least the finder or the releaser gives way. Everything is written under
+ * the device's lock. No driver calls. */
 #include "vmm/device_state.h"
 
 enum { FIRST_TABLE_SLOTS = 64 };
@@ -25,7 +25,7 @@ static size_t home_slot(const pl_stream_table *table, uint64_t key)
     return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 32) & table->mask;
 }
 
-/* Stops after one round: the table may be refilled meanwhile. */
+/* Stops after one round, since the table may be refilled meanwhile. */
 static pl_stream *look_up(const pl_device *dev, int by, uint64_t key)
 {
     const pl_stream_table *table = atomic_load_explicit(&dev->streams.tables[by],
@@ -88,8 +88,8 @@ static void fill_locked(pl_device *dev, pl_stream_table *table, int by)
     }
 }
 
-/* Makes room for one more stream and for the ids that unnamed streams will get, which must not
- * fail: clears graves away, or grows the table. */
+/* Makes room for one more stream, and for the future ids of unnamed streams, whose insertion must
+ * not fail. Clears graves away, or grows the table. */
 static pleat_status reserve_locked(pl_device *dev, int by)
 {
     pl_lock_assert(&dev->lock);

@@ -1,6 +1,6 @@
 /* thread_life.c - see thread_life.h. Guarded by a lock of its own (rank 90, a leaf), held for a few
- * instructions. A record is written by its thread and by its holders; the destructor of the
- * thread's key runs when the thread ends, before its memory goes. */
+ * instructions. A record is written by its thread and by its holders. The destructor of the
+ * thread's key runs at the thread's end, before its memory goes. */
 #include "vmm/thread_life.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ struct pl_thread_life {
     _Atomic bool is_over;        /* atomic */
     uint64_t number;             /* const, during one thread's time */
     unsigned n_holders;          /* lock */
-    struct pl_thread_life *next; /* lock: in the list of records that nobody holds */
+    struct pl_thread_life *next; /* lock: next record without holders */
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -54,7 +54,7 @@ static void end_thread(void *life)
     pl_thread_life_drop(life);
 }
 
-/* Another thread may have held the lock during the fork: the child begins anew and leaves its
+/* Another thread may have held the lock during the fork, so the child begins anew and leaves its
  * parent's records alone. */
 static void begin_child(void)
 {

@@ -1,7 +1,7 @@
 /* thread_life.h - tells whether a thread still runs, for the sake of its own default stream.
  *
- * Each thread that asks gets one record, which outlives the thread while somebody holds it. Records
- * are process-wide and reused; no driver is called when a thread ends. */
+ * An asking thread gets one record, which outlives the thread while somebody holds the record.
+ * Records are process-wide and reused; no driver is called when a thread ends. */
 #ifndef PLEAT_VMM_THREAD_LIFE_H
 #define PLEAT_VMM_THREAD_LIFE_H
 

@@ -1,5 +1,6 @@
-/* verdict.h - from which setting completes on which device to a few lines: what of the job was not
- * recorded, if anything; what it needs, what it held, where it runs, what to do, what to type.
+/* verdict.h - from outcomes (a setting completes on a device, or fails) to a few lines of text. The
+ * lines tell gaps in the recording, the need, the memory held, where the job runs, what to do and
+ * what to type.
  *
  * Pure: figures in, texts out. The rules:
  *
@@ -42,7 +43,7 @@ typedef enum bench_outcome {
     BENCH_OUTCOME_FAILS,
 } bench_outcome;
 
-/* Of two ranks: a job fails if one of them does. */
+/* Of two ranks: a job fails if any rank fails. */
 static inline bench_outcome bench_outcome_worse(bench_outcome a, bench_outcome b)
 {
     if (a == BENCH_OUTCOME_FAILS || b == BENCH_OUTCOME_FAILS) {
@@ -66,18 +67,18 @@ typedef struct bench_verdict_setting {
 
 typedef struct bench_verdict_input {
     const char *work;       /* as it is typed */
-    uint64_t need_bytes;    /* peak of live bytes; of a job, of the rank that needs most */
-    uint64_t pending_bytes; /* the most that is freed and still used by other streams */
-    bench_told told;        /* of a job, of all its ranks */
-    uint64_t peak_event;    /* the number of that event, */
-    uint64_t n_events;      /* of so many */
+    uint64_t need_bytes;    /* peak of live bytes; of a job, of the neediest rank */
+    uint64_t pending_bytes; /* the most freed bytes still used by other streams */
+    bench_told told;        /* of a job: of all ranks */
+    uint64_t peak_event;    /* the number of the peak's event */
+    uint64_t n_events;      /* among so many */
     unsigned n_ranks;       /* 0 = no job of ranks */
-    unsigned n_unknown;     /* of these, ranks of which nothing could be measured */
-    const char *worst;      /* the rank that needs most */
+    unsigned n_unknown;     /* of the ranks: nothing could be measured */
+    const char *worst;      /* the neediest rank */
     double mean_need;       /* bytes, over the ranks */
     const char *own;        /* the recorded run's allocator; NULL = no recording */
-    uint64_t own_bytes;     /* what it held; 0 = not known */
-    bool own_failed;        /* it ran out of memory */
+    uint64_t own_bytes;     /* bytes held by the recorded run; 0 = not known */
+    bool own_failed;        /* the recorded run ran out of memory */
     const char *own_conf;   /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
     bool is_rmm;
     unsigned n_devices; /* by size, the smallest first */
@@ -89,7 +90,7 @@ typedef struct bench_verdict_input {
 } bench_verdict_input;
 
 typedef enum bench_advice {
-    BENCH_ADVICE_UNKNOWN, /* nothing was measured that would tell */
+    BENCH_ADVICE_UNKNOWN, /* no measurement tells */
     BENCH_ADVICE_KEEP,
     BENCH_ADVICE_NEARER,
     BENCH_ADVICE_SWITCH,
@@ -103,10 +104,10 @@ typedef struct bench_verdict {
     const char *setting;                    /* advised or kept; NULL = none */
     const char *in_force;                   /* R2 */
     unsigned device;                        /* of `setting`; BENCH_VERDICT_NOWHERE = none */
-    const char *so_far;                     /* of RECORD: what would be advised or kept */
+    const char *so_far;                     /* of RECORD: the setting to advise or keep so far */
     unsigned least[BENCH_VERDICT_SETTINGS]; /* R1; BENCH_VERDICT_NOWHERE = none */
     bool is_provisional;                    /* R7 */
-    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES]; /* the first is empty: it is whole */
+    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES]; /* the first is empty if recorded whole */
 } bench_verdict;
 
 extern const char *const bench_verdict_titles[BENCH_VERDICT_LINES]; /* "recorded", "needs", ... */

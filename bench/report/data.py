@@ -1,5 +1,5 @@
-"""Reads the output of `pleat ab`: results.jsonl, one line per cell; timelines.jsonl, one per drawn
-cell; moments.jsonl, one per work, moment and allocator; verdicts.jsonl, one per work, or of a job."""
+"""Reads the output of `pleat ab`. results.jsonl has a line per cell, and timelines.jsonl per drawn
+cell. moments.jsonl has a line per work, moment and allocator, and verdicts.jsonl per work or job."""
 import dataclasses
 import json
 import math

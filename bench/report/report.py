@@ -3,9 +3,10 @@
 
 Usage: report.py FOLDER
 
-FOLDER holds results.jsonl, timelines.jsonl, moments.jsonl and verdicts.jsonl; report.html is written
-there: one file that needs nothing else. blocks.html beside it, of blocks.jsonl, shows every block over
-time (blocks.py); where Bokeh is installed, closer.html has the maps to zoom into (closer.py). Exit status: 0; 1 when a library is missing or the folder holds no results."""
+FOLDER holds results.jsonl, timelines.jsonl, moments.jsonl and verdicts.jsonl. report.html is written
+into FOLDER, as a single file without further parts. If FOLDER has blocks.jsonl, blocks.html shows every
+block over time (blocks.py). With Bokeh, closer.html has maps to zoom into (closer.py). Exit status: 0;
+1 when a library is missing or the folder holds no results."""
 import datetime
 import os
 import pathlib

@@ -1,4 +1,4 @@
-/* assert.h - debug levels: 0 none; 1 O(1) asserts; 2 walkers after public calls; 3 poison too. */
+/* assert.h - debug levels: 0 none, 1 O(1) asserts, 2 walkers after public calls, 3 also poison. */
 #ifndef PLEAT_BASE_ASSERT_H
 #define PLEAT_BASE_ASSERT_H
 

@@ -36,8 +36,8 @@ static bool register_and_order(void)
             membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }
 
-/* Should the kernel refuse what it once granted: light halves are fences from now on, and in a
- * millisecond every processor has finished the stores of those that were none. */
+/* If the kernel later refuses membarrier, light halves become fences. The sleep of a millisecond
+ * lets every processor finish the stores behind earlier light halves without a fence. */
 void pl_barrier_heavy(void)
 {
     enum { NS_PER_MS = 1000000 };

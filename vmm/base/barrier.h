@@ -1,11 +1,10 @@
-/* barrier.h - a fence of which one side is free.
+/* barrier.h - a fence between two threads with one free side.
  *
- * Two threads that each store and then load, in this order, what the other one stores need a fence
- * between the two, or both may read what was there before. Where one side does it a million times
- * as often as the other, it has the light half, which only keeps the compiler from turning store
- * and load around. The heavy half makes every processor that runs a thread of this process finish
- * its stores (membarrier), which takes microseconds. Where the kernel has none, the light half is a
- * fence. */
+ * Two threads each store a value, then load the value that the peer stores. Without a fence between
+ * store and load, both may read the old values. Where one side runs a million times as often, that
+ * side has the light half. The light half only keeps the compiler from swapping store and load. The
+ * heavy half makes every processor that runs a thread of this process finish its stores
+ * (membarrier), in microseconds. Where the kernel has none, the light half is a fence. */
 #ifndef PLEAT_BASE_BARRIER_H
 #define PLEAT_BASE_BARRIER_H
 
@@ -14,7 +13,7 @@
 
 extern _Atomic bool pl_barrier_is_dear; /* atomic: the kernel has no membarrier */
 
-/* Before the first light half of any thread. Threads may call it at the same time. */
+/* Before the first light half of any thread. Several threads may call it at once. */
 void pl_barrier_prepare(void);
 
 static inline void pl_barrier_light(void)

@@ -1,9 +1,9 @@
-/* clock.h - the time since some moment before the program began; it only goes forward.
+/* clock.h - the time since a moment before the program began. The time only goes forward.
  *
- * The one home of CLOCK_MONOTONIC (the simulator, a product of its own, has its own time). No
- * cancellation point. A test that needs a time of its own defines clock_gettime: the program's
- * function replaces libc's, here and in everything that the program is linked with. How long a wait
- * or a sleep lasts does not change. */
+ * The one home of CLOCK_MONOTONIC; the simulator, a separate product, has its own time. No
+ * cancellation point. A test with its own time defines clock_gettime. The program's function
+ * replaces libc's, also in every library of the program. How long a wait or a sleep lasts does not
+ * change. */
 #ifndef PLEAT_BASE_CLOCK_H
 #define PLEAT_BASE_CLOCK_H
 

@@ -4,12 +4,13 @@
  * reservations. Guarded by the caller's lock of that domain; the fault state is atomic and
  * process-wide. The one home of malloc, calloc, realloc and free in api, segments and vmm.
  *
- * An arena without an explicit tcache would leak through jemalloc's automatic per-thread cache, so
- * each host has both and destroys the tcache before the arena is emptied. Arenas are never
- * destroyed, but emptied and given to the next host: a destroyed one leaves its addresses, some
- * megabytes, behind, and every one after it touches new pages of jemalloc's table of addresses.
- * So there are as many as hosts at once. Source: jemalloc 5.3.0 manual (mallocx, arenas.create,
- * arena.<i>.reset, arena.<i>.purge, tcache.create); its function base_unmap. */
+ * Without an explicit tcache, an arena would leak through jemalloc's automatic per-thread cache. So
+ * each host has an arena and a tcache, and destroys the tcache before emptying the arena. Arenas
+ * are never destroyed, but emptied and given to the next host. A destroyed arena would leave some
+ * megabytes of addresses behind, and every later arena would touch new pages of jemalloc's table of
+ * addresses. So at most as many arenas exist as hosts ever lived at once. Source: jemalloc 5.3.0
+ * manual (mallocx, arenas.create, arena.<i>.reset, arena.<i>.purge, tcache.create), and its
+ * function base_unmap. */
 #include "vmm/base/host.h"
 
 #include <stdatomic.h>
@@ -48,9 +49,9 @@ static bool fault_hits(void)
     return atomic_compare_exchange_strong(&fault_mode, &expected, FAULT_NEVER);
 }
 
-/* Counts one request; true when an injected fault answers it. Without faults this is a load and a
- * store: two threads at once may count only one of their requests, which makes only a statistic
- * inexact. */
+/* Counts one request. Returns true when an injected fault refuses the request. Without faults the
+ * count is a load and a store. Two threads at once may then count as one, which only makes a
+ * statistic inexact. */
 static bool refuses(void)
 {
     if (atomic_load_explicit(&fault_mode, memory_order_relaxed) == FAULT_NEVER) {
@@ -132,8 +133,8 @@ static void source_free(const pl_host *host, void *p, size_t usable)
 #else
 
 /* Freed memory is reused, and goes back to the system with its domain. Otherwise jemalloc would
- * return it under the caller's lock, milliseconds at a time, and from 8 MiB on at once. jemalloc
- * reads this as it starts. */
+ * return freed memory under the caller's lock, milliseconds at a time, and from 8 MiB on at once.
+ * jemalloc reads this string as it starts. */
 const char *je_malloc_conf = "oversize_threshold:0,dirty_decay_ms:-1,muzzy_decay_ms:-1";
 
 static int source_flags(const pl_host *host)
@@ -168,7 +169,7 @@ static void act_on_arena(unsigned arena, const char *what)
     je_mallctl(name, NULL, NULL, NULL, 0);
 }
 
-/* What it had goes back to the system; its addresses stay. */
+/* The arena's memory goes back to the system; its addresses stay. */
 static void give_back_arena(unsigned arena)
 {
     act_on_arena(arena, "reset");
@@ -299,7 +300,7 @@ void pl_host_free(pl_host *host, void *p)
 
 /* ---- reservations ---------------------------------------------------------------------------- */
 
-/* Not from an allocator: that would clear reused memory under the caller's lock. */
+/* Not from an allocator, which would clear reused memory under the caller's lock. */
 void *pl_host_reserve(pl_host *host, size_t bytes)
 {
     if (refuses()) {
@@ -326,13 +327,13 @@ void *pl_host_reserve_aligned(pl_host *host, size_t bytes)
     }
     p += below;
     (void)munmap(p + bytes, bytes - below);
-    /* A first touch would make a huge page of it all, where the system does so unasked. */
+    /* On systems that make huge pages unasked, a first touch would back the whole table. */
     (void)madvise(p, bytes, MADV_NOHUGEPAGE);
     return p;
 }
 
-/* The second call does it at once, since Linux 6.1; after the first alone the kernel does it when
- * it comes by. Source: madvise(2). */
+/* Since Linux 6.1 the second call merges at once. After the first call alone, the kernel merges
+ * some time later. Source: madvise(2). */
 void pl_host_merge_pages(void *p, size_t bytes)
 {
     enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which older headers lack */

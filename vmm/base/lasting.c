@@ -1,4 +1,4 @@
-/* lasting.c - see lasting.h. A lock of its own (rank 90, a leaf) guards a host of its own. */
+/* lasting.c - see lasting.h. Its own lock (rank 90, a leaf) guards its own host. */
 #include "vmm/base/lasting.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* lasting.h - host memory for as long as the process lives: records that outlive their instance,
- * because a thread or the driver still holds them. Callers reuse what they took. */
+/* lasting.h - host memory for as long as the process lives. Records outlive their instance, because
+ * a thread or the driver still holds them. Callers reuse the memory they took. */
 #ifndef PLEAT_BASE_LASTING_H
 #define PLEAT_BASE_LASTING_H
 

@@ -1,15 +1,15 @@
 /* lock.c - mutexes with a rank.
  *
- * The lock is a word that the kernel's futex waits on: free, held, or held and perhaps wanted, in
- * which case its release wakes one thread (the third mutex of U. Drepper, "Futexes are tricky",
- * 2011). An uncontended hold costs two atomic operations, and the holder can see whether others
- * sleep. A thread looks for some microseconds before it sleeps. A condition is a count that a wait
- * sleeps on.
+ * The lock is a word for the kernel's futex, with the states free, held, and held and perhaps
+ * wanted. Releasing a wanted lock wakes one thread (the third mutex of U. Drepper, "Futexes are
+ * tricky", 2011). An uncontended hold costs two atomic operations, and the holder can see whether
+ * others sleep. A thread looks for some microseconds before it sleeps. A condition is a count that
+ * a wait sleeps on.
  *
- * A debug build keeps, per thread, the ranks held in the order of acquisition. Each acquisition
- * must have a higher rank than the last, so no cycle of waiting threads can form. It also counts
- * what was touched in each hold of a device lock. May call nothing except the kernel, the clock and
- * pl_assert. */
+ * A debug build keeps, per thread, the ranks held in the order of acquisition. The thread must
+ * acquire locks in rising rank, so no cycle of waiting threads can form. A debug build also counts
+ * the things touched in each hold of a device lock. May call nothing except the kernel, the clock
+ * and pl_assert. */
 #include "vmm/base/lock.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ void pl_lock_note_acquired(pl_lock *lock)
     }
 }
 
-/* Locks may be released in any order; the others keep their ranks. */
+/* Locks may be released in any order, so take this rank out of the middle. */
 void pl_lock_note_released(pl_lock *lock)
 {
     pl_lock_assert(lock);
@@ -174,8 +174,8 @@ uint64_t pl_lock_longest_ns(void)
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
-/* Sleeps until *word is no longer `seen`, or `most` is over (NULL = never); a signal, or nothing at
- * all, may end it as well. syscall() is no cancellation point. */
+/* Sleeps until *word differs from `seen`, or `most` is over (NULL = never). A signal, or nothing at
+ * all, may also end the sleep. syscall() is no cancellation point. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, const struct timespec *most)
 {
     int error = errno;
@@ -201,7 +201,7 @@ void pl_lock_fini(pl_lock *lock)
     (void)lock;
 }
 
-/* Tell the processor that this is a loop that waits. */
+/* Tell the processor that the thread waits in a loop. */
 static inline void relax(void)
 {
 #if defined(__x86_64__)
@@ -211,7 +211,7 @@ static inline void relax(void)
 #endif
 }
 
-/* With one processor the holder cannot go on while others look. */
+/* With one processor the holder cannot go on while a waiter looks. */
 static bool has_several_processors(void)
 {
     static _Atomic int several; /* atomic: 0 = not asked yet */
@@ -230,7 +230,7 @@ static bool has_several_processors(void)
 
 enum { MOST_LOOKS = 256 }; /* some microseconds: to sleep and be woken takes no less */
 
-/* Most holds last a tenth of a microsecond. The lock stays HELD, so its release wakes nobody. */
+/* Most holds last a tenth of a microsecond. The lock stays HELD, so a release wakes nobody. */
 static bool acquire_soon(pl_lock *lock)
 {
     for (unsigned n = has_several_processors() ? MOST_LOOKS : 0; n > 0; n--) {
@@ -245,7 +245,8 @@ static bool acquire_soon(pl_lock *lock)
     return false;
 }
 
-/* A thread that has slept cannot know whether others still do, so it leaves the lock WANTED. */
+/* A thread that has slept cannot know whether other threads still sleep, so it leaves the lock
+ * WANTED. */
 void pl_lock_acquire_contended(pl_lock *lock)
 {
     if (acquire_soon(lock)) {
@@ -271,7 +272,7 @@ static void give_way(pl_lock *lock, bool is_always)
     if (pl_lock_breath != NULL) {
         pl_lock_breath();
     } else if (is_wanted || is_always) {
-        (void)sched_yield(); /* or this thread would have it back before another has woken */
+        (void)sched_yield(); /* else this thread would reacquire before a sleeper wakes */
     }
     pl_lock_acquire(lock);
 }
@@ -307,8 +308,9 @@ void pl_lock_wait_for(pl_lock *lock, pl_cond *cond, uint32_t ms)
     wait_for_change(lock, cond, &most);
 }
 
-/* What the waiters wait for was changed under the lock, so those that came before it are counted.
- * n_changes wraps after 2^32: only a wait that began that many broadcasts ago would miss one. */
+/* The caller changed the awaited state under the lock, so earlier waiters are counted. n_changes
+ * wraps after 2^32 broadcasts. Only a wait that began exactly so many broadcasts ago would miss its
+ * own. */
 void pl_cond_broadcast(pl_cond *cond)
 {
     atomic_fetch_add_explicit(&cond->n_changes, 1, memory_order_relaxed);

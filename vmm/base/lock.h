@@ -1,6 +1,7 @@
 /* lock.h - mutexes with a rank. Debug builds (level >= 1) assert per thread that ranks strictly
- * increase, and that pl_lock_assert's caller holds the lock. They also count what is touched in one
- * hold of a device lock, since other threads cannot use the device meanwhile. */
+ * increase, and that the caller of pl_lock_assert holds the lock. Debug builds also count the
+ * things touched in one hold of a device lock, since the hold keeps every other thread off the
+ * device. */
 #ifndef PLEAT_BASE_LOCK_H
 #define PLEAT_BASE_LOCK_H
 
@@ -12,12 +13,12 @@
 
 #include "vmm/base/assert.h"
 
-/* In acquisition order: a thread that holds a rank may only take higher ones. */
+/* In acquisition order. A thread that holds a rank may only take higher ranks. */
 typedef enum pl_rank {
     PL_RANK_HELD = 5, /* api/share/held.h: a fork takes it before the api lock */
     PL_RANK_API = 10,
-    PL_RANK_CLASSIC = 15, /* a classic cache's state on one device; held across driver calls */
-    PL_RANK_DEVICE = 20,  /* pleat's state on one device; held across none */
+    PL_RANK_CLASSIC = 15, /* a classic cache on one device; held across driver calls */
+    PL_RANK_DEVICE = 20,  /* pleat's state on one device; never held across driver calls */
     PL_RANK_SEGMENT = 30,
     PL_RANK_VMM = 40,
     PL_RANK_HISTORY = 80, /* a leaf: api/history/history.h */
@@ -29,10 +30,10 @@ typedef struct pl_lock {
     pl_rank rank;           /* const */
     int is_held;            /* lock; debug builds only */
     pthread_t owner;        /* lock; debug builds only */
-    uint64_t held_ns;       /* lock: since when; 0 = this hold is not timed */
+    uint64_t held_ns;       /* lock: start of the hold; 0 = not timed */
 } pl_lock;
 
-/* Threads that wait for what a lock guards to change. All zero before its first use. */
+/* Threads that wait for a change of state under a lock. All zero before its first use. */
 typedef struct pl_cond {
     _Atomic uint32_t n_changes; /* atomic */
     _Atomic uint32_t n_waiting; /* atomic: raised under the lock */
@@ -50,7 +51,7 @@ void pl_lock_wake_one(pl_lock *lock);
 void pl_lock_begin_hold(pl_lock *lock);
 void pl_lock_end_hold(pl_lock *lock);
 extern _Atomic bool pl_lock_is_timing; /* atomic: see pl_lock_time_holds */
-/* Of a debug build: ranks, owners, and what is touched in a hold. */
+/* For debug builds: ranks, owners, and things touched in a hold. */
 void pl_lock_note_before(const pl_lock *lock);
 void pl_lock_note_acquired(pl_lock *lock);
 void pl_lock_note_released(pl_lock *lock);
@@ -87,18 +88,19 @@ static inline void pl_lock_release(pl_lock *lock)
         pl_lock_wake_one(lock);
     }
 }
-/* Releases it and acquires it again; a thread that sleeps for it comes in between, one that came
- * some microseconds ago perhaps not yet. If none sleeps, the processor is kept: on a busy machine
- * it would be gone for milliseconds. */
+/* Releases the lock and acquires it again. A thread asleep on the lock comes in between; a thread
+ * that came some microseconds ago perhaps not yet. If none sleeps, the processor is kept: on a busy
+ * machine it would be gone for milliseconds. */
 void pl_lock_breathe(pl_lock *lock);
-/* The same, but the processor is always given to others: what is waited for may be theirs to do. */
+/* Like pl_lock_breathe, but always gives the processor away, since another thread may have to do
+ * the awaited work. */
 void pl_lock_yield(pl_lock *lock);
-/* For tests: called at each of them, while the lock is free. NULL = nothing. */
+/* For tests, called at every breath and yield while the lock is free. NULL = nothing. */
 extern void (*pl_lock_breath)(void);
 /* Gives the lock up until the next pl_cond_broadcast; may also return for no reason. No
  * cancellation point. */
 void pl_lock_wait(pl_lock *lock, pl_cond *cond);
-/* The same for at most so long. */
+/* Like pl_lock_wait, for at most `ms`. */
 void pl_lock_wait_for(pl_lock *lock, pl_cond *cond, uint32_t ms);
 void pl_cond_broadcast(pl_cond *cond);
 void pl_lock_assert(const pl_lock *lock); /* the caller holds it */
@@ -107,12 +109,12 @@ void pl_lock_assert_none(void); /* the thread holds no pleat lock: before driver
 
 /* ---- how much is done in one hold of a device lock ------------------------------------------- */
 
-/* The most blocks, granules and lanes that one hold may touch. */
+/* The most blocks, granules and lanes that a hold may touch. */
 enum { PL_LOCK_MOST_TOUCHED = 4096 };
 
 #if PLEAT_DEBUG_LEVEL >= 1
 
-/* The thread's count since it acquired the device lock, or came back to it from a wait. */
+/* The thread's count since it acquired the device lock, or came back to the lock from a wait. */
 extern _Thread_local size_t pl_lock_n_touched;
 
 #endif
@@ -127,13 +129,13 @@ static inline void pl_lock_touch(size_t n)
 #endif
 }
 
-size_t pl_lock_touched(void);      /* in this hold so far; 0 in a release build */
+size_t pl_lock_touched(void);      /* in this hold; 0 in a release build */
 size_t pl_lock_most_touched(void); /* the most in any finished hold, of any thread */
 void pl_lock_reset_touched(void);  /* forget the most */
 
 /* Start or stop timing the holds of device locks that begin from now on, and forget the longest.
- * Works in all builds; while off it costs a load and a branch. */
+ * Works in all builds. While off, the timing costs a load and a branch. */
 void pl_lock_time_holds(bool is_on);
-uint64_t pl_lock_longest_ns(void); /* of the timed holds that ended since the last call of this */
+uint64_t pl_lock_longest_ns(void); /* of the timed holds that ended since the last call */
 
 #endif

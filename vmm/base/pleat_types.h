@@ -1,4 +1,5 @@
-/* pleat_types.h - the types that every layer shares; installed with pleat.h, which includes it. */
+/* pleat_types.h - the types that every layer shares. pleat.h includes this file, so both are
+ * installed. */
 #ifndef PLEAT_TYPES_H
 #define PLEAT_TYPES_H
 
@@ -10,7 +11,7 @@
 extern "C" {
 #endif
 
-/** One list: constant, text. PLEAT_OK is 0; the numbers are part of the ABI, so append only. */
+/** One list: constant, text. PLEAT_OK is 0. The numbers are part of the ABI, so append only. */
 /* clang-format off */
 #define PLEAT_STATUS_LIST(X) \
     X(PLEAT_OK, "success") \
@@ -47,10 +48,11 @@ typedef enum pleat_status {
 #undef PLEAT_STATUS_ENUM
 } pleat_status;
 
-/** A device address. An integer, so that nobody dereferences it by accident. */
+/** A device address. An integer, so that nobody dereferences the address by accident. */
 typedef uint64_t pleat_devptr;
 
-/** One counter in PyTorch's sense: current, its peak, and the sums of additions and removals. */
+/** One counter in PyTorch's sense: the current value, the peak, and the sums of additions and
+ *  removals. */
 typedef struct pleat_stat {
     uint64_t current;
     uint64_t peak;
@@ -58,9 +60,9 @@ typedef struct pleat_stat {
     uint64_t freed;
 } pleat_stat;
 
-/** Index into each group of statistics: by the rounded sizes of blocks (small: <= 1 MiB). */
+/** Index into each group of statistics, by the rounded sizes of blocks (small is <= 1 MiB). */
 enum { PLEAT_SIZES_ALL = 0, PLEAT_SIZES_SMALL = 1, PLEAT_SIZES_LARGE = 2, PLEAT_N_SIZES = 3 };
-/** Their former names, for this version. */
+/** The former names, kept for this version. */
 enum { PLEAT_POOL_ALL = 0, PLEAT_POOL_SMALL = 1, PLEAT_POOL_LARGE = 2, PLEAT_N_POOLS = 3 };
 
 /** Statistics of one device. Units: counts or bytes, as the name says. Names and meanings of the
@@ -83,12 +85,12 @@ typedef struct pleat_stats {
     uint64_t num_device_alloc;
     uint64_t num_device_free;
 
-    /* Resident bytes by what holds them. live + free + pending + idle == resident, except for the
-     * bytes of a request in flight and of what graphs keep outside of private pools: that is in
+    /* Resident bytes by holder. live + free + pending + idle == resident, with two exceptions. A
+     * request in flight is in none, and graphs' memory outside of private pools is in
      * pinned_granules alone. */
     uint64_t granule_bytes;
     uint64_t resident_bytes;
-    uint64_t live_granules;      /* L: granules that hold a byte of a live block or of a request */
+    uint64_t live_granules;      /* L: granules with a byte of a live block or of a request */
     uint64_t peak_live_granules; /* pinned and tied ones included */
     uint64_t pinned_granules; /* P: in use (by graphs, pools, other streams) without live bytes */
     uint64_t free_bytes;      /* settled, under no live block */
@@ -99,7 +101,8 @@ typedef struct pleat_stats {
     uint64_t address_bytes;   /* address space reserved */
     uint64_t metadata_bytes;  /* host memory held for this device */
 
-    /* Device operations: one contiguous range mapped or unmapped, one cuMemAlloc or cuMemFree. */
+    /* Device operations. An operation maps or unmaps a contiguous range, or is a cuMemAlloc or a
+     * cuMemFree. */
     uint64_t ops_map;
     uint64_t ops_unmap;
     uint64_t ops_alloc;
@@ -113,39 +116,39 @@ typedef struct pleat_stats {
     uint64_t driver_ns; /* host time in driver calls; 0 unless time_calls is on */
     uint64_t n_undo_failures;
 
-    uint64_t tied_granules; /* free granules of chunks that are in use beside them (chunks:mixed):
-                             * they serve what fits there, but cannot be moved or given back */
+    uint64_t tied_granules; /* free granules of partly used chunks (chunks:mixed). They serve
+                             * requests that fit, but cannot be moved or given back */
 } pleat_stats;
 
 /** What a pointer query tells. */
 typedef struct pleat_block_info {
     pleat_devptr base;
-    size_t bytes; /* rounded: what the block occupies */
+    size_t bytes; /* rounded: the bytes that the block occupies */
     size_t requested_bytes;
-    uint64_t stream_id; /* owner; the driver's id where it has ids */
+    uint64_t stream_id; /* owner; the driver's id where the driver has ids */
     void *stream;       /* owner's handle as given */
     int device;
     const char
-        *tag; /* that it carries (pleat_tag.h), for as long as the process lives; NULL = none */
-    int is_asleep; /* the tag sleeps: there is no memory at the address */
+        *tag; /* the block's tag (pleat_tag.h), for as long as the process lives; NULL = none */
+    int is_asleep; /* the tag sleeps, so there is no memory at the address */
 } pleat_block_info;
 
 /** What a buffer query tells. */
 typedef struct pleat_buffer_info {
     pleat_devptr base;
-    uint64_t most_bytes;      /* what may come: so many addresses are its own */
-    uint64_t bytes;           /* its size: up to the last byte that was asked for */
+    uint64_t most_bytes;      /* the buffer may grow to this size: its reserved addresses */
+    uint64_t bytes;           /* its size: up to the last requested byte */
     uint64_t page_bytes;      /* pages are committed and decommitted whole */
     uint64_t committed_bytes; /* of pages that have memory */
     uint64_t n_runs;          /* sequences of such pages, or more where streams differ */
     int device;
-    const char *tag; /* that it carries (pleat_tag.h); NULL = none */
-    int is_asleep;   /* the tag sleeps: there is no memory at its addresses */
+    const char *tag; /* the buffer's tag (pleat_tag.h); NULL = none */
+    int is_asleep;   /* the tag sleeps: no memory at the addresses */
 } pleat_buffer_info;
 
 /** What a compaction did. */
 typedef struct pleat_compaction {
-    uint64_t n_split;     /* chunks that smaller ones replaced */
+    uint64_t n_split;     /* chunks replaced by smaller chunks */
     uint64_t moved_bytes; /* copied, in whole granules */
     uint64_t won_bytes;   /* given back to the driver */
 } pleat_compaction;

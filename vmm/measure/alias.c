@@ -1,17 +1,17 @@
-/* alias.c - the litmus test for takes: one chunk mapped at two addresses.
+/* alias.c - the litmus test for takes, with one chunk mapped at two addresses.
  *
- * A take writes through the new address what the old one may have cached. Per round, one stream
- * writes all of the chunk through the old address; a second stream, ordered behind it by an event,
- * writes the first half through the new address and reads across the middle there; the first
- * stream, ordered behind that, reads the same bytes through the old address. Both must see the
- * second stream's bytes before the middle and the first stream's after it. */
+ * A take writes through the new address while caches may hold the old address's bytes. Per round, a
+ * first stream writes all of the chunk through the old address. A second stream, ordered behind by
+ * an event, writes the first half through the new address and reads a window across the middle. The
+ * first stream, ordered behind the second, reads the same window through the old address. Both
+ * reads must see the second stream's bytes before the middle and the first stream's after it. */
 #include "vmm/measure/rig.h"
 
 enum { ROUNDS = 64 };
 
 typedef struct alias_pair {
     size_t bytes; /* of the chunk */
-    cu_devptr at; /* old address; the new one follows it; 0 = no range */
+    cu_devptr at; /* old address; the new address follows; 0 = no range */
     cu_mem_handle handle;
     unsigned n_mapped;
     cu_stream streams[2];
@@ -75,7 +75,7 @@ static cu_result order(pl_rig *rig, const alias_pair *pair, cu_stream earlier, c
     return result;
 }
 
-/* Reads a window; counts bytes that differ from `before` in its first half, or from `behind` in its
+/* Reads a window. Counts bytes that differ from `before` in the first half, or from `behind` in the
  * second. */
 static cu_result read_window(pl_rig *rig, cu_devptr from, size_t bytes, cu_stream stream,
                              unsigned char before, unsigned char behind, unsigned *n_wrong)

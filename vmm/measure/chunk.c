@@ -1,8 +1,8 @@
-/* chunk.c - measures what chunks of each size cost: create, map, set access, unmap, release, and
- * their address space.
+/* chunk.c - measures the cost of chunks of each size (create, map, set access, unmap, release) and
+ * of their address space.
  *
- * Memory is fresh if the process has not had it before: chunks of all sizes are created and held
- * together, then released; chunks created later are not fresh. A set tracks what it holds, so one
+ * Memory is fresh if the process has not had it before. Chunks of all sizes are created and held
+ * together, then released. Chunks created later are not fresh. A set tracks its chunks, so one
  * function gives everything back wherever the measurement stopped. */
 #include "vmm/measure/rig.h"
 
@@ -10,7 +10,7 @@ enum { BUSY_CHUNKS = 64, RESERVES = 16, N_RUNS = 5 };
 
 static const unsigned run_chunks[N_RUNS] = { 1, 4, 16, 64, 256 };
 
-/* Chunks of one size; [first_mapped, end_mapped) of them are mapped side by side from base. */
+/* Chunks of one size. [first_mapped, end_mapped) are mapped side by side from base. */
 typedef struct chunk_set {
     size_t bytes; /* of a chunk */
     unsigned n;   /* wanted */
@@ -56,7 +56,7 @@ static void give_back(pl_rig *rig, chunk_set *set)
 
 /* ---- timed series ---------------------------------------------------------------------------- */
 
-/* Ends a series: adds its row, or after a failure waits for the running work. */
+/* Ends a series by adding its row, or after a failure by waiting for the running work. */
 static pleat_status end_series(pl_rig *rig, pl_measure_op op, const chunk_set *set, unsigned run,
                                cu_result result)
 {
@@ -113,7 +113,7 @@ static pleat_status time_release(pl_rig *rig, chunk_set *set, bool is_busy)
     return end_series(rig, PL_MEASURE_RELEASE, set, 1, result);
 }
 
-/* Maps the first n chunks, one call each; `run` is the length of the runs that follow. */
+/* Maps the first n chunks, one call each. `run` is the length of the following runs. */
 static pleat_status time_map(pl_rig *rig, chunk_set *set, unsigned n, unsigned run, bool is_busy)
 {
     cu_result result = CU_SUCCESS;

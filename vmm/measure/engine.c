@@ -1,4 +1,4 @@
-/* engine.c - see engine.h. One thread; no lock; no policy. */
+/* engine.c - see engine.h. One thread, no lock, no policy. */
 #include "vmm/measure/engine.h"
 
 #include "vmm/base/clock.h"

@@ -1,9 +1,9 @@
 /* fit.c - from rows of measured means to a cost per call, per handle, per granule and, of
  * creations, per handle alive.
  *
- * Least squares with relative weights and no negative share: all subsets of the four are solved,
- * and the one with the least error and no negative share is taken. A share that never varies apart
- * from the call (one handle in every call) is counted with the call. */
+ * Least squares with relative weights and no negative share. All subsets of the four shares are
+ * solved, and the subset with the least error and no negative share is taken. A share that never
+ * varies apart from the call (one handle in every call) counts with the call. */
 #include "vmm/measure/rig.h"
 
 enum { CALL, HANDLE, GRANULE, LIVE, N_SHARES };
@@ -156,7 +156,8 @@ static pl_measure_cost fit_rows(const fit_row *rows, unsigned n)
                               .n_rows = n };
 }
 
-/* The handles alive before the last creation of the longest series: each call adds one. */
+/* The handles alive before the last creation of the longest series, since each call adds a
+ * handle. */
 static unsigned most_alive(const pl_measure_report *report, pl_measure_op op)
 {
     double most = 0.0;

@@ -1,6 +1,6 @@
-/* measure.c - the plan of a measurement: what is measured, in which order, within which bounds.
+/* measure.c - the plan of a measurement, with parts, order and bounds.
  *
- * One thread, inside a scope of the device; the rig lives on a host memory domain of its own. */
+ * One thread, inside a scope of the device. The rig has its own host memory domain. */
 #include "vmm/measure/measure.h"
 
 #include <stdio.h>

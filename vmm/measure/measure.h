@@ -8,7 +8,7 @@
 
 #include "vmm/device.h"
 
-/* One list: constant, word for tables, the driver's entry point as the cost file names it. */
+/* One list: constant, word for tables, entry point as named in the cost file. */
 /* clang-format off */
 #define PL_MEASURE_LIST(X) \
     X(PL_MEASURE_RESERVE, "reserve", address_reserve) \
@@ -34,16 +34,17 @@ typedef enum pl_measure_op {
 } pl_measure_op;
 
 enum {
-    PL_MEASURE_MAX_ROWS = 512,  /* in one report; further rows are not measured */
+    PL_MEASURE_MAX_ROWS = 512,  /* in one report; later rows are not measured */
     PL_MEASURE_MAX_CHUNKS = 256 /* most chunks of one size */
 };
 
-/* One measured series: n_calls calls of `op`, each over run_chunks chunks of chunk_bytes. */
+/* One measured series: n_calls calls of `op`, where a call covers run_chunks chunks of
+ * chunk_bytes. */
 typedef struct pl_measure_row {
     pl_measure_op op;
     size_t chunk_bytes;  /* 0 where the operation has no size */
-    unsigned run_chunks; /* chunks that one call covers; of a reserve: chunks that would fit */
-    unsigned run_length; /* length of the run; a map call covers one chunk of it */
+    unsigned run_chunks; /* chunks per call; of a reserve: chunks that would fit */
+    unsigned run_length; /* length of the run; a map call covers one of its chunks */
     unsigned n_calls;
     bool is_busy; /* while memsets ran on another stream */
     double alive; /* handles that the measurement held before a call, in the mean */
@@ -54,14 +55,14 @@ typedef struct pl_measure_row {
     double max_us;
     double first_us;   /* mean of the first quarter of the calls, in order ... */
     double last_us;    /* ... and of the last quarter: does the cost grow? */
-    double stall_us;   /* busy: delay of the running work, per call made during it; 0 = none */
-    unsigned n_waited; /* busy: calls that began before and returned after the work's end */
-    unsigned n_during; /* busy: calls that returned while the work was still running */
+    double stall_us;   /* busy: delay of the running work per call; 0 = none */
+    unsigned n_waited; /* busy: calls that began before the work's end and returned after */
+    unsigned n_during; /* busy: calls that returned while the work ran */
 } pl_measure_row;
 
 /* Least squares over the idle rows: us = per_call + per_handle * handles + per_granule * granules
- * of one call; of creations also + per_live * thousands of handles alive, known up to most_alive.
- * All are >= 0; n_rows == 0: the operation was not measured. */
+ * of a call. Creations also have per_live * thousands of handles alive, known up to most_alive. All
+ * are >= 0; n_rows == 0: the operation was not measured. */
 typedef struct pl_measure_cost {
     double per_call_us;
     double per_handle_us;
@@ -99,12 +100,12 @@ typedef struct pl_measure_report {
 
     double busy_work_us; /* length of the memsets beside the calls */
     double elapsed_s;    /* wall time of the whole measurement */
-    bool is_complete;    /* false: the time limit or a failure ended it early */
+    bool is_complete;    /* false: the time limit or a failure ended the measurement early */
     char note[256];      /* why it is not complete, or empty */
 } pl_measure_report;
 
 typedef struct pl_measure_options {
-    uint64_t most_bytes;   /* physical memory to use; 0 = a quarter of what is free, <= 16 GiB */
+    uint64_t most_bytes;   /* physical memory to use; 0 = a quarter of the free memory, <= 16 GiB */
     unsigned most_seconds; /* 0 = 60 */
     /* Called between series when not NULL: progress for a terminal. */
     void (*progress)(void *arg, const char *what);

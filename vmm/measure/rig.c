@@ -1,8 +1,8 @@
 /* rig.c - timing of calls, one series at a time, idle or beside running work.
  *
  * The work beside a busy series is a row of memsets between two timed events, long enough for tens
- * of calls. The delay that a series causes is the work's length minus its undisturbed length,
- * measured before; less than one hundredth of that is noise and counts as 0. */
+ * of calls. A series delays the work by the work's length minus its undisturbed length, measured
+ * before. A delay below one hundredth of the undisturbed length is noise and counts as 0. */
 #include "vmm/measure/rig.h"
 
 #include <stdio.h>
@@ -102,7 +102,7 @@ static cu_result submit_load(pl_rig *rig)
     return result;
 }
 
-/* Waits for the load and reads from its events how long it took on the GPU. */
+/* Waits for the load and reads its time on the GPU from its events. */
 static cu_result finish_load(pl_rig *rig, double *us)
 {
     float milliseconds = 0.0F;

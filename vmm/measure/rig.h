@@ -1,8 +1,9 @@
-/* rig.h - the inside of the measuring core, for vmm/measure*.c only: a clock, a series of
- * timed calls, and the work that runs beside them.
+/* rig.h - the inside of the measuring core, for vmm/measure*.c only, with a clock, series of timed
+ * calls, and work that runs beside them.
  *
- * A series: pl_rig_begin, then for each call pl_rig_start, the call, pl_rig_stop; then pl_rig_end,
- * which adds the row. A busy series runs beside memsets on another stream. One thread only. */
+ * A series is pl_rig_begin, then pl_rig_start, the call and pl_rig_stop for each call, then
+ * pl_rig_end, which adds the row. A busy series runs beside memsets on another stream. One thread
+ * only. */
 #ifndef PLEAT_VMM_MEASURE_RIG_H
 #define PLEAT_VMM_MEASURE_RIG_H
 
@@ -21,7 +22,7 @@ typedef struct pl_rig {
     double most_s;
     uint64_t portion_bytes; /* physical memory for the chunks of one size, and for the load */
 
-    /* the work beside busy series; load_ptr == 0: there is none */
+    /* the work beside busy series; load_ptr == 0: none */
     pleat_devptr load_ptr;
     size_t load_bytes;
     unsigned n_memsets;
@@ -51,7 +52,7 @@ double pl_rig_elapsed_s(const pl_rig *rig);
 /* Is the time used up, or the report full? Notes the reason once. */
 bool pl_rig_is_over(pl_rig *rig);
 void pl_rig_progress(const pl_rig *rig, const char *what, size_t bytes);
-/* Turns a result into a status. Notes a failure in the report with `what`; the first one stays. */
+/* Turns a result into a status. Notes the first failure in the report with `what`. */
 pleat_status pl_rig_check(pl_rig *rig, const char *what, cu_result result);
 /* For undo steps: a failure is counted. */
 void pl_rig_undo(pl_rig *rig, cu_result result);
@@ -69,12 +70,12 @@ void pl_rig_abandon(pl_rig *rig);
 pleat_status pl_rig_load_create(pl_rig *rig);
 void pl_rig_load_destroy(pl_rig *rig);
 
-/* chunk.c: chunks of all sizes, without and with work beside them. */
+/* chunk.c: chunks of all sizes, with and without work beside them */
 pleat_status pl_measure_chunks(pl_rig *rig);
 /* event.c: whole allocations; events. */
 pleat_status pl_measure_mallocs(pl_rig *rig);
 pleat_status pl_measure_events(pl_rig *rig);
-/* alias.c: do both addresses of a chunk show the same contents? */
+/* alias.c: do the two addresses of a chunk show the same contents? */
 pleat_status pl_measure_aliases(pl_rig *rig);
 /* fit.c: fills report->costs from the rows. */
 void pl_measure_fit(pl_measure_report *report);

@@ -1,4 +1,4 @@
-/* work.c - work on the GPU for replays. One thread; no lock; no policy. */
+/* work.c - work on the GPU for replays. One thread, no lock, no policy. */
 #include "vmm/measure/work.h"
 
 #include "vmm/sim/pleat_sim.h"
@@ -85,7 +85,7 @@ pleat_status pl_work_touch(pl_work *work, void *stream, pleat_devptr ptr, uint64
     return pl_driver_status(result);
 }
 
-/* Let `stream` come after what was submitted to `after`. */
+/* Let `stream` come after the work submitted to `after`. */
 static cu_result order(pl_work *work, void *stream, void *after)
 {
     cu_event event;

@@ -1,8 +1,8 @@
 /* work.h - work on the GPU for replays: streams, and touches of blocks in stream order.
  *
  * The simulator gets the work declared and checks it for hazards; a real GPU sets the edges of the
- * block. The calls go through a driver table of their own, so the counts of the allocator under
- * test exclude them. */
+ * block. The calls go through a separate driver table, so the counts of the tested allocator
+ * exclude them. */
 #ifndef PLEAT_VMM_WORK_H
 #define PLEAT_VMM_WORK_H
 
@@ -31,23 +31,23 @@ typedef struct pl_work {
 pleat_status pl_work_open(pl_work *work, pl_driver_kind kind, int ordinal);
 void pl_work_close(pl_work *work);
 
-/* Makes a non-blocking stream; `handle` is as the public interface takes it. */
+/* Makes a non-blocking stream. `handle` suits the public interface. */
 pleat_status pl_work_stream_create(pl_work *work, void **handle);
 pleat_status pl_work_stream_destroy(pl_work *work, void *handle);
 
-/* Submit work that writes the block; a real GPU sets its first and last 4 KiB. Does not wait.
+/* Submit work that writes the block. A real GPU sets the first and last 4 KiB. Does not wait.
  * PLEAT_OK or EDRIVER. */
 pleat_status pl_work_touch(pl_work *work, void *stream, pleat_devptr ptr, uint64_t bytes);
-/* Submit work that writes the block on `stream`, after all that was submitted to `after`. On the
- * simulator it lasts until pl_work_use_end or until somebody waits for it; on a real GPU it sets
- * the block's edges and ends by itself. PLEAT_OK or EDRIVER. */
+/* Submit work that writes the block on `stream`, after all work submitted to `after`. On the
+ * simulator the use lasts until pl_work_use_end or a wait for it. On a real GPU the work sets the
+ * block's edges and ends by itself. PLEAT_OK or EDRIVER. */
 pleat_status pl_work_use(pl_work *work, void *stream, void *after, pleat_devptr ptr, uint64_t bytes,
                          uint64_t *use);
 pleat_status pl_work_use_end(pl_work *work, void *stream, uint64_t use);
-/* Wait for the work of that stream; on the simulator, of all streams. */
+/* Wait for the stream's work, or, on the simulator, for all streams. */
 pleat_status pl_work_finish(pl_work *work, void *stream);
 
-/* The simulator's count; 0 on a real GPU, which cannot tell. */
+/* The simulator's count. A real GPU cannot tell, so 0. */
 uint64_t pl_work_n_hazards(const pl_work *work);
 double pl_work_cost_us(const pl_work *work);
 /* The reservations, handles, mappings, allocations and pools that exist now. */

@@ -1,4 +1,4 @@
-/* blas.c - the matrix library: a handle remembers its stream and modes; each call launches a
+/* blas.c - the matrix library. A handle remembers its stream and modes, and each call launches a
  * kernel. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@ typedef struct blas_handle {
     int pointer_mode;
 } blas_handle;
 
-/* Descriptors of the light library. Callers may also place them in their own memory, so nothing is
- * kept. */
+/* Descriptors of the light library. Callers may also place descriptors in their own memory, so a
+ * descriptor owns nothing. */
 typedef struct blas_descriptor {
     uint64_t data[32];
 } blas_descriptor;
@@ -29,8 +29,8 @@ static int run_on(cu_stream stream)
     return rt_end("cublas", result) == CU_SUCCESS ? BLAS_SUCCESS : BLAS_EXECUTION_FAILED;
 }
 
-/* What every call of blas_list.h does; parameters after the handle do not matter. The linker needs
- * its name for the aliases below. */
+/* The body of every call of blas_list.h. Parameters after the handle do not matter. The linker
+ * needs its name for the aliases below. */
 int rt_blas_run(void *handle);
 
 int rt_blas_run(void *handle)
@@ -185,7 +185,7 @@ int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const 
     return BLAS_SUCCESS;
 }
 
-/* There is one algorithm, and it needs no workspace. */
+/* There is one algorithm, without a workspace. */
 int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d,
                                    void *preference, int n, rt_lt_heuristic *results,
                                    int *n_results)

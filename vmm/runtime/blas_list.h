@@ -1,5 +1,5 @@
-/* blas_list.h - those calls of the matrix library that only compute and that PyTorch 2.11 and its
- * linear algebra library are linked with. The first parameter of each is the handle. */
+/* blas_list.h - the compute-only calls of the matrix library that PyTorch 2.11 and its linear
+ * algebra library are linked with. The first parameter of each is the handle. */
 #ifndef PLEAT_RUNTIME_BLAS_LIST_H
 #define PLEAT_RUNTIME_BLAS_LIST_H
 

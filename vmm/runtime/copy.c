@@ -1,8 +1,8 @@
-/* copy.c - copies and fills: commands of their streams; they move contents if the simulator has
+/* copy.c - copies and fills, as commands of their streams. They move contents if the simulator has
  * any.
  *
- * Like a real one, a copy from or to unpinned host memory waits for its stream before it returns. A
- * copy within the host waits for the stream's work, then copies at once. */
+ * As with the real runtime, a copy from or to unpinned host memory waits for its stream before
+ * returning. A copy within the host waits for the stream's work, then copies at once. */
 #include <string.h>
 
 #include "vmm/runtime/known.h"

@@ -1,13 +1,13 @@
 /* cudnn_off.c - tells PyTorch that the program has turned cuDNN off.
  *
- * cuDNN carries a runtime of its own, which finds no device. PyTorch calls these two functions of
- * its own before it uses the library. A preloaded object replaces them, and PyTorch then uses its
- * own kernels for convolutions, recurrent networks, normalisation and attention. */
+ * cuDNN carries a runtime of its own, which finds no simulated device. PyTorch calls these two
+ * PyTorch functions before using the library. A preloaded object replaces them, so PyTorch takes
+ * its own kernels for convolutions, recurrent networks, normalisation and attention. */
 #include <stdbool.h>
 
 #include "vmm/runtime/runtime_api.h"
 
-/* bool at::Context::userEnabledCuDNN() const, and the same for attention. */
+/* bool at::Context::userEnabledCuDNN() const, and its twin for attention. */
 RT_EXPORT bool rt_has_cudnn(const void *context) __asm__("_ZNK2at7Context16userEnabledCuDNNEv");
 RT_EXPORT bool rt_has_cudnn_attention(const void *context) __asm__(
     "_ZNK2at7Context19userEnabledCuDNNSDPEv");

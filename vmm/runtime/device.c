@@ -1,8 +1,8 @@
-/* device.c - devices: how many, their properties and attributes, and entry points by name.
+/* device.c - devices: their number, properties and attributes, and entry points by name.
  *
  * Memory, name, compute capability and what virtual memory management needs come from the simulated
- * driver. The rest - multiprocessors, shared memory, limits - are those of an A100 or, from compute
- * capability 9.0 on, an H100: PyTorch picks kernels and workspace sizes by them. */
+ * driver. The rest (multiprocessors, shared memory, limits) is an A100's or, from compute
+ * capability 9.0 on, an H100's. PyTorch picks kernels and workspace sizes by these numbers. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ int rt_attribute(int attribute, int device)
     return driver_attribute(attribute, device);
 }
 
-/* CU_SUCCESS if there is such a device. */
+/* CU_SUCCESS if the device exists. */
 static cu_result find_device(int device)
 {
     int count = 0;
@@ -164,7 +164,7 @@ rt_error cudaGetDeviceProperties(rt_device_prop *prop, int device)
 
 /* ---- which device ---------------------------------------------------------------------------- */
 
-/* Runtime and driver are one, so they tell one version: programs refuse a runtime that is newer. */
+/* Runtime and driver tell one version, since programs refuse a runtime newer than the driver. */
 rt_error cudaDriverGetVersion(int *version)
 {
     return rt_end(__func__, cuDriverGetVersion(version));
@@ -217,7 +217,7 @@ rt_error cudaDeviceGetPCIBusId(char *text, int n, int device)
     return rt_end(__func__, result);
 }
 
-/* All simulated devices reach each other, as behind one switch. */
+/* All simulated devices reach one another, as behind a switch. */
 rt_error cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
     cu_result result = find_device(device);
@@ -265,7 +265,7 @@ rt_error cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned
     return rt_end(__func__, rt_init());
 }
 
-/* Libraries that open the simulator later, such as libpleat, must get the same one. */
+/* Libraries that open the simulator later, such as libpleat, must get this simulator. */
 __attribute__((constructor)) static void say_where_the_simulator_is(void)
 {
     Dl_info info;

@@ -1,7 +1,7 @@
 /* entry_point.c - serves programs that open the driver themselves: entry points by name, the
  * runtime's and the simulator's.
  *
- * An entry point that is missing here is not found; the caller reports that when it needs it. */
+ * A missing entry point is not found, and the caller reports that when needed. */
 #include "vmm/runtime/entry_point.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 
 #include "vmm/runtime/runtime.h"
 
-/* Some of the driver's names have several versions; the last one is meant. */
+/* Some of the driver's names have several versions. The last version is meant. */
 void *rt_find_symbol(const char *name)
 {
     static const char *const versions[] = { "_v3", "_v2", "" };
@@ -25,7 +25,7 @@ void *rt_find_symbol(const char *name)
     return NULL;
 }
 
-/* The one name whose versions differ in their arguments. */
+/* The one name whose versions take different arguments. */
 static const char *versioned(const char *name, int version)
 {
     enum { SINCE_V3 = 11040, SINCE_V4 = 12050 };

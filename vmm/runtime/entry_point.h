@@ -1,5 +1,6 @@
-/* entry_point.h - the driver's entry points by name, and those that Python's bindings of the driver
- * (cuda.bindings, and Numba on them) use beyond PyTorch's. Shapes as in cuda.h of CUDA 13.0. */
+/* entry_point.h - the driver's entry points by name, and the entry points that Python's bindings of
+ * the driver (cuda.bindings, and Numba on top) need beyond PyTorch's. Shapes as in cuda.h of CUDA
+ * 13.0. */
 #ifndef PLEAT_RUNTIME_ENTRY_POINT_H
 #define PLEAT_RUNTIME_ENTRY_POINT_H
 

@@ -1,8 +1,8 @@
 /* fabric_off.c - tells PyTorch that memory is not shared by a fabric between machines.
  *
- * PyTorch 2.13 and later ask the management library (NVML) for that before they map an expandable
- * segment, without a look whether the library is there; here it is not. A preloaded object replaces
- * the function that asks, and PyTorch then shares memory by file descriptors. */
+ * Before mapping an expandable segment, PyTorch 2.13 and later ask the management library (NVML)
+ * for a fabric. They do not check that NVML is present, and the simulator has none. A preloaded
+ * object replaces the function that asks, and PyTorch then shares memory by file descriptors. */
 #include <stdbool.h>
 
 #include "vmm/runtime/runtime_api.h"

@@ -1,4 +1,4 @@
-/* ipc.c - memory and events of other processes: the driver's calls by the runtime's names. */
+/* ipc.c - memory and events of other processes: the driver's calls under the runtime's names. */
 #include "vmm/runtime/runtime.h"
 #include "vmm/sim/pleat_sim.h"
 

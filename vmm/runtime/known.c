@@ -21,11 +21,11 @@ typedef struct piece {
 } piece;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static piece *pieces;           /* lock */
-static uint64_t n_bytes;        /* lock */
-static _Atomic size_t n_pieces; /* atomic: written with the lock, so that kernels need none while
-                                    nothing is known; a copy that another thread makes at the same
-                                    time is in no order with the kernel anyway */
+static piece *pieces;    /* lock */
+static uint64_t n_bytes; /* lock */
+/* Written under the lock. Kernels read the count without the lock, since at 0 nothing is known. A
+ * copy by another thread at the same time is unordered with the kernel anyway. */
+static _Atomic size_t n_pieces; /* atomic */
 
 static void forget_all_locked(void)
 {
@@ -61,7 +61,7 @@ static bool add_locked(cu_devptr ptr, const void *from, uint64_t bytes)
     return true;
 }
 
-/* What sticks out of the range on either side stays. */
+/* Parts outside of the range stay. */
 static void forget_locked(cu_devptr ptr, uint64_t bytes)
 {
     piece **at = &pieces;

@@ -1,4 +1,4 @@
-/* launch.c - kernels: a launch is work that takes its turn on its stream and computes nothing. */
+/* launch.c - kernels. A launch is work that takes its turn on a stream and computes nothing. */
 #include <string.h>
 
 #include "vmm/runtime/known.h"

@@ -94,7 +94,7 @@ rt_error cudaDeviceGetDefaultMemPool(cu_mempool *pool, int device)
     return rt_end(__func__, result);
 }
 
-/* Setting another one is not simulated. */
+/* Setting a different pool is not simulated. */
 rt_error cudaDeviceGetMemPool(cu_mempool *pool, int device)
 {
     return cudaDeviceGetDefaultMemPool(pool, device);
@@ -124,7 +124,7 @@ rt_error cudaMemPoolSetAttribute(cu_mempool pool, int attribute, void *value)
     return rt_end(__func__, cuMemPoolSetAttribute(pool, attribute, value));
 }
 
-/* All devices reach each other anyway. */
+/* All devices reach one another anyway. */
 rt_error cudaMemPoolSetAccess(cu_mempool pool, const cu_access_desc *desc, size_t n)
 {
     (void)desc;
@@ -144,7 +144,7 @@ typedef struct host_range {
     uintptr_t base;
     size_t bytes;
     int device;
-    void *memory; /* NULL: memory of the program, only registered here */
+    void *memory; /* NULL: the program's own memory, only registered */
 } host_range;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,7 +164,7 @@ static cu_result add_range(void *ptr, size_t bytes, void *memory)
     return CU_SUCCESS;
 }
 
-/* Takes the range that starts at ptr out of the list; NULL if there is none. */
+/* Takes the range that starts at ptr out of the list, or returns NULL. */
 static host_range *take_range(const void *ptr, bool is_ours)
 {
     pthread_mutex_lock(&lock);

@@ -11,7 +11,8 @@
 /* One handle for all modules and functions. */
 static char anything;
 
-/* A CUDA runtime that is linked into its library, of all versions, begins with this one. */
+/* The id of the table that every CUDA runtime asks for first when linked into a library
+ * statically. */
 static const unsigned char table_of_static_runtimes[16] = { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4,
                                                             0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39,
                                                             0x12, 0xfd, 0x9d, 0xf9 };
@@ -31,7 +32,7 @@ static void say_who_is_static(const void *caller)
 }
 
 /* The vendor's libraries ask for undocumented tables of functions. They can do without, or refuse
- * to work; without this answer the compiler of kernels would crash. */
+ * to work. Without this refusal the compiler of kernels would crash. */
 cu_result cuGetExportTable(const void **table, const void *id)
 {
     if (memcmp(id, table_of_static_runtimes, sizeof(table_of_static_runtimes)) == 0) {
@@ -197,14 +198,14 @@ cu_result cuLinkComplete(void *state, void **image, size_t *bytes)
     return rt_unsupported(__func__);
 }
 
-/* Describes a tensor for kernels that copy by it: 128 bytes, which nobody reads here. */
+/* Describes a tensor for kernels that copy tensors. Nobody reads the 128 bytes. */
 cu_result cuTensorMapEncodeTiled(void *map)
 {
     (void)map;
     return CU_SUCCESS;
 }
 
-/* PyTorch looks this up; it calls it only for memory shared between devices. */
+/* PyTorch looks the address up, but calls the function only for memory shared between devices. */
 cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu_stream stream)
 {
     (void)ptr;

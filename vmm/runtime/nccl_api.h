@@ -1,8 +1,8 @@
-/* nccl_api.h - the calls of the communication library that libpleat_runtime.so exports, and what
- * they need of its binary interface.
+/* nccl_api.h - the communication library's calls exported by libpleat_runtime.so, with the needed
+ * part of its binary interface.
  *
- * Own declarations, as in runtime_abi.h. Source: the vendor's header, version 2.28.9, with which
- * PyTorch 2.11 is built. */
+ * Own declarations, as in runtime_abi.h. Source: the vendor's header, version 2.28.9, the version
+ * of PyTorch 2.11. */
 #ifndef PLEAT_RUNTIME_NCCL_API_H
 #define PLEAT_RUNTIME_NCCL_API_H
 
@@ -19,7 +19,7 @@ enum {
     NCCL_REMOTE_ERROR = 6,
     NCCL_IN_PROGRESS = 7,
     NCCL_N_TYPES = 12,
-    NCCL_N_OPS = 5, /* those that are made have higher numbers */
+    NCCL_N_OPS = 5, /* operators made by the program have higher numbers */
     NCCL_MAX_OP = 0x7fffffff,
     NCCL_NO_COLOR = -1,
     NCCL_ID_BYTES = 128,
@@ -32,7 +32,7 @@ typedef struct nccl_id {
     char bytes[NCCL_ID_BYTES];
 } nccl_id;
 
-/* The start of a configuration; what follows changes nothing here. */
+/* The start of a configuration. The later fields change nothing. */
 typedef struct nccl_config {
     size_t bytes;
     unsigned magic;

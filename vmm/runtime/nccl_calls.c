@@ -1,7 +1,7 @@
-/* nccl_calls.c - the operations: what each rank sends to each, and where it goes.
+/* nccl_calls.c - the operations, and the piece that each rank sends to each peer.
  *
- * What only moves bytes moves them, where they are known; what computes leaves this rank's own
- * input in its output, with contents, and nothing that is known without. */
+ * Operations that move bytes move known bytes. Operations that compute leave this rank's own input
+ * in the output, on a device with contents; without contents nothing is known of the output. */
 #include "vmm/runtime/nccl_group.h"
 
 typedef struct arguments {
@@ -22,7 +22,8 @@ static bool is_reduction(int kind)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* What this rank gives to `peer`. Of a reduction it gives the peer nothing, and itself its part. */
+/* The piece that this rank gives to `peer`. In a reduction, peers get nothing and the rank itself
+ * gets its part. */
 static nccl_piece piece_for(const arguments *a, int peer)
 {
     bool is_own = peer == a->comm->rank;
@@ -62,7 +63,7 @@ static nccl_piece piece_for(const arguments *a, int peer)
                     : (nccl_piece){ 0 };
 }
 
-/* Where what `peer` gives this rank goes. */
+/* Where the piece from `peer` goes. */
 static nccl_piece piece_from(const arguments *a, int peer)
 {
     bool is_own = peer == a->comm->rank;
@@ -96,7 +97,7 @@ static nccl_piece piece_from(const arguments *a, int peer)
     return is_taken ? (nccl_piece){ .ptr = a->to + offset, .bytes = a->bytes } : (nccl_piece){ 0 };
 }
 
-/* What an operation touches: the hull of its pieces, and of a reduction's input all. */
+/* The bytes touched by an operation: the hull of its pieces, and all input of a reduction. */
 static void widen(pleat_sim_access *access, nccl_piece piece)
 {
     if (piece.bytes == 0) {
@@ -180,7 +181,7 @@ static int collect(arguments a)
     return rt_group_added();
 }
 
-/* Both ends say the same, so that a receive finds out what it is sent. */
+/* Sender and receiver describe the operation alike, so that a receive can check its letter. */
 static int pass(arguments a, int peer, bool is_send)
 {
     int result = check(&a, peer);

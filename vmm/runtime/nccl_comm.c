@@ -1,8 +1,8 @@
-/* nccl_comm.c - communicators: how ranks meet and part, questions about them, memory for them.
+/* nccl_comm.c - communicators: ranks meet and part, ask questions, and get memory.
  *
  * A unique id is a token for a room (nccl_room.h), and the machine's name, since all ranks must be
- * processes of one machine. All calls block until they are done, which is also what a communicator
- * with blocking = 0 may do. */
+ * processes of one machine. All calls block until done. A communicator with blocking = 0 may also
+ * block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int refuse_handle(void)
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-/* This boot of the machine; zeros where the system does not tell. */
+/* This boot of the machine; zeros where the system hides the id. */
 static void read_machine(char machine[MACHINE_BYTES])
 {
     memset(machine, 0, MACHINE_BYTES);
@@ -84,7 +84,7 @@ static int read_id(const nccl_id *id, unsigned char *token)
     return NCCL_SUCCESS;
 }
 
-/* A token that all ranks of a communicator find without asking, for one that is made of it. */
+/* A token that all ranks of a communicator derive without asking, for a child communicator. */
 static void derive_token(const nccl_comm *parent, uint64_t tag, unsigned char *token)
 {
     uint64_t halves[2] = { UINT64_C(14695981039346656037), UINT64_C(1099511628211) };
@@ -123,7 +123,7 @@ void rt_nccl_break(nccl_comm *comm, int error)
     }
 }
 
-/* Enters the room, on the thread's device or the one that is named. */
+/* Enters the room, on the thread's device or the named device. */
 static int enter(const unsigned char *token, int n_ranks, int rank, int device, nccl_comm **out)
 {
     if (out == NULL || n_ranks < 1 || n_ranks > NCCL_MAX_RANKS || rank < 0 || rank >= n_ranks) {
@@ -251,7 +251,7 @@ static int exchange(nccl_comm *comm, split_choice *choices)
     return rt_group_alone(&operation, sends, receives);
 }
 
-/* Ranks are ordered by key, equal ones as they were. */
+/* Ranks are ordered by key. Equal keys keep their order. */
 int ncclCommSplit(nccl_comm *comm, int color, int key, nccl_comm **out, const nccl_config *config)
 {
     split_choice choices[NCCL_MAX_RANKS];
@@ -335,7 +335,7 @@ int ncclCommDestroy(nccl_comm *comm)
     return NCCL_SUCCESS;
 }
 
-/* Whoever waits in it on another thread comes back with an error, and frees it. */
+/* A waiter on another thread comes back with an error and frees the communicator. */
 int ncclCommAbort(nccl_comm *comm)
 {
     if (comm == NULL || !rt_nccl_is_comm(comm)) {

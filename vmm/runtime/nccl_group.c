@@ -1,7 +1,8 @@
 /* nccl_group.c - see nccl_group.h. Upholds R2.
  *
- * All transfers of a group go forward together, whichever can, so a group may hold both ends of
- * one: devices of one process, exchanges between neighbours. Those of one mailbox keep their order.
+ * All movable transfers of a group go forward together. So a group may hold both ends of a
+ * transfer, as for devices of one process or exchanges between neighbours. Transfers of one mailbox
+ * keep their order.
  *
  * A group belongs to its thread. May not be called with a lock held. */
 #include "vmm/runtime/nccl_group.h"
@@ -34,7 +35,7 @@ typedef struct nccl_group {
 } nccl_group;
 
 static _Thread_local nccl_group group;
-static _Atomic uint64_t last_round; /* atomic: a number for each round of any thread */
+static _Atomic uint64_t last_round; /* atomic: numbers the rounds of all threads */
 
 /* ---- building a group ------------------------------------------------------------------------ */
 
@@ -97,7 +98,7 @@ bool rt_group_defer(nccl_comm *comm)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Reads `bytes` at a piece's `offset`; false where they are not known. */
+/* Reads `bytes` at a piece's `offset`. False for unknown bytes. */
 static bool read_piece(const nccl_operation *op, const nccl_piece *piece, uint64_t offset,
                        size_t bytes, void *to, int *result)
 {
@@ -133,7 +134,7 @@ static void write_piece(const nccl_operation *op, const nccl_piece *piece, uint6
     }
 }
 
-/* A result that only this rank contributed to is no sum, so nobody is told that it is known. */
+/* A result from this rank alone is no sum, so the result does not count as known. */
 static int copy_own(const nccl_operation *op)
 {
     const nccl_piece *from = &op->own_from;
@@ -204,7 +205,7 @@ static bool knows_piece(const nccl_operation *op, const nccl_transfer *transfer)
            rt_known_read(piece->ptr, piece->bytes, NULL);
 }
 
-/* Either returns whether it did something. */
+/* post and take return whether they moved something. */
 static bool post(const nccl_operation *op, nccl_transfer *transfer, int *result)
 {
     nccl_room *room = op->comm->room;
@@ -217,7 +218,7 @@ static bool post(const nccl_operation *op, nccl_transfer *transfer, int *result)
         transfer->has_bytes = knows_piece(op, transfer);
     }
     size_t bytes = transfer->has_bytes ? next_bytes(transfer) : 0;
-    /* Who forgets between two letters (another thread's kernel) sends zeros. */
+    /* If another thread's kernel made the bytes unknown between two letters, send zeros. */
     if (bytes > 0 &&
         !read_piece(op, &transfer->piece, transfer->done_bytes, bytes, box->bytes, result)) {
         memset(box->bytes, 0, bytes);
@@ -280,8 +281,8 @@ static int start(nccl_operation *op)
     return copy_own(op);
 }
 
-/* Each unfinished transfer that is the first of its mailbox goes as far as it can. `*waiting`
- * becomes one that could not. */
+/* An unfinished transfer goes as far as it can, if it is the first of its mailbox. `*waiting`
+ * becomes a transfer that could not move. */
 static bool go_round(size_t *first, nccl_transfer **waiting, int *result)
 {
     nccl_group *g = &group;
@@ -313,7 +314,8 @@ static bool go_round(size_t *first, nccl_transfer **waiting, int *result)
     return has_moved;
 }
 
-/* A wait looks at one communicator's bell; those of others are looked at 10 times a second. */
+/* A wait looks at one communicator's bell, and at the bells of further communicators 10 times a
+ * second. */
 static int transfer_all(void)
 {
     nccl_group *g = &group;
@@ -417,7 +419,7 @@ int ncclGroupEnd(void)
     return --group.depth > 0 ? NCCL_SUCCESS : run();
 }
 
-/* Nothing is done, as with the real one; a time cannot be told. */
+/* Does nothing, like the vendor's library. A time cannot be told. */
 int ncclGroupSimulateEnd(nccl_forecast *forecast)
 {
     if (group.depth == 0) {

@@ -1,8 +1,8 @@
-/* nccl_group.h - communicators as their operations see them, and groups of operations.
+/* nccl_group.h - communicators as seen by operations, and groups of operations.
  *
- * An operation is work on its stream, and transfers: one to each other rank and one from each. They
- * carry what is called, so that ranks that call different things find out, and bytes where they
- * are known. The host waits until the other ranks have called theirs, as with
+ * An operation is work on its stream, plus a transfer to and a transfer from every peer. A
+ * transfer carries the operation's description, so that ranks with different calls find out, and
+ * bytes where known. The host waits until the other ranks have called theirs, as with
  * CUDA_LAUNCH_BLOCKING=1. */
 #ifndef PLEAT_RUNTIME_NCCL_GROUP_H
 #define PLEAT_RUNTIME_NCCL_GROUP_H
@@ -16,14 +16,14 @@ struct nccl_comm {
     int rank;                /* const */
     int n_ranks;             /* const */
     int device;              /* const */
-    _Atomic int n_refs;      /* atomic: the program's, and one of each operation under way */
-    _Atomic int error;       /* atomic: an nccl result; what came first stays */
+    _Atomic int n_refs;      /* atomic: the program's, and one per operation under way */
+    _Atomic int error;       /* atomic: an nccl result; the first error stays */
     _Atomic bool is_aborted; /* atomic */
     nccl_room *room;         /* const, until the last reference goes */
-    uint64_t n_calls;        /* owner: who calls operations, one thread at a time */
+    uint64_t n_calls;        /* owner: the thread that calls operations, one at a time */
     uint32_t n_children;     /* owner */
     unsigned char token[NCCL_TOKEN_BYTES]; /* const */
-    uint64_t stuck[2][NCCL_MAX_RANKS]; /* owner: the last round in which a mailbox was not free */
+    uint64_t stuck[2][NCCL_MAX_RANKS];     /* owner: the last round with a mailbox not free */
 };
 
 /* A piece of an operation's memory; bytes 0: none. `host` instead of `ptr` in a split. */
@@ -38,10 +38,10 @@ typedef struct nccl_operation {
     nccl_what what;
     cu_stream stream;
     uint64_t n_call;
-    pleat_sim_access accesses[2]; /* what it reads, what it writes */
-    nccl_piece own_from;          /* what goes from this rank to itself */
+    pleat_sim_access accesses[2]; /* read, written */
+    nccl_piece own_from;          /* from this rank to itself */
     nccl_piece own_to;
-    bool is_lossy;     /* computes: what it writes is not known */
+    bool is_lossy;     /* computes, so the output is not known */
     bool is_capturing; /* nothing moves before the graph is launched, and then nothing does */
 } nccl_operation;
 
@@ -58,10 +58,10 @@ typedef struct nccl_transfer {
 /** Check a communicator's handle. */
 bool rt_nccl_is_comm(const nccl_comm *comm);
 void rt_nccl_unref(nccl_comm *comm);
-/** Note that the communicator is of no use any more, and tell the other ranks. */
+/** Mark the communicator as useless, and tell the other ranks. */
 void rt_nccl_break(nccl_comm *comm, int error);
 
-/** Begin an operation in this thread's group, or in one of its own.
+/** Begin an operation in this thread's group, or in a group of its own.
  *
  *  Params   n_transfers: how many follow by rt_group_transfer.
  *  Returns  NCCL_SUCCESS; NCCL_SYSTEM_ERROR: no host memory. */

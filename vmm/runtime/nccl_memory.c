@@ -1,7 +1,7 @@
 /* nccl_memory.c - the library's own allocations, and registered buffers.
  *
- * Registering only speeds transfers up, so here it is remembered and no more: by a record whose
- * address is the handle. */
+ * Registering only speeds transfers up. So registering only makes a record, whose address is the
+ * handle. */
 #include <stdlib.h>
 
 #include "vmm/runtime/nccl_group.h"
@@ -13,7 +13,7 @@ typedef struct record {
     nccl_comm *comm;
 } record;
 
-/* Whole granules, as the real one creates and maps them. */
+/* Whole granules, as the vendor's library creates and maps them. */
 int ncclMemAlloc(void **out, size_t bytes)
 {
     if (out == NULL || bytes == 0 || bytes > SIZE_MAX - GRANULE_BYTES) {
@@ -70,7 +70,7 @@ int ncclCommWindowDeregister(nccl_comm *comm, void *window)
     return ncclCommDeregister(comm, window);
 }
 
-/* Kernels that communicate by themselves compute nothing here. */
+/* Kernels that communicate by themselves compute nothing on the simulator. */
 int ncclDevCommCreate(nccl_comm *comm, const void *needs, void *out)
 {
     (void)comm;

@@ -1,8 +1,8 @@
 /* nccl_room.c - see nccl_room.h. Upholds R1 and R3.
  *
- * The room is a file in /dev/shm that only this user can open, named by the communicator's token,
- * so ranks meet without a network; it is empty pages until a mailbox is used. Nothing in it is a
- * lock: a rank that dies leaves nothing locked. The others find out by its process id. */
+ * The room is a file in /dev/shm that only this user can open, named by the communicator's token.
+ * So ranks meet without a network. The file is empty pages until a mailbox is used. The room has no
+ * lock, so a rank that dies leaves nothing locked. Ranks notice a death by the process id. */
 #include "vmm/runtime/nccl_room.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static void write_path(char path[PATH_BYTES], const unsigned char *token)
     }
 }
 
-/* Only ever made larger: others may have mapped it. */
+/* Only ever made larger, since another rank may have mapped the file. */
 static bool make_room(int fd, size_t bytes)
 {
     struct stat file;
@@ -108,8 +108,8 @@ static uint64_t mix(uint64_t hash, const char *word)
     return hash;
 }
 
-/* Two ranks on one device are refused, as on a GPU. Where CUDA_VISIBLE_DEVICES chooses, its word is
- * the device; where NCCL_HOSTID names machines, each has devices of its own. */
+/* Two ranks on one device are refused, as on a GPU. Where CUDA_VISIBLE_DEVICES is set, its word
+ * names the device. Each machine named by NCCL_HOSTID has its own devices. */
 static uint64_t find_place(int device)
 {
     char number[16];
@@ -210,7 +210,7 @@ static int first_missing(const nccl_room *room)
     return -1;
 }
 
-/* Also while its parent has not waited for it, which a signal would not tell. */
+/* True even before the parent has waited for the process, when a signal would still succeed. */
 static bool has_ended(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -230,7 +230,7 @@ static bool is_gone(const nccl_room *room, int rank)
     return state == NCCL_LEFT || (state == NCCL_HERE && has_ended(member->pid));
 }
 
-/* One of those that a rank without a certain peer waits for, while somebody is missing. */
+/* A gone rank, or -1. A rank that waits for nobody in particular (peer < 0) waits for all. */
 static int first_gone(const nccl_room *room, int peer)
 {
     int n_ranks = (int)atomic_load(&room->n_ranks);
@@ -316,6 +316,6 @@ int rt_room_await(nccl_room *room, const unsigned char *token, int rank,
         result = rt_room_wait(room, &wait, seen, rank, -1, "ncclCommInitRank", is_aborted);
     }
     write_path(path, token);
-    (void)unlink(path); /* the first of them does; R3 */
+    (void)unlink(path); /* the first rank does; R3 */
     return result == NCCL_SUCCESS ? compare_places(room) : result;
 }

@@ -1,5 +1,5 @@
-/* nccl_room.h - memory that the ranks of one communicator share: who is there, and a mailbox from
- * each to each.
+/* nccl_room.h - memory shared by the ranks of one communicator, with the members and a mailbox per
+ * pair of ranks.
  *
  * R1  every rank of a room has arrived before any of them leaves rt_room_await with success
  * R2  a mailbox holds one message if n_posted == n_taken + 1, none if they are equal; only its
@@ -19,7 +19,7 @@ enum {
     NCCL_MAILBOX_BYTES = 64 << 10,
 };
 
-/* What a rank calls; both ends of a mailbox must say the same. */
+/* A rank's call. The two ends of a mailbox must agree. */
 typedef struct nccl_what {
     uint64_t count;
     int kind; /* nccl_kind */
@@ -37,7 +37,7 @@ typedef enum nccl_kind {
     NCCL_ALL_TO_ALL,
     NCCL_GATHER,
     NCCL_SCATTER,
-    NCCL_SEND, /* and its counterpart, which expects one */
+    NCCL_SEND, /* a send, or the receive of a send */
     NCCL_SPLIT,
     NCCL_N_KINDS
 } nccl_kind;
@@ -45,8 +45,8 @@ typedef enum nccl_kind {
 typedef struct nccl_letter {
     nccl_what what;
     uint64_t n_call;    /* of the sender, for messages to people */
-    uint32_t has_bytes; /* the sender knows what it sends */
-    uint32_t bytes;     /* of them in this letter */
+    uint32_t has_bytes; /* the sender knows the bytes */
+    uint32_t bytes;     /* bytes in this letter */
 } nccl_letter;
 
 typedef struct nccl_mailbox {
@@ -63,7 +63,7 @@ typedef enum nccl_state { NCCL_ABSENT, NCCL_CLAIMED, NCCL_HERE, NCCL_LEFT } nccl
 typedef struct nccl_member {
     _Atomic uint32_t state; /* atomic: nccl_state */
     int32_t pid;            /* const, once HERE */
-    uint64_t place;         /* const, once HERE: equal for two ranks on one device */
+    uint64_t place;         /* const, once HERE: equal for ranks on one device */
 } nccl_member;
 
 typedef struct nccl_room {
@@ -81,13 +81,13 @@ typedef struct nccl_room {
  *  Blocks   never. */
 int rt_room_enter(const unsigned char *token, int n_ranks, int rank, int device, nccl_room **out);
 
-/** Wait until all have entered; then compare their devices.
+/** Wait until all have entered, then compare their devices.
  *
  *  Returns  NCCL_SUCCESS; NCCL_INVALID_USAGE (two ranks on one device); what rt_room_wait says. */
 int rt_room_await(nccl_room *room, const unsigned char *token, int rank,
                   const _Atomic bool *is_aborted);
 
-/** Say that this rank takes no part any more; what it has posted is still good. */
+/** Mark this rank as gone. Its posted letters are still good. */
 void rt_room_give_up(nccl_room *room, int rank);
 
 /** Give up, and unmap the room. */
@@ -97,11 +97,11 @@ nccl_mailbox *rt_room_mailbox(nccl_room *room, int from, int to);
 
 void rt_room_ring(nccl_room *room);
 
-/* A wait of one rank: since when, and for whom. */
+/* A wait of one rank, with its start. */
 typedef struct nccl_wait {
     uint64_t since_ms;
     bool is_said;
-    bool is_last_look; /* somebody was found to be gone: what it posted before is still good */
+    bool is_last_look; /* a rank is gone, but its posted letters are still good */
 } nccl_wait;
 
 /** Wait for the bell, for at most 100 ms.

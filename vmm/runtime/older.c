@@ -1,9 +1,9 @@
-/* older.c - calls of CUDA 12 that CUDA 13 has under other names or with other parameters. */
+/* older.c - calls of CUDA 12 that have a new name or new parameters in CUDA 13. */
 #include <string.h>
 
 #include "vmm/runtime/runtime.h"
 
-/* Both layouts agree between these members, named at the first and behind the last. */
+/* The two layouts agree from the first named member up to the end member. */
 #define COPY_PART(to, to_first, from, from_first, from_end)                                        \
     memcpy(&(to)->to_first, &(from)->from_first,                                                   \
            offsetof(rt_device_prop, from_end) - offsetof(rt_device_prop, from_first))

@@ -1,6 +1,6 @@
-/* onnxruntime.c - what ONNX Runtime's CUDA provider calls beyond PyTorch: other names for the same
- * functions. PyTorch passes cuBLAS handles to the light library, so both kinds are the same
- * here. */
+/* onnxruntime.c - calls of ONNX Runtime's CUDA provider beyond PyTorch's, as further names for
+ * known functions. PyTorch passes cuBLAS handles to the light library, so a handle serves as either
+ * kind. */
 #include "vmm/runtime/onnxruntime_api.h"
 
 rt_error cudaMallocHost(void **out, size_t bytes)

@@ -1,6 +1,6 @@
 /* onnxruntime_api.h - what ONNX Runtime's CUDA provider calls beyond PyTorch.
  *
- * Source: the undefined symbols of onnxruntime-gpu 1.31's libonnxruntime_providers_cuda.so. */
+ * Source: the undefined symbols of libonnxruntime_providers_cuda.so in onnxruntime-gpu 1.31. */
 #ifndef PLEAT_RUNTIME_ONNXRUNTIME_API_H
 #define PLEAT_RUNTIME_ONNXRUNTIME_API_H
 

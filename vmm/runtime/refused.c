@@ -1,10 +1,10 @@
-/* refused.c - the calls of the CUDA runtime and of its libraries that are not simulated: each says
- * its name once and fails, those of the runtime with cudaErrorNotSupported.
+/* refused.c - the calls of the CUDA runtime and its libraries that are not simulated. A call says
+ * its name once and fails; the runtime's calls fail with cudaErrorNotSupported.
  *
- * Without them a library that is linked with one could not be loaded, or would get it from the
- * vendor's runtime, which knows nothing of the simulated device. A caller passes arguments that
- * these functions do not read; by the platform's calling convention they are the caller's to
- * remove. */
+ * Without these names, a library linked with a missing call could not be loaded, or would take the
+ * call from the vendor's runtime, which knows nothing of the simulated device. A caller passes
+ * arguments that these functions do not read. By the platform's calling convention the caller
+ * removes them. */
 #include "vmm/runtime/nccl_api.h"
 #include "vmm/runtime/refused_list.h"
 #include "vmm/runtime/runtime.h"

@@ -1,7 +1,7 @@
 /* refused_list.h - the calls of the CUDA runtime that are not simulated, by name.
  *
  * Sorted; from the header cuda_runtime_api.h of CUDA 12.4 and 13.2, without what runtime_api.h
- * declares. A test compares both with the header that is there. */
+ * declares. A test compares the list with the installed header. */
 #ifndef PLEAT_RUNTIME_REFUSED_LIST_H
 #define PLEAT_RUNTIME_REFUSED_LIST_H
 
@@ -112,15 +112,14 @@
     X(cudaWaitExternalSemaphoresAsync_ptsz) X(cudaWaitExternalSemaphoresAsync_v2)
 /* clang-format on */
 
-/* The communication library's: memory that ranks see of each other, and communicators that grow or
- * rest. */
+/* The communication library: memory visible between ranks, and communicators that grow or rest. */
 /* clang-format off */
 #define RT_REFUSED_NCCL_LIST(X) \
     X(ncclCommGetUniqueId) X(ncclCommGrow) X(ncclCommMemStats) X(ncclCommResume) \
     X(ncclCommSuspend) X(ncclGetLsaMultimemDevicePointer) X(ncclGetPeerDevicePointer) \
     X(ncclPutSignal) X(ncclSignal) X(ncclWaitSignal) X(ncclWinGetUserPtr)
 
-/* The matrix library's: its algorithms one by one. */
+/* The matrix library: algorithms singly. */
 #define RT_REFUSED_BLAS_LIST(X) \
     X(cublasLtMatmulAlgoCheck) X(cublasLtMatmulAlgoConfigGetAttribute) \
     X(cublasLtMatmulAlgoConfigSetAttribute) X(cublasLtMatmulAlgoInit)

@@ -1,7 +1,7 @@
 /* report.c - reports totals of the run when the process ends.
  *
- * PLEAT_RUNTIME_REPORT=1 writes lines for people on stderr; any other value names a file that gets
- * one JSON object. Only the process that used the device reports, not its forked children. */
+ * PLEAT_RUNTIME_REPORT=1 writes lines for people on stderr. Any other value names a file for one
+ * JSON object. Only the process that used the device reports. Its forked children do not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* runtime_abi.h - the part of the CUDA Runtime API's binary interface that PyTorch uses.
  *
- * Own declarations, so that this builds where no CUDA toolkit is installed. Names differ from
- * those of cuda_runtime_api.h on purpose: tests/vmm/runtime_abi_test.c includes both and asserts
+ * Own declarations, so that pleat builds without an installed CUDA toolkit. Names differ from
+ * cuda_runtime_api.h's on purpose. tests/vmm/runtime_abi_test.c includes both files and asserts
  * that sizes, offsets and constants agree. 64-bit Linux only. Handles of streams, events, graphs
- * and pools are the driver's; result codes have the driver's numbers.
- * Source: CUDA Runtime API and cuBLAS references, version 13.0. */
+ * and pools are the driver's; result codes have the driver's numbers. Source: CUDA Runtime API and
+ * cuBLAS references, version 13.0. */
 #ifndef PLEAT_RUNTIME_ABI_H
 #define PLEAT_RUNTIME_ABI_H
 
@@ -114,8 +114,8 @@ typedef struct rt_device_prop {
     int reserved[56];
 } rt_device_prop;
 
-/* What CUDA 12 says of a device. Parts that it shares with the above are copied as a whole, so only
- * where they begin has a name. */
+/* What CUDA 12 says of a device. Parts shared with rt_device_prop are copied whole, so only their
+ * first members have names. */
 typedef struct rt_device_prop_12 {
     char head[348];
     int clock_khz;
@@ -171,7 +171,7 @@ typedef struct rt_func_attributes {
     int reserved[16];
 } rt_func_attributes;
 
-/* As in CUDA 12; programs of it have no room for the 64 bytes that CUDA 13 reserves behind. */
+/* As in CUDA 12, whose programs have no room for the 64 bytes reserved by CUDA 13 behind. */
 typedef struct rt_pointer_attributes {
     int type;
     int device;

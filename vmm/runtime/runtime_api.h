@@ -1,9 +1,9 @@
-/* runtime_api.h - what libpleat_runtime.so exports: the calls of the CUDA runtime that PyTorch
- * makes, the driver's entry points that the simulator lacks, and the matrix library's (blas_list.h
- * lists the many that only compute).
+/* runtime_api.h - the exports of libpleat_runtime.so. They are the calls of the CUDA runtime that
+ * PyTorch makes, the driver's entry points missing from the simulator, and the matrix library's
+ * (blas_list.h lists the many compute-only calls).
  *
- * Source: the undefined symbols of PyTorch 2.11's libraries, of CUDA 13, and of 2.6's, of CUDA
- * 12.4; tests/python/torch_on_sim/ checks that none is missing. */
+ * Source: the undefined symbols of PyTorch 2.11's libraries (CUDA 13) and 2.6's (CUDA 12.4).
+ * tests/python/torch_on_sim/ checks that none is missing. */
 #ifndef PLEAT_RUNTIME_API_H
 #define PLEAT_RUNTIME_API_H
 
@@ -162,7 +162,7 @@ RT_EXPORT void __cudaRegisterVar(void **handle, char *var, char *device_var, con
                                  int is_extern, size_t bytes, int is_constant, int is_global);
 RT_EXPORT char __cudaInitModule(void **handle);
 
-/* What programs of CUDA 12 call by other names, or with other parameters: older.c */
+/* Calls of CUDA 12 programs under older names, or with older parameters: older.c */
 RT_EXPORT rt_error cudaEventElapsedTime_v2(float *milliseconds, cu_event start, cu_event end);
 RT_EXPORT rt_error cudaGetDeviceProperties_v2(rt_device_prop_12 *prop, int device);
 RT_EXPORT rt_error cudaGetDriverEntryPoint(const char *name, void **out, unsigned long long flags,
@@ -174,8 +174,8 @@ RT_EXPORT rt_error cudaStreamGetCaptureInfo_v2(cu_stream stream, int *status,
                                                unsigned long long *id, cu_graph *graph,
                                                const cu_graph_node **deps, size_t *n_deps);
 
-/* The driver's entry points that the simulator lacks; PyTorch's helper library for kernels compiled
- * at run time is linked with them. */
+/* The driver's entry points missing from the simulator. PyTorch's helper library for kernels
+ * compiled at run time is linked with them. */
 RT_EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 RT_EXPORT cu_result cuCtxSetCurrent(cu_context ctx);
 RT_EXPORT cu_result cuLaunchKernel(void *func, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -206,7 +206,7 @@ RT_EXPORT cu_result cuMemsetD32Async(cu_devptr ptr, unsigned value, size_t n, cu
 RT_EXPORT cu_result cuStreamWriteValue32(cu_stream stream, cu_devptr ptr, uint32_t value,
                                          unsigned flags); /* PyTorch 2.6 asks for this name */
 
-/* The matrix library: handles, modes, and its light sister. Every other call computes. */
+/* The matrix library, with handles, modes, and its light sister. Every other call computes. */
 RT_EXPORT int cublasCreate_v2(void **handle);
 RT_EXPORT int cublasDestroy_v2(void *handle);
 RT_EXPORT int cublasSetStream_v2(void *handle, cu_stream stream);

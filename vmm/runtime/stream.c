@@ -11,7 +11,7 @@ typedef struct priority {
 } priority;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static priority *priorities; /* lock; of streams whose priority is not 0 */
+static priority *priorities; /* lock; of streams with a priority other than 0 */
 
 static priority *find_priority(cu_stream stream)
 {
@@ -101,8 +101,8 @@ rt_error cudaStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
     return rt_end(__func__, result);
 }
 
-/* Host functions are called at once, after the stream's work. In a capture they would become nodes
- * of the graph, which the simulator does not have. */
+/* Host functions are called at once, after the stream's work. In a capture they would become graph
+ * nodes, which the simulator lacks. */
 static cu_result before_host_function(cu_stream stream)
 {
     cu_result result = rt_enter();

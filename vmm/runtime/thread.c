@@ -1,9 +1,9 @@
 /* thread.c - the calling thread's device, context and last error.
  *
  * As in the real runtime, a thread's device is 0 until the thread changes it. The first call that
- * needs a device's primary context creates it, and it stays until the process ends. The current
- * context is the one on top of the thread's stack; libraries that push and pop their own leave it
- * as before. */
+ * needs a device's primary context creates the context, until the process ends. The current context
+ * is on top of the thread's stack. Libraries that push and pop their own context leave the stack
+ * unchanged. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,7 +24,7 @@ int pleat_sim_reset(const char *conf)
                    sim_cost_load(parsed.costs, error, SIM_ERROR_BYTES);
     if (is_good) {
         error[0] = '\0';
-        sim_fault_reset(); /* forgets also what was set before the first configuration */
+        sim_fault_reset(); /* also forgets faults set before the first configuration */
         sim_state_reset(&parsed);
     }
     sim_state_unlock();
@@ -170,8 +170,7 @@ void pleat_sim_advance(int device, uint64_t n)
     (void)sim_call_end(&call);
 }
 
-/* A test that lost its fault or its delay would pass without testing anything, so this also
- * prints. */
+/* Also prints, since a test that lost its fault or delay would pass without testing anything. */
 static void refuse(const char *what, const char *name, const char *why)
 {
     snprintf(sim_error_text(), SIM_ERROR_BYTES, "simulator: no %s set: \"%s\" %s", what,
@@ -329,7 +328,7 @@ static int compare_address(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* All mappings that the user made, in address order; the caller frees the list. */
+/* All mappings made by the user, in address order. The caller frees the list. */
 static pleat_sim_mapping *list_mappings(size_t *n)
 {
     pleat_sim_mapping *list = sim_new((sim.mappings.n_seen + 1) * sizeof(list[0]));

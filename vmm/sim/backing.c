@@ -1,7 +1,7 @@
 /* backing.c - mmap behind made-up driver calls.
  *
  * Offsets in a device's file are never used twice: the file is sparse, and freed parts are punched
- * out. The host may do what any device may do, since it stands for all of them. */
+ * out. The host has the rights of all devices, since it stands for them. */
 #include "vmm/sim/backing.h"
 
 #include <fcntl.h>

@@ -20,7 +20,7 @@ void sim_backing_unreserve(uint64_t base, uint64_t bytes);
 bool sim_backing_take(struct sim_device *device, uint64_t bytes, uint64_t *offset);
 void sim_backing_give(struct sim_device *device, uint64_t offset, uint64_t bytes);
 
-/* Copy what was written of `bytes` from one file at `offset` to the start of another one. */
+/* Copy the written parts of `bytes` from a file at `offset` to the start of a second file. */
 bool sim_backing_copy(int from, uint64_t offset, int to, uint64_t bytes);
 
 /* Map a file without access; set the host's access; go back to a bare reservation. */

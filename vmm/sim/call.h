@@ -7,7 +7,7 @@
  *     }
  *     return sim_call_end(&call);
  *
- * begin takes sim.lock, end gives it back. Between them the call may set logged arguments, for
+ * begin takes sim.lock, end gives it back. In between, the call may set logged arguments, for
  * values that it hands out. */
 #ifndef PLEAT_SIM_CALL_H
 #define PLEAT_SIM_CALL_H

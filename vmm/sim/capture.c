@@ -1,9 +1,9 @@
-/* capture.c - what a capture records, what it forbids, and what ends it.
+/* capture.c - records captures, refuses forbidden calls, and ends captures.
  *
  * Positions of captured work count within the capture, so clocks of captured and of running streams
- * never mix. A forbidden call makes a capture invalid: its streams refuse commands until the
- * capture is ended on the stream where it began. Source: CUDA Driver API,
- * cuThreadExchangeStreamCaptureMode, cuStreamBeginCapture. */
+ * never mix. A forbidden call makes a capture invalid. Its streams then refuse commands until the
+ * capture is ended on its first stream. Source: CUDA Driver API, cuThreadExchangeStreamCaptureMode,
+ * cuStreamBeginCapture. */
 #include "vmm/sim/capture.h"
 
 #include <stdlib.h>
@@ -246,7 +246,7 @@ void sim_capture_invalidate_id(uint64_t id)
     }
 }
 
-/* Looks for nodes of other branches that race with the next one of `stream`. */
+/* Looks for nodes of parallel branches that race with the next node of `stream`. */
 static void check_branches(const sim_stream *stream, const sim_task *task)
 {
     const sim_capture *capture = stream->capture;
@@ -284,7 +284,7 @@ void sim_capture_add(sim_stream *stream, const sim_task *task)
     program->n++;
 }
 
-/* `stream` is not captured yet; waiting for the event brings it into the capture. */
+/* `stream` is not captured yet. Waiting for the event brings the stream into the capture. */
 static cu_result join_capture(sim_stream *stream, const sim_event *event, sim_capture *capture)
 {
     if (capture == NULL) {
@@ -313,7 +313,7 @@ cu_result sim_capture_wait(sim_stream *stream, const sim_event *event)
     }
     if (event->capture_id == 0) {
         stream->capture->is_invalidated = true;
-        return CU_CAPTURE_ISOLATION; /* the graph would depend on what runs outside it */
+        return CU_CAPTURE_ISOLATION; /* the graph would depend on work outside of the graph */
     }
     if (capture != stream->capture) {
         stream->capture->is_invalidated = true;

@@ -1,6 +1,6 @@
-/* clock.h - sparse vector clocks: for some streams, the position that must come first.
+/* clock.h - sparse vector clocks. A clock lists streams with the position that must come first.
  *
- * A shared clock is immutable: raising it makes a copy. NULL is the clock without entries.
+ * A shared clock is immutable, so raising a clock makes a copy. NULL is the clock without entries.
  * Positions of a slot only grow, even when the slot goes to another stream, so a stale entry stays
  * true. */
 #ifndef PLEAT_SIM_CLOCK_H

@@ -1,4 +1,4 @@
-/* conf.c - reads the configuration string: one table of keys, each with a strict reader.
+/* conf.c - reads the configuration string with one table of keys and strict readers.
  *
  * The keys and their meaning are documented for users at pleat_sim_reset (pleat_sim.h). */
 #include "vmm/sim/conf.h"
@@ -62,7 +62,7 @@ static bool read_size(const char *text, uint64_t least, uint64_t most, uint64_t 
     return true;
 }
 
-/* One of `first`, `second`: false, true. */
+/* `first` means false, `second` true. */
 static bool read_choice(const char *text, const char *first, const char *second, bool *out)
 {
     *out = strcmp(text, second) == 0;
@@ -134,7 +134,7 @@ static bool read_va_bits(const char *value, sim_conf *conf)
     return true;
 }
 
-/* The place of a word among three; 3 if it is none of them. */
+/* The place of a word among three, or 3 if absent. */
 static int find_word(const char *text, const char *const words[3])
 {
     int i = 0;
@@ -370,8 +370,8 @@ static int find_key(const char *name)
     return -1;
 }
 
-/* Most bytes of an unknown key that the error repeats: with the names of all known ones the text
- * still fits a pl_driver_error. */
+/* Most bytes of an unknown key that the error repeats, so that the text with all known keys fits a
+ * pl_driver_error. */
 enum { ECHO_BYTES = 24 };
 
 static void refuse_key(const char *name, char *error, size_t n_error)
@@ -384,7 +384,7 @@ static void refuse_key(const char *name, char *error, size_t n_error)
     }
 }
 
-/* Reads one `key:value`. `seen` has a bit for each key that came before. */
+/* Reads one `key:value`. `seen` has a bit per earlier key. */
 static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, size_t n_error)
 {
     char *value = strchr(pair, ':');
@@ -413,7 +413,7 @@ static bool read_pair(char *pair, sim_conf *conf, unsigned *seen, char *error, s
     return true;
 }
 
-/* Checks what depends on several values, and sets the defaults that depend on other keys. */
+/* Checks combinations of values, and sets defaults that depend on further keys. */
 static bool complete(sim_conf *conf, char *error, size_t n_error)
 {
     if (conf->va_bits == 0) {

@@ -1,4 +1,4 @@
-/* conf.h - the simulator's configuration string: `key:value,key:value`, strict. */
+/* conf.h - the simulator's strict configuration string, `key:value,key:value`. */
 #ifndef PLEAT_SIM_CONF_H
 #define PLEAT_SIM_CONF_H
 
@@ -14,7 +14,7 @@ typedef enum sim_profile {
     SIM_PROFILE_OLD_DRIVER /* CUDA 11.2: later calls answer NOT_FOUND */
 } sim_profile;
 
-/* Which devices can use each other's memory. */
+/* Which devices can use a peer's memory. */
 typedef enum sim_peers {
     SIM_PEERS_ALL,
     SIM_PEERS_PAIRS, /* 0 and 1, 2 and 3... */
@@ -28,7 +28,7 @@ typedef struct sim_conf {
     int n_devices;
     uint64_t capacity_bytes; /* of each device */
     uint64_t host_bytes;     /* of pinned host memory */
-    uint64_t context_bytes;  /* of these the primary context holds so many */
+    uint64_t context_bytes;  /* the primary context's share of capacity_bytes */
     uint64_t granule_bytes;
     unsigned granule_shift;
     bool has_memory; /* backing:memory */
@@ -43,8 +43,8 @@ typedef struct sim_conf {
     bool is_vmm_unsafe;    /* calls of VMM are unsafe during stream capture */
     bool is_rdma_broken;   /* memory that is RDMA capable can be mapped, but not granted */
     bool is_host_refused;  /* cuMemCreate on a node of the host answers OUT_OF_MEMORY */
-    bool is_green_apart;   /* what is done to a primary context leaves out its green ones */
-    bool has_green_events; /* an event is of the green context that it was made in */
+    bool is_green_apart;   /* acts on a primary context leave out its green contexts */
+    bool has_green_events; /* an event belongs to the green context of its creation */
     bool is_wait_refused;  /* a synchronisation that would have to wait answers NOT_READY */
     int compute_major;
     int compute_minor;

@@ -1,5 +1,5 @@
-/* context.c - contexts live as long as their retain count is above 0: a created one has 1 until it
- * is destroyed. What was made in a context ends with it. */
+/* context.c - contexts live while their retain count is above 0. A created context has 1 until
+ * destroyed. Objects made in a context end with the context. */
 #include "vmm/sim/context.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ unsigned sim_context_count(int device)
     return n;
 }
 
-/* What the driver keeps on the device for a context: code, stacks, queues. */
+/* The driver's memory on the device for a context, such as code, stacks, queues. */
 static bool take_share(sim_device *device)
 {
     if (sim.conf.context_bytes > sim.conf.capacity_bytes - device->physical_bytes) {
@@ -220,7 +220,7 @@ cu_result sim_context_create_green(int device, unsigned n_multiprocessors, sim_c
     return CU_SUCCESS;
 }
 
-/* Its work goes on, and its streams name it: so its place is taken by no other context. */
+/* The context's work goes on and its streams name it, so no later context takes its place. */
 void sim_context_destroy_green(sim_context *context)
 {
     context->n_retained = 0;

@@ -1,4 +1,4 @@
-/* context.h - primary and created contexts, and each thread's stack of them. */
+/* context.h - primary and created contexts, and a stack of contexts per thread. */
 #ifndef PLEAT_SIM_CONTEXT_H
 #define PLEAT_SIM_CONTEXT_H
 
@@ -12,12 +12,13 @@ cu_result sim_context_pop(cu_context *out);
 cu_result sim_context_set(cu_context handle);
 /* Make a context of the device's, current to the calling thread. */
 cu_result sim_context_create(int device, cu_context *out);
-/* End a created context, current or not; the calling thread pops it if it is current. */
+/* End a created context, current or not. The calling thread pops its current context. */
 cu_result sim_context_destroy(cu_context handle);
 bool sim_context_is_primary(const sim_context *context);
 unsigned sim_context_count(int device); /* live ones */
 
-/* Of a green context its primary one, else itself: what memory belongs to, and mostly events. */
+/* A green context's primary context, else the context itself. Memory belongs to the root, and
+ * mostly events. */
 static inline sim_context *sim_context_root(sim_context *context)
 {
     return context->primary != NULL ? context->primary : context;
@@ -27,12 +28,13 @@ static inline sim_context *sim_context_of_events(sim_context *context)
 {
     return sim.conf.has_green_events ? context : sim_context_root(context);
 }
-/* Is what is done to the whole of one context done to the other, too? */
+/* Does an act on the whole of `whole` cover `part`? */
 static inline bool sim_context_covers(const sim_context *whole, const sim_context *part)
 {
     return part == whole || (part->primary == whole && !sim.conf.is_green_apart);
 }
-/* Make a green context of that many multiprocessors, or end it; its streams stay, detached. */
+/* Make a green context with so many multiprocessors, or end a green context. Its streams stay,
+ * detached. */
 cu_result sim_context_create_green(int device, unsigned n_multiprocessors, sim_context **out);
 void sim_context_destroy_green(sim_context *context);
 

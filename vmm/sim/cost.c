@@ -32,7 +32,7 @@ static bool read_number(const char *text, double *out)
     return true;
 }
 
-/* Reads `SYMBOL KEY NUMBER KEY NUMBER ...`. Returns what is wrong, or NULL. */
+/* Reads `SYMBOL KEY NUMBER KEY NUMBER ...`. Returns the complaint, or NULL. */
 static const char *read_line(char *line, sim_cost *costs)
 {
     static const char blanks[] = " \t\r";
@@ -66,7 +66,7 @@ static const char *read_line(char *line, sim_cost *costs)
                : NULL;
 }
 
-/* Reads all lines of `text`, which has n bytes and a 0 behind them, and takes them apart. */
+/* Reads and parses all lines of `text`, which has n bytes and a 0 behind them. */
 static bool read_text(char *text, size_t n, const char *name, char *error, size_t n_error)
 {
     sim_cost costs[SIM_N_ENTRIES] = { { .call = 0 } };

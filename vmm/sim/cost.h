@@ -5,12 +5,12 @@
  *   cuMemMap call 0.5 handle 1 granule 0 mib 0
  *   cuMemCreate mib 7.5 live 88 live_most 4096
  *
- * One line for each entry point, keys in any order, absent ones 0:
+ * One line per entry point, with keys in any order. A missing key is 0.
  *   us = call + handle * handles or mappings + granule * granules + mib * MiB
  *        + live * thousands of live handles, at most live_most handles
- * counting the handles, granules and MiB that the call creates, maps, grants, unmaps or frees, and
- * the handles of cuMemCreate that have memory on the device when the call is made. live_most is how
- * far the source measured; both are above 0, or neither is given.
+ * The call creates, maps, grants, unmaps or frees these handles, granules and MiB. Live handles
+ * have memory from cuMemCreate on the device at the call. The source measured up to live_most
+ * handles. live and live_most are above 0, or absent together.
  * Lines `gpu` and `source` are for people. An entry point without a line costs nothing. */
 #ifndef PLEAT_SIM_COST_H
 #define PLEAT_SIM_COST_H
@@ -33,7 +33,7 @@ extern sim_cost sim_costs[SIM_N_ENTRIES]; /* lock */
 
 /* The files of vmm/sim/costs/, as CMake built them in. */
 typedef struct sim_cost_file {
-    const char *name; /* NULL: behind the last one */
+    const char *name; /* NULL: the list's end */
     const char *text;
 } sim_cost_file;
 
@@ -43,7 +43,8 @@ extern const sim_cost_file sim_cost_files[];
  * as before. */
 bool sim_cost_load(const char *name, char *error, size_t n_error);
 
-/* Adds the part of the cost that depends on the call's size. `n_live`: handles when it began. */
+/* Adds the part of the cost that depends on the call's size. `n_live`: handles alive when the call
+ * began. */
 static inline void sim_cost_charge(sim_entry entry, uint64_t n_live, uint64_t n_handles,
                                    uint64_t bytes)
 {

@@ -1,7 +1,7 @@
 /* delay.c - sleeps before and after calls, so that races show reliably.
  *
- * No lock: a call reads each delay when it reaches that point, so a delay that is set during calls
- * takes effect from some call on. */
+ * No lock. A call reads a delay when it reaches the delay's point, so a new delay takes effect
+ * during running calls. */
 #include "vmm/sim/delay.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "vmm/sim/entry.h"
 
-/* Microseconds; SIM_DELAY_YIELD gives way to other threads instead of sleeping. */
+/* Microseconds. SIM_DELAY_YIELD yields to other threads instead of sleeping. */
 enum { SIM_DELAY_MOST = 10000000, SIM_DELAY_YIELD = SIM_DELAY_MOST + 1 };
 
 typedef enum sim_delay_when { SIM_DELAY_BEFORE, SIM_DELAY_AFTER, SIM_DELAY_WHENS } sim_delay_when;

@@ -1,9 +1,9 @@
-/* entry.c - one line of rules for each entry point.
+/* entry.c - one line of rules per entry point.
  *
- * Which calls need a context, and which are unsafe during a capture: CUDA Driver API reference. No
- * VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section 3). Pools
- * need VMM: a device without it has none. Only calls that change the driver's state are FALLIBLE;
- * queries fail only if a fault names them. */
+ * The CUDA Driver API reference says which calls need a context, and which are unsafe during a
+ * capture. No VMM call needs a context and none disturbs a capture (reference/cuda-vmm.md, section
+ * 3). Pools need VMM, so a device without VMM has no pools. Only calls that change the driver's
+ * state are FALLIBLE. Queries fail only if a fault names them. */
 #include "vmm/sim/entry.h"
 
 #include <string.h>

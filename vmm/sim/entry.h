@@ -1,4 +1,4 @@
-/* entry.h - the entry points as the simulator sees them: numbers, rules, names of arguments. */
+/* entry.h - the entry points as seen by the simulator: numbers, rules, names of arguments. */
 #ifndef PLEAT_SIM_ENTRY_H
 #define PLEAT_SIM_ENTRY_H
 
@@ -23,14 +23,13 @@ typedef enum sim_entry {
     SIM_N_ENTRIES
 } sim_entry;
 
-/* Prototypes of the exported functions: a definition that differs from the list does not
- * compile. */
+/* Prototypes of the exported functions, so that a definition unlike the list does not compile. */
 #define SIM_ENTRY_PROTOTYPE(field, symbol, need, params, args)                                     \
     SIM_EXPORT cu_result symbol(SIM_UNPAREN params);
 SIM_LIST(SIM_ENTRY_PROTOTYPE)
 #undef SIM_ENTRY_PROTOTYPE
 
-/* Further versions of entry points, which count as calls of the one in the list. */
+/* Further versions of entry points, counted as calls of the listed version. */
 SIM_EXPORT cu_result cuCtxCreate_v3(cu_context *ctx, const void *affinity, int n_affinity,
                                     unsigned flags, cu_device dev);
 SIM_EXPORT cu_result cuCtxCreate_v4(cu_context *ctx, const void *params, unsigned flags,
@@ -41,7 +40,7 @@ SIM_EXPORT cu_result cuGetProcAddress(const char *symbol, void **out, int versio
 enum {
     SIM_RULE_EARLY = 1,    /* works before cuInit */
     SIM_RULE_FALLIBLE = 2, /* changes the driver's state: a fault "in any call" may strike */
-    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM, which has no pools either */
+    SIM_RULE_VMM = 4,      /* NOT_SUPPORTED on a device without VMM, which also lacks pools */
     SIM_RULE_RECENT = 8,   /* newer than CUDA 11.2 */
     SIM_RULE_CONTEXT = 16, /* needs a current context */
     SIM_RULE_UNSAFE = 32,  /* unsafe during stream capture */
@@ -50,7 +49,7 @@ enum {
 unsigned sim_entry_rules(sim_entry entry);
 const char *sim_entry_symbol(sim_entry entry); /* without _v2 */
 const char *sim_entry_args(sim_entry entry);   /* names of the logged arguments, by spaces */
-/* "cuMemAlloc" or "cuMemAlloc_v2"; SIM_N_ENTRIES when there is none of that name. */
+/* "cuMemAlloc" or "cuMemAlloc_v2"; SIM_N_ENTRIES for an unknown name. */
 sim_entry sim_entry_find(const char *name);
 
 #endif

@@ -1,10 +1,10 @@
-/* entry_absent.c - exported calls that every driver has, for what these devices lack: multicast and
- * dma-buf (their attributes are 0), and streams that wait for a value in memory, which the
- * simulator does not order by. They check their arguments and answer NOT_SUPPORTED. */
+/* entry_absent.c - exported calls of every driver for abilities that these devices lack. They are
+ * multicast and dma-buf (with attributes 0), and streams that wait for a value in memory, which the
+ * simulator does not order by. The calls check their arguments and answer NOT_SUPPORTED. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/memory.h"
 
-/* `is_good`: what the reference asks of the arguments. */
+/* `is_good`: the arguments meet the reference's demands. */
 static cu_result refuse(sim_call *call, bool is_good)
 {
     if (call->result == CU_SUCCESS) {

@@ -1,4 +1,4 @@
-/* entry_context.c - exported calls: contexts beside the primary ones, and the current one. */
+/* entry_context.c - exported calls for created contexts and the current context. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/context.h"
 

@@ -1,6 +1,6 @@
-/* entry_copy.c - exported calls: copies and a memset on the legacy default stream. To and from the
- * host they wait; between device addresses, and in a memset, they do not, as the reference says of
- * "API synchronization behavior". */
+/* entry_copy.c - exported calls: copies and a memset on the legacy default stream. Copies to and
+ * from the host wait. Copies between device addresses and memsets do not, as the reference says
+ * under "API synchronization behavior". */
 #include <string.h>
 
 #include "vmm/sim/call.h"

@@ -87,7 +87,7 @@ cu_result cuDeviceGetName(char *name, int len, cu_device dev)
     return sim_call_end(&call);
 }
 
-/* The attributes that pleat asks for; all others with a known number are 0. */
+/* The attributes that pleat asks for. Every other known number is 0. */
 static int attribute_value(int attribute, int device)
 {
     bool is_full = sim.conf.profile == SIM_PROFILE_FULL;
@@ -251,9 +251,9 @@ cu_result cuCtxGetDevice(cu_device *dev)
 }
 
 /* Unsafe in any mode of the threads, since it would wait for captured streams. The evidence is
- * thin: the reference is silent. But cuCtxRecordEvent, which looks at the same streams, is refused
- * and invalidates all conflicting captures, and captures were reported broken by another thread's
- * synchronisation of the device. */
+ * thin: the reference is silent. But cuCtxRecordEvent, which covers the same streams, is refused
+ * and invalidates all conflicting captures. Also, captures were reported broken by another thread's
+ * device synchronisation. */
 static cu_result synchronize(void)
 {
     sim_context *context;

@@ -36,7 +36,8 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
     return sim_call_end(&call);
 }
 
-/* Requires a current context like other calls of events, though the reference does not say so. */
+/* Requires a current context like other calls of events, though the reference does not mention
+ * one. */
 cu_result cuCtxRecordEvent(cu_context ctx, cu_event event)
 {
     sim_call call;
@@ -84,7 +85,7 @@ cu_result cuEventSynchronize(cu_event event)
     return sim_call_end(&call);
 }
 
-/* One microsecond for each operation submitted to the device in between. */
+/* One microsecond per operation submitted to the device in between. */
 static cu_result elapsed(float *milliseconds, sim_event *start, sim_event *end)
 {
     if (milliseconds == NULL) {

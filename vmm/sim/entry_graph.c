@@ -1,7 +1,7 @@
-/* entry_graph.c - exported calls: graphs, and the user objects that they hold.
+/* entry_graph.c - exported calls: graphs, and the user objects held by graphs.
  *
- * A graph that is being captured may get and lose references; it cannot be destroyed or
- * instantiated. The vendor permits to instantiate it, but does not say what comes out. */
+ * A graph under capture may get and lose references, but cannot be destroyed or instantiated. The
+ * vendor permits instantiation during a capture, but does not describe the result. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/graph.h"
 
@@ -32,8 +32,8 @@ cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsig
     return sim_call_end(&call);
 }
 
-/* A node for each kernel, copy and fill; its handle serves to be told from others. *n: the room in
- * `nodes`, then how many are there; without `nodes`, how many there are. */
+/* A node per kernel, copy and fill. A node's handle only identifies the node. *n is the room in
+ * `nodes`, then the number written. Without `nodes`, *n becomes the number of nodes. */
 cu_result cuGraphGetNodes(cu_graph graph, cu_graph_node *nodes, size_t *n)
 {
     sim_call call;

@@ -1,11 +1,11 @@
 /* entry_green.c - exported calls: green contexts, which share all of a primary context but some
  * multiprocessors.
  *
- * A green context's handle is none of a context until cuCtxFromGreenCtx has turned it into one. Its
- * streams do not block. Its default stream is ordered with no other, and can be captured. When it
- * is destroyed its streams stay, detached, and their work goes on. Source: CUDA Driver API, green
- * contexts; since 13.0 it says that an event or a synchronisation of the primary context covers
- * them. */
+ * A green context's handle is no context's until cuCtxFromGreenCtx converts the handle. Its streams
+ * do not block. Its default stream is ordered with no other stream, and can be captured. A
+ * destroyed green context's streams stay, detached, and their work goes on. Source: CUDA Driver
+ * API, green contexts. Since 13.0 the page says that an event or a synchronisation of the primary
+ * context covers green contexts. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/capture.h"
 #include "vmm/sim/context.h"
@@ -24,7 +24,7 @@ enum {
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* Not the context's own handle, but one for each. */
+/* Differs from the context's own handle. */
 static cu_green_ctx green_handle(sim_context *context)
 {
     return (cu_green_ctx)(void *)((char *)context + 1);
@@ -73,7 +73,7 @@ cu_result cuGreenCtxGetDevResource(cu_green_ctx green, cu_dev_resource *resource
     return sim_call_end(&call);
 }
 
-/* Without `groups` it only tells how many there could be. */
+/* Without `groups` only tells the possible number of groups. */
 static cu_result split(cu_dev_resource *groups, unsigned *n, const cu_dev_resource *input,
                        cu_dev_resource *rest, unsigned least)
 {
@@ -212,7 +212,7 @@ cu_result cuGreenCtxRecordEvent(cu_green_ctx green, cu_event event)
     return sim_call_end(&call);
 }
 
-/* The context of a stream at rest; asking about a captured one breaks its capture. */
+/* The context of a stream at rest. Asking about a captured stream breaks the capture. */
 static cu_result find_context(cu_stream handle, sim_context **out)
 {
     sim_stream *stream;

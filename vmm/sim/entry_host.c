@@ -1,9 +1,9 @@
 /* entry_host.c - exported calls: pinned host memory.
  *
- * With backing:memory it lies among the simulator's addresses: work on it is checked like any
- * other. With backing:none, where such addresses are made up, it is real memory of the process, so
- * that the program can use it; what work does with it is not seen. Either way it is charged to the
- * host, and to no device's capacity. */
+ * With backing:memory the host memory lies among the simulator's addresses, so work on it is
+ * checked as usual. With backing:none the simulator's addresses are made up. Host memory is then
+ * real memory of the process, so that the program can use it, and work on the memory is not
+ * checked. Pinned memory is always charged to the host, not to a device's capacity. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@ typedef struct host_piece {
     struct host_piece *next;
     void *ptr;
     size_t bytes;
-    uint64_t epoch; /* a reset forgets what was allocated before it */
+    uint64_t epoch; /* a reset forgets earlier allocations */
 } host_piece;
 
 static host_piece *pieces; /* the simulator's lock */

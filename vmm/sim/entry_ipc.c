@@ -1,4 +1,4 @@
-/* entry_ipc.c - exported calls: memory and events of other processes. */
+/* entry_ipc.c - exported calls for memory and events of other processes. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/ipc.h"
 

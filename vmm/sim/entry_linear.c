@@ -44,7 +44,8 @@ cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
     return sim_call_end(&call);
 }
 
-/* The reference says that cuMemFree may or may not synchronise; by default it does not. */
+/* The reference says that cuMemFree may or may not synchronise. By default the simulator does
+ * not. */
 static cu_result free_now(cu_devptr ptr)
 {
     sim_piece *piece = sim_mempool_find_live(ptr);

@@ -33,7 +33,7 @@ cu_result cuMemAddressReserve(cu_devptr *ptr, size_t bytes, size_t alignment, cu
     return sim_call_end(&call);
 }
 
-/* Takes only the exact pair of one reservation, with nothing mapped in it. */
+/* Takes only the exact pair of one reservation, without mappings inside. */
 static cu_result free_address(cu_devptr ptr, size_t bytes)
 {
     sim_reservation *reservation = sim_space_find(&sim.space, ptr);
@@ -225,7 +225,7 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *os_handle,
     return sim_call_end(&call);
 }
 
-/* The simulator knows the host memory that was allocated from it. */
+/* The simulator knows the host memory that it allocated. */
 static cu_result pointer_attribute(int *value, int attribute, cu_devptr ptr)
 {
     const sim_mapping *mapping = sim_mapping_at(ptr);

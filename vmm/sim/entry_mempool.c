@@ -102,7 +102,7 @@ cu_result cuMemPoolTrimTo(cu_mempool pool, size_t keep_bytes)
     return sim_call_end(&call);
 }
 
-/* In a capture both calls would become nodes of the graph; the simulator has no such nodes. */
+/* In a capture both calls would become graph nodes, which the simulator lacks. */
 static cu_result find_uncaptured(cu_stream handle, sim_stream **stream)
 {
     cu_result result = sim_stream_find(handle, stream);

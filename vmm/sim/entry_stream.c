@@ -1,4 +1,4 @@
-/* entry_stream.c - exported calls: streams and their captures. */
+/* entry_stream.c - exported calls for streams and their captures. */
 #include "vmm/sim/call.h"
 #include "vmm/sim/capture.h"
 #include "vmm/sim/context.h"
@@ -80,8 +80,8 @@ cu_result cuStreamGetCtx(cu_stream stream, cu_context *ctx)
     return sim_call_end(&call);
 }
 
-/* For queries of a stream's own progress: refused while it is captured. On the legacy default
- * stream, as for any command, captures of blocking streams count too. */
+/* For queries of a stream's own progress. Refused while the stream is captured. On the legacy
+ * default stream, as for any command, captures of blocking streams count too. */
 static cu_result find_running(cu_stream handle, sim_stream **stream)
 {
     cu_result result = sim_stream_find(handle, stream);
@@ -174,8 +174,8 @@ cu_result cuStreamIsCapturing(cu_stream stream, int *status)
     return sim_call_end(&call);
 }
 
-/* Always answers that there are no dependencies. For an invalid capture only the status is valid,
- * as the reference says. */
+/* Always answers that the stream has no dependencies. For an invalid capture only the status is
+ * valid, as the reference says. */
 cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, int *status, unsigned long long *id,
                                     cu_graph *graph, const cu_graph_node **deps, size_t *n_deps)
 {

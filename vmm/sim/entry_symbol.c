@@ -14,7 +14,7 @@ static const any_function functions[SIM_N_CU_ENTRIES] = {
 #undef FUNCTION
 };
 
-/* The one entry point whose later versions have other arguments. */
+/* The one entry point with different arguments in later versions. */
 static any_function create_context(int version)
 {
     enum { SINCE_V3 = 11040, SINCE_V4 = 12050 };

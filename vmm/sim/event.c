@@ -1,7 +1,7 @@
 /* event.c - record, wait and query.
  *
- * An event recorded in a capture is a point in the graph, not in time: it can only be waited for by
- * streams that are, or thereby get, part of that capture. */
+ * An event recorded in a capture is a point in the graph, not in time. Only streams of the capture
+ * can wait for the event, or streams that join the capture by waiting. */
 #include "vmm/sim/event.h"
 
 #include "vmm/sim/capture.h"

@@ -8,8 +8,7 @@
 
 extern bool sim_fault_is_armed; /* lock; false: no rule is left */
 
-/* Count the call against every rule that applies to it. Returns CU_SUCCESS, or the code to
- * answer. */
+/* Count the call against every rule for the call. Returns CU_SUCCESS, or the code to answer. */
 cu_result sim_fault_strike(sim_entry entry, bool is_fallible);
 /* entry == SIM_N_ENTRIES: any fallible call. False: too many rules. */
 bool sim_fault_add(sim_entry entry, uint64_t k, bool is_from, cu_result code);

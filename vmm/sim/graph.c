@@ -1,7 +1,7 @@
 /* graph.c - a launch submits the captured work to one stream, in captured order.
  *
- * Branches of a graph therefore never overlap when it runs; races between them are found when they
- * are captured (capture.c). Addresses are those of the capture, checked again at each launch. A
+ * So branches of a graph never overlap in a launch. Races between branches are found during the
+ * capture (capture.c). Addresses come from the capture and are checked again at each launch. A
  * launch keeps the user objects of the executable graph until it is over, even if the graph is
  * destroyed before. */
 #include "vmm/sim/graph.h"

@@ -1,14 +1,15 @@
-/* graph.h - captured graphs and their executable forms: both share the captured program.
+/* graph.h - captured graphs and their executable forms, which share the captured program.
  *
- * A graph exists from the beginning of its capture, so that it can be given user objects; it is
- * counted, destroyed and instantiated only once it has come out. */
+ * A graph exists from the beginning of its capture, so that it can be given user objects. Only
+ * after the capture can a graph be counted, destroyed and instantiated. */
 #ifndef PLEAT_SIM_GRAPH_H
 #define PLEAT_SIM_GRAPH_H
 
 #include "vmm/sim/capture.h"
 #include "vmm/sim/user_object.h"
 
-/* The work of a graph in an order that respects its dependencies; shared by graph and execs. */
+/* The work of a graph in an order that respects its dependencies. Graph and execs share the
+ * program. */
 typedef struct sim_program {
     uint32_t refs;
     size_t n;
@@ -20,7 +21,7 @@ typedef struct sim_graph {
     uint32_t index;
     bool is_live;
     bool is_exec;
-    bool is_out;                /* its capture is over: the graph is counted */
+    bool is_out;                /* the capture is over, so the graph is counted */
     const sim_capture *capture; /* in progress, or NULL */
     sim_program *program;
     sim_holds *holds; /* NULL: none */
@@ -32,8 +33,8 @@ sim_graph *sim_graph_begin(const sim_capture *capture);
 cu_graph sim_graph_come_out(sim_graph *graph);
 cu_graph sim_graph_handle(const sim_graph *graph);
 
-/* NULL: no such graph. The first ignores graphs that are being captured; the second finds them too,
- * unless their capture is invalid. */
+/* NULL: no such graph. sim_graph_find ignores graphs under capture. sim_graph_find_growing finds
+ * them too, unless their capture is invalid. */
 sim_graph *sim_graph_find(cu_graph handle);
 sim_graph *sim_graph_find_growing(cu_graph handle);
 sim_graph *sim_graph_find_exec(cu_graph_exec handle);

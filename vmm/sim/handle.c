@@ -1,10 +1,11 @@
 /* handle.c - physical memory: capacity to the byte, reference counts, sharing.
  *
  * Upholds M1 and M2 (memory.h). A value carries the reset, the use and the index, so a released
- * value is recognised. An exported file descriptor is one of the memory's token (token.h). Within
- * this process an import finds the handle by it, and adds a reference to the same value; elsewhere,
- * or once the memory was released here, it makes a handle of foreign memory. A descriptor keeps the
- * contents, but the simulator cannot see it closed, so it is charged to nobody. */
+ * value is recognised. An exported file descriptor is one of the memory's token (token.h). An
+ * import finds the live handle of the token within this process and adds a reference to the same
+ * value. In another process, or after the memory's release, an import makes a handle of foreign
+ * memory. A descriptor keeps the contents. The simulator cannot see its close, so the memory is
+ * charged to nobody. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ sim_handle *sim_handle_find(cu_mem_handle value)
     return handle;
 }
 
-/* The host has one node. Drivers export its memory too; here it stays in its process. */
+/* The host has one node. Drivers export the host's memory too. The simulator keeps it in the
+ * process. */
 static cu_result check_host_prop(const cu_mem_prop *prop)
 {
     if (sim.conf.profile == SIM_PROFILE_OLD_DRIVER || prop->location.id != 0) {
@@ -196,7 +198,8 @@ cu_result sim_handle_create(cu_mem_handle *value, size_t bytes, const cu_mem_pro
         return CU_OUT_OF_MEMORY;
     }
     handle->prop = *prop;
-    handle->prop.flags.compression_type = 0; /* a hint; this device does not compress */
+    handle->prop.flags.compression_type = 0; /* only a hint: the simulated device does not
+                                              * compress */
     sim_cost_charge(SIM_CU_mem_create, n_live, 1, bytes);
     *value = sim_handle_value(handle);
     return CU_SUCCESS;

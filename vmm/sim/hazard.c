@@ -1,16 +1,16 @@
 /* hazard.c - finds accesses without mapping or rights, unmaps under work, and races.
  *
- * Two pieces of work race when they touch the same physical bytes, one of them writes, and neither
- * is ordered after the other. Finished work cannot overlap any more, so the check looks only at
- * unfinished work of other streams that the submitting stream's clock does not order before it.
- * Comparing addresses is enough unless a touched granule is aliased. Then the other mappings of its
- * handle are compared too, if they were used since the oldest unfinished work (last_call). */
+ * Two pieces of work race when they touch common physical bytes, at least one writes, and they are
+ * not ordered. Finished work cannot overlap, so the check looks at unfinished work of other
+ * streams, not ordered earlier by the submitting stream's clock. Comparing addresses is enough
+ * unless a touched granule is aliased. Then the other mappings of the handle are compared too, if
+ * used since the oldest unfinished work (last_call). */
 #include "vmm/sim/hazard.h"
 
 #include "vmm/sim/memory.h"
 #include "vmm/sim/mempool.h"
 
-/* For granules in which an allocation ends: false if an access runs past that end. */
+/* For granules with the end of an allocation. False if an access runs past the end. */
 static bool ends_within(const pleat_sim_access *access)
 {
     uint64_t end = access->ptr + access->bytes;
@@ -86,7 +86,7 @@ const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t
     return NULL;
 }
 
-/* The operation of another stream that conflicts with `ours` and is not ordered before it, or
+/* The operation of another stream that conflicts with `ours` and is not ordered earlier, or
  * NULL. */
 static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
                              const pleat_sim_access *ours)
@@ -107,7 +107,7 @@ static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
     return NULL;
 }
 
-/* Checks one access at one address against all streams. Returns whether a race was recorded. */
+/* Checks one access at one address against every stream. Returns whether a race was recorded. */
 static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, const char *how)
 {
     for (uint32_t i = 0; i < sim.n_active; i++) {
@@ -139,7 +139,7 @@ static uint64_t oldest_call(void)
     return oldest;
 }
 
-/* `part` lies within `mapping`. Checks its bytes at the handle's other addresses where unfinished
+/* `part` lies within `mapping`. Checks the part at the handle's other addresses, where unfinished
  * work may use them. */
 static bool check_aliases_of(const sim_stream *stream, const sim_mapping *mapping,
                              const pleat_sim_access *part, uint64_t oldest)

@@ -14,25 +14,25 @@ void sim_hazard_reset(void);
 /* Record it if the call in progress names a destroyed handle of a `kind`. */
 void sim_hazard_check_dead(const char *kind, uint64_t handle, uint64_t died_in_call);
 
-/* Does `device` have access to all these addresses? *first becomes the first access that it lacks,
+/* Does `device` have access to all these addresses? *first becomes the first access without rights,
  * *any the or of the entries of all granules. */
 bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size_t n,
                               const pleat_sim_access **first, uint64_t *any);
-/* The same for work that is about to be submitted: in pools only live blocks are usable. */
+/* The same for work about to be submitted. In pools only live blocks are usable. */
 bool sim_hazard_is_usable(int device, const pleat_sim_access *accesses, size_t n,
                           const pleat_sim_access **first, uint64_t *any);
-/* Check work that is about to be submitted against unfinished work of other streams. `any` as
+/* Check new work, before its submission, against unfinished work of other streams. `any` as
  * above. */
 void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,
                            uint64_t any);
-/* If these accesses touch aliased mappings, remember the current call in them. */
+/* Note the current call in all aliased mappings among the accesses. */
 void sim_hazard_note_use(const pleat_sim_access *accesses, size_t n);
-/* The last call with unfinished work on [ptr, ptr + bytes); 0 if there is none. */
+/* The last call with unfinished work on [ptr, ptr + bytes), or 0. */
 uint64_t sim_hazard_last_use(uint64_t ptr, uint64_t bytes);
-/* Look for unfinished work on [ptr, ptr + bytes) that is not ordered before the next command of
- * `stream`, which frees them. */
+/* Look for unfinished work on [ptr, ptr + bytes) not ordered before the next command of `stream`,
+ * which frees the bytes. */
 void sim_hazard_check_free(const sim_stream *stream, uint64_t ptr, uint64_t bytes);
-/* Look for unfinished work on [ptr, ptr + bytes), which is about to lose its mapping. */
+/* Look for unfinished work on [ptr, ptr + bytes) before the bytes lose their mapping. */
 void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what);
 /* Do two access lists overlap with at least one write? */
 const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t n_ours,

@@ -1,4 +1,4 @@
-/* hazard_list.c - the hazards found so far: all counted, the first 1,024 kept. */
+/* hazard_list.c - the hazards found so far. All are counted, and the first 1,024 kept. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, co
     va_end(args);
 }
 
-/* A driver that looks behind the handle dies so. */
+/* Like a driver that reads behind the handle. */
 static void crash(const char *kind, uint64_t handle, uint64_t died_in_call)
 {
     fprintf(stderr,

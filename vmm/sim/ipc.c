@@ -1,8 +1,8 @@
 /* ipc.c - see ipc.h. Guarded by sim.lock. Upholds P1; P2 is sim_event_record's.
  *
- * As with real drivers: a process cannot open its own handles; opening again gives the address of
- * the first time; what was opened cannot be handed on, and is closed, not freed. Who opened memory
- * keeps its contents, whatever its owner does. */
+ * As with real drivers, a process cannot open its own handles. Opening a handle again gives the
+ * first address. Opened memory cannot be shared further, and is closed, not freed. An opener keeps
+ * the contents, whatever the owner does. */
 #include "vmm/sim/ipc.h"
 
 #include <fcntl.h>
@@ -71,7 +71,7 @@ cu_result sim_ipc_get_memory(cu_ipc_handle *handle, uint64_t ptr)
     return result;
 }
 
-/* The token's file, opened anew; -1: it is gone, another one, or another user's. */
+/* Opens the token's file anew. -1 if the file is gone, changed, or another user's. */
 static int open_token(const ipc_content *content)
 {
     char path[64];
@@ -86,7 +86,8 @@ static int open_token(const ipc_content *content)
     return fd;
 }
 
-/* The memory of a token: what is open already, or a handle without references or mappings. */
+/* The memory of a token: the handle already open, or a new handle without references or
+ * mappings. */
 static cu_result find_memory(int fd, const ipc_content *content, sim_handle **out)
 {
     cu_result result = sim_token_find(fd, out);
@@ -124,7 +125,7 @@ static bool map_memory(sim_handle *memory)
     return true;
 }
 
-/* For the device of the memory and the one whose context opens it. */
+/* Grants the memory's device and the opening context's device. */
 static void grant(sim_mapping *mapping, int device)
 {
     int own = mapping->handle->device;

@@ -1,8 +1,8 @@
-/* linear.c - cuMemAlloc: address, memory, mapping and access in one; charged to the byte. */
+/* linear.c - cuMemAlloc combines address, memory, mapping and access, charged to the byte. */
 #include "vmm/sim/cost.h"
 #include "vmm/sim/memory.h"
 
-/* The handle is for this allocation alone, which fails if it is NULL. */
+/* The handle serves only this allocation, which fails if the handle is NULL. */
 static cu_result map_linear(const sim_context *context, sim_handle *handle, uint64_t rights,
                             cu_devptr *ptr)
 {

@@ -1,4 +1,4 @@
-/* log.c - the call log: a ring of the last 4,096 calls, or all of them with log:full.
+/* log.c - the call log, a ring of the last 4,096 calls, or all calls with log:full.
  *
  *   {"n": 12, "call": "cuMemMap", "thread": 1, "ptr": "0x800000000000", "bytes": 2097152,
  *    "offset": 0, "handle": "0x100000001", "result": 0, "us": 1.5}        (on one line)
@@ -56,7 +56,7 @@ void sim_log_reset(void)
     n_room = 0;
 }
 
-/* Which arguments are plain numbers; the rest are addresses or handles. */
+/* Which arguments are plain numbers? The rest are addresses or handles. */
 static bool is_number(const char *name, size_t length)
 {
     static const char *const numbers[] = {

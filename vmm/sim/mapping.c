@@ -171,7 +171,7 @@ int sim_mapping_access(const sim_mapping *mapping, int device)
     return (mapping->rights & SIM_GRANULE_READ(device)) != 0 ? CU_ACCESS_READ : CU_ACCESS_NONE;
 }
 
-/* Finds the user's reservation that holds this range of whole granules. */
+/* Finds the user's reservation around a range of whole granules. */
 static sim_reservation *find_target(uint64_t ptr, uint64_t bytes)
 {
     if (bytes == 0 || !sim_is_granular(ptr) || !sim_is_granular(bytes)) {
@@ -231,8 +231,8 @@ static uint64_t count_whole(uint64_t ptr, uint64_t bytes)
     return n;
 }
 
-/* Handles on the device of the mapping at `ptr`, for the cost of a call on a run that begins there:
- * a run is of one device, unless somebody mixes them. */
+/* Handles on the device of the mapping at `ptr`, for the cost of a call on the run from `ptr`. Runs
+ * are taken to be of one device. */
 static uint64_t count_live(uint64_t ptr)
 {
     return sim.devices[sim_mapping_at(ptr)->handle->device].n_handles;
@@ -275,7 +275,7 @@ cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t
     for (size_t i = 0; i < n; i++) {
         int device = desc[i].location.id;
         if (desc[i].location.type == CU_LOCATION_HOST_NUMA && device == 0) {
-            continue; /* the host itself, which is not a device: see is_run_of_host */
+            continue; /* the host, which is no device: see is_run_of_host */
         }
         if (desc[i].location.type != CU_LOCATION_DEVICE) {
             return CU_INVALID_VALUE;

@@ -17,22 +17,22 @@ typedef struct sim_mempool_segment sim_mempool_segment;
 
 typedef struct sim_handle {
     uint32_t index;
-    uint32_t generation; /* counts uses of the index, so that a stale value is recognised */
+    uint32_t generation; /* counts uses of the index, to recognise stale values */
     bool is_live;
-    bool is_linear;  /* made for cuMemAlloc or a pool */
-    bool is_host;    /* pinned memory of the host: `device` only keeps the books */
-    bool is_foreign; /* imported, and not created by a handle that is still live here */
+    bool is_linear;               /* made for cuMemAlloc or a pool */
+    bool is_host;                 /* pinned memory of the host: `device` only keeps the books */
+    bool is_foreign;              /* imported, with no live creator in this process */
     sim_mempool_segment *segment; /* a pool's, else NULL */
     int device;
-    const sim_context *context; /* whose end frees it: cuMemAlloc's; NULL = nobody's */
+    const sim_context *context; /* frees the memory when ending: cuMemAlloc's; NULL = none */
     uint64_t bytes;             /* as charged */
     uint64_t refs;
     uint32_t n_mappings;
     sim_mapping *mappings; /* list through next_alias */
     cu_mem_prop prop;
-    uint64_t offset;       /* backing:memory, while there is no token */
+    uint64_t offset;       /* backing:memory, without a token */
     int token_fd;          /* token.h; -1: none */
-    uint64_t token_device; /* of the token's file: what tells it from others */
+    uint64_t token_device; /* of the token's file, to identify the token */
     uint64_t token_inode;
     uint64_t n_opens; /* cuIpcOpenMemHandle without cuIpcCloseMemHandle: ipc.h */
 } sim_handle;
@@ -46,7 +46,7 @@ struct sim_mapping {
     sim_handle *handle;
     sim_reservation *reservation;
     sim_mapping *next_alias;
-    uint64_t last_call; /* number of the last call that used it while aliased: M5 */
+    uint64_t last_call; /* number of the last call that used the mapping while aliased: M5 */
 };
 
 /* handle.c */
@@ -62,7 +62,7 @@ cu_result sim_handle_check_prop(const cu_mem_prop *prop);
 sim_handle *sim_handle_take(int device, uint64_t bytes, bool is_linear);
 /* The same on the host. */
 sim_handle *sim_handle_take_host(uint64_t bytes, bool is_linear);
-/* The same for memory of another process: the caller gives it its token and properties. */
+/* The same for memory of another process. The caller sets the token and properties. */
 sim_handle *sim_handle_take_foreign(int device, uint64_t bytes, bool is_linear);
 /* Gives the memory back once no references and no mappings are left. */
 void sim_handle_settle(sim_handle *handle);
@@ -73,27 +73,27 @@ cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes);
 void sim_mapping_unmap_half(uint64_t ptr, uint64_t bytes);
 cu_result sim_mapping_set_access(uint64_t ptr, uint64_t bytes, const cu_access_desc *desc,
                                  size_t n);
-/* Reads access descriptors: which rights they decide on, and their new values. */
+/* Reads access descriptors into a mask of decided rights and their new values. */
 cu_result sim_mapping_read_access(const cu_access_desc *desc, size_t n, uint64_t *mask,
                                   uint64_t *rights);
-/* Can every device that has one of the rights reach the memory of `device`? */
+/* Can every device with a right reach the memory of `device`? */
 bool sim_mapping_is_reachable(uint64_t rights, int device);
 sim_mapping *sim_mapping_at(uint64_t address);
 /* Maps into a part of a reservation known to be free; NULL: the host refuses. */
 sim_mapping *sim_mapping_add(sim_reservation *reservation, uint64_t ptr, sim_handle *handle);
 void sim_mapping_remove(sim_mapping *mapping);
-/* Map the handle's memory again at all its places, since it has moved to its token or back; false:
- * the host refuses some. */
+/* Map the handle's memory again at all its places, after a move to its token or back. False if the
+ * host refuses a place. */
 bool sim_mapping_back(const sim_handle *handle);
 void sim_mapping_grant(sim_mapping *mapping, uint64_t rights);
 /* Checks memory mode's limit on mappings, which gives a clearer error than the host would. */
 bool sim_mapping_has_room(void);
 int sim_mapping_access(const sim_mapping *mapping, int device); /* CU_ACCESS_* */
 
-/* linear.c: cuMemAlloc; and cuMemHostAlloc with backing:memory, for all devices */
+/* linear.c: cuMemAlloc, and cuMemHostAlloc with backing:memory, for all devices */
 cu_result sim_linear_alloc(const sim_context *context, size_t bytes, cu_devptr *ptr);
 cu_result sim_linear_alloc_host(const sim_context *context, size_t bytes, cu_devptr *ptr);
-/* The linear allocation of this process that starts at `ptr`, or NULL. */
+/* This process's linear allocation from `ptr` on, or NULL. */
 sim_mapping *sim_linear_find(uint64_t ptr);
 void sim_linear_free(sim_mapping *mapping);
 

@@ -1,7 +1,7 @@
-/* mempool.c - pools: their life, their attributes, and the segments they hold.
+/* mempool.c - the life of pools, with attributes and segments.
  *
  * Upholds N4 and N6 (mempool.h). A destroyed pool lives on without a handle until its last block is
- * free; its place in sim.mempools is not reused. */
+ * free. Its place in sim.mempools is not reused. */
 #include "vmm/sim/mempool.h"
 
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* mempool.h - the model of the driver's own stream-ordered pools (cuMemAllocAsync).
  *
- *   segment: one piece of device memory at fixed addresses, a whole number of units if it can be
+ *   segment: one piece of device memory at fixed addresses, a whole number of units if possible
  *   |## live ##|- pending: freed on stream 3, point 17 -|- settled -|## live ##|--- settled ---|
  *
  * A pool takes memory from the device a segment at a time, places blocks by best fit and gives back
- * segments that are wholly settled. pleat_sim.h says what the model promises and what it leaves
- * out. A pending piece remembers the point on a stream's timeline at which it is free; it becomes
- * settled when that has been observed to have passed.
+ * wholly settled segments. pleat_sim.h describes the model's promises and omissions. A pending
+ * piece remembers the point on a stream's timeline when it is free. The piece becomes settled when
+ * the host has observed the point pass.
  *
  * N1  the pieces of a segment tile it in address order, in multiples of SIM_MEMPOOL_ALIGN
  * N2  no two neighbours are both settled
@@ -58,7 +58,7 @@ struct sim_piece {
     uint64_t bytes;
     uint64_t asked_bytes; /* live: the size asked for */
     sim_piece_state state;
-    /* pending: free at `position` of the stream in `slot`, which comes after `deps` */
+    /* pending: free at `position` of the stream in `slot`, after `deps` */
     uint32_t slot;
     uint64_t position;
     sim_clock *deps;
@@ -97,8 +97,8 @@ cu_result sim_mempool_get(sim_mempool *pool, int attribute, void *value);
 cu_result sim_mempool_set_access(sim_mempool *pool, const cu_access_desc *desc, size_t n);
 /* Give back wholly settled segments, the newest first; keep at least `keep_bytes` reserved. */
 void sim_mempool_trim(sim_mempool *pool, uint64_t keep_bytes);
-/* The host has synchronised: frees that are over count as observed, and pools give back what they
- * hold above their thresholds. */
+/* The host has synchronised. Finished frees count as observed, and pools give back memory above
+ * their thresholds. */
 void sim_mempool_synchronized(void);
 /* A free's point on its stream has passed. */
 void sim_mempool_retire(uint32_t index);
@@ -113,8 +113,8 @@ cu_result sim_mempool_alloc(sim_mempool *pool, sim_stream *stream, size_t bytes,
 sim_piece *sim_mempool_find_live(uint64_t ptr);
 void sim_mempool_free(sim_piece *piece, sim_stream *stream);
 void sim_mempool_free_now(sim_piece *piece); /* cuMemFree: nobody uses the block any more */
-/* Do live blocks cover those accesses, as far as they touch pools? Else *first is the first
- * uncovered one. */
+/* Do live blocks cover the accesses, as far as the accesses touch pools? Else *first is the first
+ * uncovered access. */
 bool sim_mempool_covers(const pleat_sim_access *accesses, size_t n, const pleat_sim_access **first);
 
 /* mempool_piece.c: pieces. */
@@ -122,18 +122,19 @@ sim_piece *sim_piece_make_first(sim_mempool_segment *segment); /* settled, the w
 sim_piece *sim_piece_at(const sim_mempool_segment *segment, uint64_t ptr); /* that holds ptr */
 void sim_piece_file(sim_mempool *pool, sim_piece *piece);   /* into index or list, by its state */
 void sim_piece_unfile(sim_mempool *pool, sim_piece *piece); /* and out of it */
-/* Makes a free piece that is not filed settled, merges it with settled neighbours and files it. */
+/* Settles a free piece that is not filed, merges it with settled neighbours and files the
+ * result. */
 void sim_piece_settle(sim_mempool *pool, sim_piece *piece);
 /* Settle every pending piece whose point has passed. */
 void sim_piece_settle_passed(sim_mempool *pool);
-/* Make [first, first + bytes), which free pieces cover, one live piece; the rest of the last piece
+/* Make [first, first + bytes), covered by free pieces, one live piece. The rest of the last piece
  * keeps its state. */
 sim_piece *sim_piece_take(sim_mempool *pool, sim_piece *first, uint64_t bytes);
 void sim_piece_delete(sim_piece *piece); /* it must not be filed */
 
 /* mempool_fit.c: the search. */
 /* The first piece of the best place for `bytes` on that stream, or NULL. With `any`, also pending
- * memory that needs a new dependency, which sim_mempool_depend adds. */
+ * memory with a new dependency, to be added by sim_mempool_depend. */
 sim_piece *sim_mempool_fit(const sim_mempool *pool, const sim_stream *stream, uint64_t bytes,
                            bool any);
 void sim_mempool_depend(const sim_piece *first, uint64_t bytes, sim_stream *stream);

@@ -1,7 +1,7 @@
 /* mempool_block.c - blocks of pools: allocation and free in the order of streams.
  *
- * Both count as commands of their stream that touch the whole block, so the rules for races find
- * work that is not ordered after the allocation or not before the free. */
+ * Allocation and free count as commands of their stream that touch the whole block. So the rules
+ * for races find work not ordered after the allocation or before the free. */
 #include "vmm/sim/hazard.h"
 #include "vmm/sim/mempool.h"
 

@@ -1,10 +1,10 @@
 /* mempool_fit.c - where a block goes: the smallest run of free pieces that the stream may use.
  *
- * A run is a longest sequence of neighbouring free pieces that the stream may use: settled ones,
- * those freed on the stream itself, and those whose free comes before its next command anyway. The
- * smallest run that is large enough is taken, the lowest of equal ones; the block takes its start.
- * Few pieces are pending at a time, so the search looks at all of them; a settled piece is a run of
- * its own unless its neighbour is a usable pending one. */
+ * A run is a longest sequence of neighbouring free pieces that the stream may use. Usable pieces
+ * are settled, or freed on the stream itself, or freed before the stream's next command anyway. The
+ * smallest large enough run is taken, the lowest among equals. The block takes its start. Few
+ * pieces are pending at a time, so the search looks at all pending pieces. A settled piece is a run
+ * by itself unless a neighbour is usable and pending. */
 #include <stddef.h>
 
 #include "vmm/sim/mempool.h"

@@ -1,7 +1,7 @@
 /* mempool_piece.c - the pieces of a segment: finding, cutting, merging, filing.
  *
- * Upholds N1, N2, N3 and N5 (mempool.h). An address is found by a short walk from the first piece
- * that starts in its page, or in an earlier one. */
+ * Upholds N1, N2, N3 and N5 (mempool.h). A short walk finds an address, from the first piece that
+ * starts in its page or an earlier page. */
 #include <stdlib.h>
 
 #include "vmm/sim/mempool.h"
@@ -62,7 +62,7 @@ void sim_piece_delete(sim_piece *piece)
     free(piece);
 }
 
-/* Cuts off what follows the first `bytes`; the new piece is not filed yet. */
+/* Cuts a piece after `bytes`. The new piece is not filed yet. */
 static sim_piece *cut(sim_piece *piece, uint64_t bytes)
 {
     sim_piece *tail = sim_new(sizeof(*tail));
@@ -84,7 +84,7 @@ static sim_piece *cut(sim_piece *piece, uint64_t bytes)
     return tail;
 }
 
-/* The next piece, which is not filed, becomes a part of this one. */
+/* Merges the next piece, which is not filed, into this piece. */
 static void absorb_next(sim_piece *piece)
 {
     sim_piece *next = piece->next;

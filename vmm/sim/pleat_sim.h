@@ -1,74 +1,76 @@
 /* pleat_sim.h - the simulated CUDA driver's own interface, beside its cu* calls.
  *
  * Load the simulator's shared object like libcuda.so.1 and look these functions up by name, or link
- * with it. It needs nothing else of pleat: any program that uses the virtual memory management
- * calls of the CUDA Driver API can be tested against it without a GPU.
+ * the object. The object needs nothing else of pleat. Any program with the virtual memory
+ * management calls of the CUDA Driver API can be tested without a GPU.
  *
- * Time. Work is declared: the program says which bytes it reads and writes, and on which stream.
- * Work finishes when `depth` later pieces of work have been submitted to the device, counting all
- * streams, and when everything it depends on (its stream's earlier work, events waited for, the
- * legacy default stream) has finished. Recording, waiting and stream writes do not count as work,
- * and what pleat_sim_use submits lasts until it is ended or waited for.
- * Queries do not advance time; a synchronisation finishes what it waits for.
+ * Time. Work is declared. The program names the bytes read and written, and the stream. Work
+ * finishes when `depth` later pieces of work have been submitted to the device, counting all
+ * streams, and when its dependencies (its stream's earlier work, events waited for, the legacy
+ * default stream) have finished. Recording, waiting and stream writes do not count as work, and
+ * what pleat_sim_use submits lasts until it is ended or waited for. Queries do not advance time. A
+ * synchronisation finishes the work it waits for.
  *
- * Hazards are things that a correct program never does; the simulator records them and goes on.
+ * Hazards are things that a correct program never does. The simulator records a hazard and goes on.
  *
  * User objects (cuUserObjectCreate). Graphs hold references from the capture on (the handle comes
  * from cuStreamGetCaptureInfo_v2), executable graphs their own, launches in flight too. The call
- * that releases the last reference runs the destructor before it returns, outside of every lock; if
- * a launch was the last holder, that is the call that finishes the launch. A capture that ends
- * without a graph gives up its graph's references. A reset forgets objects without calling
- * destructors.
+ * that releases the last reference runs the destructor before returning, outside of every lock. If
+ * a launch was the last holder, the call that finishes the launch runs the destructor. A capture
+ * that ends without a graph gives up the graph's references. A reset forgets objects without
+ * calling destructors.
  *
- * Other processes. Memory that was created with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR can be
- * exported; the descriptor is one of a file in memory (memfd_create), which another process that is
- * on the simulator imports from whatever way it got it. With backing:memory in both they see the
- * same bytes. Every process has simulated devices of its own, so:
- *   - Imported memory is charged to the process that created it: imported_bytes, not
- *     physical_bytes, and no part of the capacity. What that process releases while others hold it,
- *     or a descriptor alone holds, is charged to nobody, since the simulator cannot see either.
- *   - It lies on the device of the same number; INVALID_DEVICE where there is none.
- *   - Work of one process is not ordered with another's, and races between them are not seen.
- *     Work takes effect when it finishes (see Time), so before a descriptor's bytes are read
- *     elsewhere, their writer synchronises.
- *   - Any other descriptor is INVALID_VALUE, as is an export without the handle type; the process
- *     that is out of descriptors gets OPERATING_SYSTEM.
+ * Other processes. Memory created with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR can be exported.
+ * The descriptor is of a file in memory (memfd_create). Another process on the simulator imports
+ * the descriptor, however it arrived. Two processes with backing:memory share the bytes. Every
+ * process has simulated devices of its own, with these rules.
+ *   - Imported memory counts in imported_bytes, not in physical_bytes or the capacity. The creating
+ *     process is charged. Memory held only by other processes or by a descriptor is charged to
+ *     nobody, since the simulator cannot see the holders.
+ *   - Imported memory lies on the device of its original number. Without such a device,
+ *     INVALID_DEVICE.
+ *   - Work of two processes is unordered, and races between processes are not seen. Work takes
+ *     effect when it finishes (see Time), so before a descriptor's bytes are read elsewhere, their
+ *     writer synchronises.
+ *   - A descriptor of another kind is INVALID_VALUE, as is an export without the handle type. A
+ *     process out of descriptors gets OPERATING_SYSTEM.
  *
- * Pinned host memory is charged to the host, to no device (host_bytes); there is one node.
- * cuMemHostAlloc gives memory that the program can use. With backing:memory it lies among the
- * simulator's addresses, so work on it is checked, and freeing it under work is a hazard;
- * with backing:none nothing is seen of such work. cuMemCreate with a location on the host's node
- * needs backing:memory, as made-up addresses are of no use to a host; such memory is not exported,
- * its mappings can be given to every device, and to the host alone what lies on it.
+ * Pinned host memory is charged to the host, not to a device (host_bytes). The host has one node.
+ * The program can use memory from cuMemHostAlloc. With backing:memory the memory lies among the
+ * simulator's addresses, so work on it is checked, and freeing under work is a hazard. With
+ * backing:none the simulator sees no work on host memory. Memory from cuMemCreate on the host's
+ * node needs backing:memory, as made-up addresses are of no use to a host. Such memory is not
+ * exported. Every device can get access to its mappings, and the host gets access to its own memory
+ * only.
  *
  * Pools (cuMemPoolCreate, cuMemAllocFromPoolAsync; cuMemAllocAsync takes from the device's default
  * pool) are a model, since the behaviour of drivers is only partly documented:
- *   - A pool takes memory from the device in segments: the block's size rounded up to 32 MiB, or to
- *     granules if the device or the pool's maximum has no room for that. Drivers report 32 MiB as
- *     reserved after a first small allocation. The maximum bounds what is reserved.
- *   - A block takes the start of the smallest run of free neighbours that its stream may use, the
- *     lowest of equal ones; sizes are rounded up to 512 bytes. Pieces of one segment merge. Free
- *     pages are not remapped from one segment to another: drivers say that they do, but
- *     pytorch#110194 and rmm#1245 report pools that refuse with 20 to 30 GB free in them.
- *   - Memory that was freed on a stream is usable for that stream at once. Another stream may use
- *     it if its command comes after the free anyway (by events or the legacy stream:
- *     FOLLOW_EVENT_DEPENDENCIES); when the free is over (ALLOW_OPPORTUNISTIC; without it, once a
- *     synchronisation has seen that); or, if the pool cannot grow, behind a dependency that is
- *     added to the stream (ALLOW_INTERNAL_DEPENDENCIES). All three are on by default.
- *   - Segments without a live block go back whole, the newest first: at any synchronisation of a
- *     stream or an event and in pleat_sim_finish while more than the threshold (default 0) is
- *     reserved, and in cuMemPoolTrimTo; neither goes below the bytes to keep. A free whose end
- *     nobody has observed keeps its segment.
- *   - USED counts the bytes asked for, until cuMemFreeAsync is called. A pool that is destroyed
- *     gives back its memory when the last block is free.
- *   - Allocation and free are commands of their streams: work on a block that is not ordered after
- *     its allocation is a race, as is any on a free that is not ordered after the work (kind
- *     UNMAP_IN_USE); work that is submitted after the free touches unmapped bytes.
- *   - Graphs have no memory nodes here: in a capture, allocation and free answer
- *     STREAM_CAPTURE_UNSUPPORTED, and the capture is invalid.
- *   - For a new segment the cost clock charges creating, mapping and granting one handle of its
- *     size, for one that goes unmapping and releasing it; a cost file may add a share for each
- *     call. */
+ *   - A pool takes memory from the device in segments. A segment is the block's size rounded up to
+ *     32 MiB, or to granules if the device or the pool's maximum lacks room. Drivers report 32 MiB
+ *     as reserved after a first small allocation. The maximum bounds the reserved bytes.
+ *   - A block takes the start of the smallest usable run of free neighbours, the lowest among
+ *     equals. Sizes are rounded up to 512 bytes. Pieces of one segment merge. Free pages are not
+ *     remapped between segments. Drivers claim to remap, but pytorch#110194 and rmm#1245 report
+ *     pools that refuse with 20 to 30 GB free in them.
+ *   - A stream may reuse memory freed on it at once. Another stream may use the memory in three
+ *     cases, all on by default. Its command comes after the free anyway, by events or the legacy
+ *     stream (FOLLOW_EVENT_DEPENDENCIES). The free is over (ALLOW_OPPORTUNISTIC; without the
+ *     attribute, once a synchronisation has seen the end). The pool cannot grow, and the stream
+ *     gets a new dependency on the free (ALLOW_INTERNAL_DEPENDENCIES).
+ *   - Segments without a live block go back whole, the newest first. They go at any synchronisation
+ *     of a stream or an event and in pleat_sim_finish, while more than the threshold (default 0) is
+ *     reserved, and in cuMemPoolTrimTo, never below the bytes to keep. A free with an unobserved
+ *     end keeps its segment.
+ *   - USED counts the requested bytes until cuMemFreeAsync. A destroyed pool gives its memory back
+ *     when the last block is free.
+ *   - Allocation and free are commands of their streams. Work on a block not ordered after the
+ *     allocation is a race. A free not ordered after work on the block is a hazard of kind
+ *     UNMAP_IN_USE. Work submitted after the free touches unmapped bytes.
+ *   - Graphs have no memory nodes. In a capture, allocation and free answer
+ *     STREAM_CAPTURE_UNSUPPORTED and invalidate the capture.
+ *   - On the cost clock a new segment costs the creation, mapping and granting of one handle of its
+ *     size. A segment that goes costs the unmapping and the release. A cost file may add a share
+ *     per call. */
 #ifndef PLEAT_SIM_H
 #define PLEAT_SIM_H
 
@@ -152,7 +154,7 @@ extern "C" {
  *           a setuid program. */
 PLEAT_SIM_API int pleat_sim_reset(const char *conf);
 
-/** Say what was wrong with the last configuration, cost file, fault or mapping that was refused.
+/** Tell why the last refused configuration, cost file, fault or mapping was wrong.
  *
  *  Returns  a text, empty if nothing was; valid until the next such error.
  *  Owner    the simulator. */
@@ -163,7 +165,7 @@ PLEAT_SIM_API const char *pleat_sim_error(void);
  *  Threads  any. */
 PLEAT_SIM_API bool pleat_sim_has_contents(void);
 
-/** One access of declared work: a range of a device's addresses. bytes may be 0. */
+/** An access of declared work, as a range of a device's addresses. bytes may be 0. */
 typedef struct pleat_sim_access {
     uint64_t ptr;
     uint64_t bytes;
@@ -182,21 +184,21 @@ typedef struct pleat_sim_access {
  *  Blocks   never. */
 PLEAT_SIM_API int pleat_sim_work(void *stream, const pleat_sim_access *accesses, size_t n);
 
-/** Submit work that fills [ptr, ptr + bytes) with a pattern made of `seed` when it finishes.
+/** Submit work that fills [ptr, ptr + bytes) at its end with a pattern made of `seed`.
  *
  *  Units    as pleat_sim_work with one write. With backing:none it does nothing else.
  *  Returns  as pleat_sim_work. */
 PLEAT_SIM_API int pleat_sim_fill(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
 
-/** Submit work that compares [ptr, ptr + bytes) with the pattern of `seed` when it finishes.
+/** Submit work that compares [ptr, ptr + bytes) at its end with the pattern of `seed`.
  *
  *  Units    as pleat_sim_work with one read. ptr and seed as in the fill; bytes at most as many.
  *  Returns  as pleat_sim_work. A difference is a hazard of kind PLEAT_SIM_CONTENTS. */
 PLEAT_SIM_API int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
 
-/** Submit work that lasts: it writes [ptr, ptr + bytes) on `stream`, after all that was submitted
- *  to `after`. Neither `depth` nor pleat_sim_advance ends it, only pleat_sim_use_end or a
- *  synchronisation that waits for it. Later work of the stream comes after it.
+/** Submit lasting work that writes [ptr, ptr + bytes) on `stream`, after all work submitted to
+ *  `after`. Neither `depth` nor pleat_sim_advance ends a use, only pleat_sim_use_end or a
+ *  synchronisation that waits for the use. Later work of the stream comes after it.
  *
  *  Params   use [out]: what pleat_sim_use_end takes. Both streams are created ones.
  *  Returns  as pleat_sim_work; INVALID_VALUE also where `use` is NULL, NOT_SUPPORTED where one of
@@ -204,7 +206,8 @@ PLEAT_SIM_API int pleat_sim_verify(void *stream, uint64_t ptr, uint64_t bytes, u
 PLEAT_SIM_API int pleat_sim_use(void *stream, void *after, uint64_t ptr, uint64_t bytes,
                                 uint64_t *use);
 
-/** End a use of that stream, with all that it comes after. One that is over already is no error.
+/** End a use of the stream, with all earlier work that the use waits for. Ending a finished use is
+ *  no error.
  *
  *  Returns  a CUresult: CUDA_SUCCESS; INVALID_HANDLE; INVALID_VALUE (no such use);
  *           NOT_INITIALIZED. */
@@ -218,7 +221,7 @@ PLEAT_SIM_API void pleat_sim_finish(void);
  *  Params   device: an ordinal, or < 0 for all of them. */
 PLEAT_SIM_API void pleat_sim_advance(int device, uint64_t n);
 
-/** Make the k-th such call from now on answer `code` and do nothing else.
+/** Make the k-th matching call from now on only answer `code`.
  *
  *  Params   call: an entry point's name ("cuMemMap"), or NULL for any call that changes the
  *           driver's state: queries, cuInit, cuCtxPopCurrent and cuThreadExchange... are not
@@ -228,11 +231,11 @@ PLEAT_SIM_API void pleat_sim_advance(int device, uint64_t n);
  *           anything. */
 PLEAT_SIM_API void pleat_sim_fail_at(const char *call, uint64_t k, int code);
 
-/** Make the k-th such call and every later one answer `code`; see pleat_sim_fail_at. */
+/** Make the k-th matching call and every later match answer `code`; see pleat_sim_fail_at. */
 PLEAT_SIM_API void pleat_sim_fail_from(const char *call, uint64_t k, int code);
 
-/** Let every later call that works on a device answer `code`, as after a kernel that faulted; 0: no
- *  more.
+/** Let every later call that works on a device answer `code`, as after a kernel that faulted. 0
+ *  ends the fault.
  *
  *  Units    code: a CUresult, such as 700 (ILLEGAL_ADDRESS) or 719 (LAUNCH_FAILED). */
 PLEAT_SIM_API void pleat_sim_break(int code);
@@ -240,10 +243,10 @@ PLEAT_SIM_API void pleat_sim_break(int code);
 /** Forget all faults that have not struck yet. */
 PLEAT_SIM_API void pleat_sim_fail_never(void);
 
-/** The delay that only yields to other threads. */
+/** A delay that only yields to other threads. */
 #define PLEAT_SIM_YIELD 0xffffffffU
 
-/** Let every such call sleep before it takes effect, so that races show reliably.
+/** Let every matching call sleep before taking effect, so that races show reliably.
  *
  *  Units    `us`: microseconds of real time, at most 10 seconds; 0 = none any more; PLEAT_SIM_YIELD
  *           = sched_yield. The cost clock does not notice.
@@ -253,28 +256,28 @@ PLEAT_SIM_API void pleat_sim_fail_never(void);
  *  Threads  any; the calling thread sleeps, outside every lock of the simulator. */
 PLEAT_SIM_API void pleat_sim_delay(const char *call, unsigned us);
 
-/** Let every such call sleep after it took effect, before it returns; see pleat_sim_delay. */
+/** Let every matching call sleep between its effect and its return; see pleat_sim_delay. */
 PLEAT_SIM_API void pleat_sim_delay_after(const char *call, unsigned us);
 
 /** Count the calls that a fault has answered since the reset. */
 PLEAT_SIM_API uint64_t pleat_sim_n_faults(void);
 
 /** What the simulator holds. Reservations, streams, events, graphs and lost objects always count
- *  those of all devices. */
+ *  all devices. */
 typedef struct pleat_sim_counts {
     uint64_t reservations, handles, mappings, allocations; /* live driver objects */
     uint64_t streams, events, graphs, contexts;            /* graphs: executable ones too */
-    uint64_t reserved_bytes, physical_bytes, mapped_bytes; /* physical: also what pools hold */
+    uint64_t reserved_bytes, physical_bytes, mapped_bytes; /* physical: also pools' bytes */
     uint64_t peak_physical_bytes;
     uint64_t capacity_bytes;
     uint64_t unfinished_work;
     uint64_t hazards;
-    uint64_t calls;        /* of cu* entry points, refused ones too */
-    uint64_t lost_objects; /* went with their context instead of being destroyed */
-    uint64_t pools;        /* of cuMemPoolCreate, not yet destroyed */
-    uint64_t pool_bytes;   /* physical bytes that pools hold, default ones and destroyed ones too */
-    uint64_t user_objects; /* whose destructor was not called yet */
-    uint64_t imported_bytes; /* of memory that another process created; not in physical_bytes */
+    uint64_t calls;          /* of cu* entry points, refused ones too */
+    uint64_t lost_objects;   /* went with their context instead of being destroyed */
+    uint64_t pools;          /* of cuMemPoolCreate, not yet destroyed */
+    uint64_t pool_bytes;     /* physical bytes of pools, default and destroyed pools too */
+    uint64_t user_objects;   /* whose destructor was not called yet */
+    uint64_t imported_bytes; /* of memory created by another process; not in physical_bytes */
     uint64_t host_bytes;     /* pinned host memory of the whole process; not in physical_bytes */
 } pleat_sim_counts;
 
@@ -285,7 +288,7 @@ typedef struct pleat_sim_counts {
  *  Returns  0, or -1: no such device, or never configured. */
 PLEAT_SIM_API int pleat_sim_count(int device, pleat_sim_counts *out);
 
-/** Count the calls of one entry point since the reset ("cuMemMap"), refused ones too. */
+/** Count the calls of one entry point since the reset ("cuMemMap"), including refused calls. */
 PLEAT_SIM_API uint64_t pleat_sim_n_calls(const char *call);
 
 /** Read the cost clock: modelled microseconds spent in driver calls since the reset. */
@@ -309,8 +312,8 @@ PLEAT_SIM_API size_t pleat_sim_mappings(pleat_sim_mapping *out, size_t n);
 typedef enum pleat_sim_hazard_kind {
     PLEAT_SIM_UNMAPPED_ACCESS, /* work touches bytes without mapping or access */
     PLEAT_SIM_UNMAP_IN_USE,    /* unmap, release or free under unfinished work */
-    PLEAT_SIM_RACE,            /* two streams, same physical bytes, unordered, one of them writes */
-    PLEAT_SIM_CONTENTS,        /* memory mode: verify found other bytes */
+    PLEAT_SIM_RACE,            /* two streams, unordered, overlap in physical bytes, with a write */
+    PLEAT_SIM_CONTENTS,        /* memory mode: verify found wrong bytes */
     PLEAT_SIM_CALL_IN_DESTRUCTOR, /* of a user object; the call answers NOT_PERMITTED */
     PLEAT_SIM_DEAD_HANDLE         /* dead_handles:hazard: `ptr` is a destroyed stream or event */
 } pleat_sim_hazard_kind;
@@ -319,7 +322,7 @@ typedef struct pleat_sim_hazard {
     pleat_sim_hazard_kind kind;
     uint64_t ptr;
     uint64_t bytes;
-    uint64_t call; /* number in the log of the call that revealed it */
+    uint64_t call; /* log number of the call that revealed the hazard */
     char text[160];
 } pleat_sim_hazard;
 
@@ -329,7 +332,7 @@ typedef struct pleat_sim_hazard {
  *  Returns  how many there were since the reset, kept or not. */
 PLEAT_SIM_API size_t pleat_sim_hazards(pleat_sim_hazard *out, size_t n);
 
-/** Write the call log as JSON lines to a file: all calls with log:full, else the last 4,096.
+/** Write the call log as JSON lines to a file, with all calls under log:full, else the last 4,096.
  *
  *  Returns  0, or -1: the file could not be written. */
 PLEAT_SIM_API int pleat_sim_write_log(const char *path);

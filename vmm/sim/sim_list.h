@@ -1,6 +1,6 @@
-/* sim_list.h - every entry point of the simulated driver: those that pleat calls, those that only
- * other programs on the simulator need (docs/simulator.md), and one without arguments, which does
- * not fit pleat's wrappers. Form: driver_list.h. */
+/* sim_list.h - every entry point of the simulated driver. Some are called by pleat, some only by
+ * other programs on the simulator (docs/simulator.md), and one takes no arguments, so it does not
+ * fit pleat's wrappers. Form: driver_list.h. */
 #ifndef PLEAT_SIM_LIST_H
 #define PLEAT_SIM_LIST_H
 
@@ -11,7 +11,7 @@ typedef struct cu_ipc_handle {
     char reserved[64];
 } cu_ipc_handle;
 
-/* What a green context gets of the device: multiprocessors, here as of CUDA 12.4 to 13.0. */
+/* A green context's part of the device: multiprocessors, as of CUDA 12.4 to 13.0. */
 typedef struct cu_dev_resource {
     int type;
     unsigned char reserved[92];

@@ -1,7 +1,7 @@
-/* skip.c - a skip list; it needs no balancing and allocates nothing.
+/* skip.c - a skip list, without balancing or allocations.
  *
- * A node reaches each further level with a chance of one in four. The list has its own random
- * generator, so equal histories give equal lists. Source: Pugh, Skip lists, CACM 33 (1990). */
+ * A node reaches every further level with a chance of one in four. The list has its own random
+ * generator, so equal histories make equal lists. Source: Pugh, Skip lists, CACM 33 (1990). */
 #include "vmm/sim/skip.h"
 
 #include <stddef.h>
@@ -18,7 +18,7 @@ static unsigned draw_height(sim_skip *skip)
     return height;
 }
 
-/* On each level, finds the last node whose key comes before the given one, or the head. */
+/* Finds on every level the last node whose key comes before the given key, or the head. */
 static void find_before(sim_skip *skip, uint64_t bytes, uint64_t ptr,
                         sim_skip_node *before[SIM_SKIP_LEVELS])
 {

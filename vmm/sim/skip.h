@@ -30,7 +30,7 @@ static inline bool sim_skip_is_before(uint64_t bytes, uint64_t ptr, uint64_t oth
 
 void sim_skip_insert(sim_skip *skip, sim_skip_node *node, uint64_t bytes, uint64_t ptr);
 void sim_skip_remove(sim_skip *skip, sim_skip_node *node);
-/* The first node of at least `bytes`, or NULL; then node->next[0] and so on. */
+/* The first node of at least `bytes`, or NULL. Go on with node->next[0]. */
 sim_skip_node *sim_skip_find(const sim_skip *skip, uint64_t bytes);
 
 #endif

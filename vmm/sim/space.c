@@ -3,9 +3,9 @@
  *   0     one granule              half                          limit = 1 << va_bits
  *   | never |  second choice        |  first choice: next fit     |
  *
- * Made-up addresses start in the upper half: with the default of 48 bits no host pointer is among
- * them, and dereferencing one faults. With backing:memory the kernel gives the addresses. The table
- * has two levels; a leaf exists while one of its granules is mapped. */
+ * Made-up addresses start in the upper half. With the default of 48 bits no host pointer is among
+ * them, and dereferencing a made-up address faults. With backing:memory the kernel gives the
+ * addresses. The table has two levels. A leaf exists while one of its granules is mapped. */
 #include "vmm/sim/space.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static size_t first_behind(const sim_space *space, uint64_t address)
     return low;
 }
 
-/* The first gap within [from, to) that holds `bytes` at `alignment`; 0 when there is none. */
+/* The first gap within [from, to) that holds `bytes` at `alignment`, or 0. */
 static uint64_t find_gap(const sim_space *space, uint64_t from, uint64_t to, uint64_t bytes,
                          uint64_t alignment)
 {
@@ -117,7 +117,7 @@ static void insert_reservation(sim_space *space, sim_reservation *reservation)
     space->n_reservations++;
 }
 
-/* Linear allocations are a granule apart, so that an access past the end of one is noticed. */
+/* Linear allocations are a granule apart, so an access past an allocation's end is noticed. */
 static uint64_t distance_bytes(const sim_space *space, bool is_linear)
 {
     return is_linear && !space->has_memory ? UINT64_C(1) << space->shift : 0;

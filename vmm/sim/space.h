@@ -1,12 +1,16 @@
-/* space.h - the device address space: reservations, and what every granule of it is mapped to.
+/* space.h - the device address space: reservations, and the mapping of every granule.
  *
  *   entry of a granule, 64 bits; 0 = not mapped
  *   |63     48|47      32|   31   |   30    |   29    |   28   |   27   |26            0|
  *   | write   | read     | linear | partial | aliased | mapped | pooled | mapping index |
  *
- * One write and one read bit for each device. linear: memory of cuMemAlloc or of a pool. partial:
- * the allocation ends within the granule. aliased: the handle has further mappings. pooled: memory
- * of a pool, so only its live blocks may be touched. Guarded by sim.lock. */
+ *   write, read  one bit per device
+ *   linear       memory of cuMemAlloc or of a pool
+ *   partial      the allocation ends within the granule
+ *   aliased      the handle has further mappings
+ *   pooled       a pool's memory: only live blocks may be touched
+ *
+ * Guarded by sim.lock. */
 #ifndef PLEAT_SIM_SPACE_H
 #define PLEAT_SIM_SPACE_H
 
@@ -50,7 +54,7 @@ typedef struct sim_space {
     size_t n_reservations;
     size_t room;
     uint64_t cursor; /* where the next search starts */
-    uint64_t n_user; /* reservations that the user made, and their bytes */
+    uint64_t n_user; /* reservations made by the user, and their bytes */
     uint64_t user_bytes;
     uint64_t all_bytes;
 } sim_space;

@@ -1,4 +1,4 @@
-/* state.c - the one global, its lock, resets, and what a fork does to it.
+/* state.c - the one global, its lock, resets, and forks.
  *
  * After cuInit a forked child has no driver: as with a real one, every call answers
  * NOT_INITIALIZED. A fork before cuInit is harmless. The lock is held across fork, so the child

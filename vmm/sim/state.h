@@ -1,7 +1,7 @@
-/* state.h - the whole simulator: one global, one lock; devices, contexts, threads.
+/* state.h - the whole simulator: one global, one lock, devices, contexts, threads.
  *
- * Everything below is guarded by sim.lock, which every exported function holds from its beginning
- * to its end (call.h). No callback runs while it is held. Thread state belongs to its thread. */
+ * sim.lock guards everything below. Every exported function holds the lock from its beginning to
+ * its end (call.h). No callback runs while it is held. Thread state belongs to its thread. */
 #ifndef PLEAT_SIM_STATE_H
 #define PLEAT_SIM_STATE_H
 
@@ -20,14 +20,14 @@ typedef struct sim_context {
     int device;
     unsigned n_retained;
     uint32_t index;              /* of a created one, in sim.contexts */
-    uint64_t generation;         /* counts activations, so that a stale reference is recognised */
-    struct sim_context *primary; /* of a green context, which retains it; NULL = it is not green */
+    uint64_t generation;         /* counts activations, to recognise stale references */
+    struct sim_context *primary; /* a green context's retained primary context, else NULL */
     unsigned n_multiprocessors;  /* of a green one */
     sim_stream *legacy;          /* made at first use */
     unsigned n_capturing;        /* blocking streams that are being captured */
 } sim_context;
 
-/* One submission in the device's order. It tells which stream has work due once depth has
+/* One submission in the device's order. Names the stream that has work due once depth has
  * passed. */
 typedef struct sim_submission {
     uint32_t slot; /* UINT32_MAX: no work, only time went on */
@@ -55,8 +55,8 @@ typedef struct sim_state {
     pthread_mutex_t lock;
     bool is_configured;
     bool is_initialized; /* cuInit succeeded */
-    int broken;          /* lock: what each call answers; 0: nothing is broken */
-    bool is_forked;      /* this is a child of the process that initialised */
+    int broken;          /* lock: the answer of each call; 0: nothing is broken */
+    bool is_forked;      /* a child of the process that initialised */
     sim_conf conf;
     uint64_t epoch; /* number of resets */
     sim_device devices[SIM_MAX_DEVICES];
@@ -80,14 +80,14 @@ typedef struct sim_state {
 
     sim_stream **active; /* streams with unfinished work, in no order */
     uint32_t n_active;
-    uint32_t n_blocked; /* streams whose due work waits for other streams */
+    uint32_t n_blocked; /* streams with due work that waits for other streams */
     uint64_t n_unfinished;
     uint64_t n_streams; /* created and not destroyed */
     uint64_t n_events;
     uint64_t n_graphs;
     uint64_t n_user_objects;
     uint64_t host_bytes;   /* pinned on the host */
-    uint64_t n_lost;       /* objects that went down with their context */
+    uint64_t n_lost;       /* objects lost with their context */
     sim_capture *captures; /* list of captures in progress */
     uint64_t next_stream_id;
     uint64_t next_capture_id;
@@ -102,7 +102,7 @@ typedef struct sim_context_ref {
     uint64_t generation;
 } sim_context_ref;
 
-/* What the driver knows about a thread; cleared at first use after a reset. */
+/* The driver's notes about a thread, cleared at first use after a reset. */
 typedef struct sim_thread {
     uint64_t epoch;
     unsigned number; /* 1, 2, ... in order of first call */
@@ -121,7 +121,7 @@ cu_result sim_context_current(sim_context **out);
 
 /* Free everything and start afresh with `conf`. */
 void sim_state_reset(const sim_conf *conf);
-/* Configures from PLEAT_SIM unless it was configured before; false: see sim_error_text. */
+/* Configures from PLEAT_SIM unless already configured. False: see sim_error_text. */
 bool sim_state_configure(void);
 void sim_state_lock(void);
 void sim_state_unlock(void);

@@ -1,9 +1,10 @@
 /* stream.c - handles, ids, default streams, and the order that default streams imply.
  *
- * A handle is recycled at once, last destroyed first, even if work is pending; unless with
- * dead_handles:hazard or crash, where it stays dead for long. An id is never recycled. The stream
- * object lives on in its slot until its work is done (S4, stream.h). The legacy stream waits
- * for all earlier work of its context's blocking streams, and their later work waits for it. */
+ * A handle is recycled at once, last destroyed first, even if work is pending. With
+ * dead_handles:hazard or crash the handle stays dead for long. An id is never recycled. The stream
+ * object lives on in its slot until its work has finished (S4, stream.h). The legacy stream waits
+ * for all earlier work of its context's blocking streams, and their later work waits for the legacy
+ * stream. */
 #include "vmm/sim/stream.h"
 
 #include <stdlib.h>
@@ -13,13 +14,13 @@
 #include "vmm/sim/context.h"
 #include "vmm/sim/hazard.h"
 
-/* Handles only look like pointers: a base, and a step for each number. */
+/* Handles only look like pointers. They are a base and a step per number. */
 #define HANDLE_BASE UINT64_C(0x510000000000)
 enum { HANDLE_STEP = 256 };
 
 static struct {
     uint32_t *slots; /* by handle number; UINT32_MAX: free */
-    uint64_t *died;  /* by handle number: the call that destroyed it */
+    uint64_t *died;  /* by handle number: the call that destroyed the handle */
     uint32_t n;
     uint32_t *free_numbers;
     uint32_t n_free;
@@ -82,7 +83,7 @@ sim_stream *sim_stream_legacy(sim_context *context)
     return context->legacy;
 }
 
-/* A thread knows its streams in primary contexts; those in created ones are looked for. */
+/* A thread knows its streams in primary contexts. Its streams in created contexts are searched. */
 static sim_stream *thread_stream_in(sim_context *context)
 {
     unsigned thread = sim_thread_self()->number;

@@ -1,4 +1,4 @@
-/* stream.h - streams, the operations on them, and when those finish.
+/* stream.h - streams, their operations, and the operations' ends.
  *
  * An operation has a position on its stream, from 1. A stream's operations finish in order:
  *
@@ -8,8 +8,10 @@
  * S1  finished <= submitted; the ring holds exactly the operations in between
  * S2  a stream is in sim.active if and only if finished < submitted
  * S3  an operation finishes only after its own stream's earlier ones and its dependencies
- * S4  a slot goes to another stream only when finished == submitted; positions go on Dependencies
- * are vector clocks (clock.h); stream waits and the legacy default stream add to them. */
+ * S4  a slot goes to another stream only when finished == submitted; positions go on
+ *
+ * Dependencies are vector clocks (clock.h). Stream waits and the legacy default stream add to the
+ * clocks. */
 #ifndef PLEAT_SIM_STREAM_H
 #define PLEAT_SIM_STREAM_H
 
@@ -29,17 +31,17 @@ typedef enum sim_task_kind {
     SIM_TASK_FREE,        /* cuMemFreeAsync of memory from cuMemAlloc at address `value` */
     SIM_TASK_POOL_ALLOC,  /* the driver's own: a block of a pool begins */
     SIM_TASK_POOL_RETIRE, /* the driver's own: a block of pool number `value` ends */
-    SIM_TASK_LAUNCH_END,  /* the driver's own: a launch that held user objects is over */
+    SIM_TASK_LAUNCH_END,  /* the driver's own: a launch with user objects is over */
 } sim_task_kind;
 
-/* What is to be done; whoever made the access list owns it. */
+/* A piece of work. The maker of the access list owns the list. */
 typedef struct sim_task {
     sim_task_kind kind;
     uint64_t value;          /* seed, byte, 64-bit value */
     struct sim_holds *holds; /* of SIM_TASK_LAUNCH_END */
     void *host;
-    bool is_peer_s; /* each access is checked with the device that owns its memory */
-    bool lasts;     /* until somebody ends it or waits for it; not counted */
+    bool is_peer_s; /* check each access with the device that owns the memory */
+    bool lasts;     /* until ended or waited for; not counted */
     size_t n;
     const pleat_sim_access *accesses;
 } sim_task;
@@ -50,12 +52,12 @@ typedef struct sim_op {
     uint64_t call; /* its number in the log */
     uint64_t access_epoch;
     sim_clock *deps;
-    sim_task *task; /* NULL: work with at most one access, described here */
+    sim_task *task; /* NULL: work with at most one access, described in the op */
     bool is_write;
     bool is_counted;  /* takes part in depth */
-    bool is_reported; /* a hazard was recorded for its addresses: not checked at its end */
-    bool is_driver_s; /* no access of the program: not checked at its end */
-    bool lasts;       /* it ends where somebody ends it or waits for it, never by itself */
+    bool is_reported; /* a hazard was recorded for the op: not checked at its end */
+    bool is_driver_s; /* no access of the program, so not checked at its end */
+    bool lasts;       /* ends only by an explicit end or by a wait */
 } sim_op;
 
 struct sim_stream {
@@ -71,7 +73,7 @@ struct sim_stream {
     uint32_t slot;
     uint32_t active_index; /* while in sim.active */
     cu_stream handle;
-    unsigned thread; /* whose default stream it is in a created context; 0 = nobody's */
+    unsigned thread; /* the default stream's thread, in a created context; 0 = none */
     uint64_t id;
     bool is_live;     /* not destroyed */
     bool is_detached; /* its green context was destroyed */
@@ -102,7 +104,7 @@ static inline bool sim_stream_is_idle(const sim_stream *stream)
 }
 
 /* stream.c */
-/* The stream behind a handle: a created one of any context, or a default one of the current
+/* The stream behind a handle: a created stream of any context, or a default stream of the current
  * context. Returns CU_SUCCESS, INVALID_HANDLE, STREAM_DETACHED (*out is the stream) or the result
  * of sim_context_current. */
 cu_result sim_stream_find(cu_stream handle, sim_stream **out);
@@ -111,28 +113,28 @@ void sim_stream_destroy(sim_stream *stream);
 sim_stream *sim_stream_legacy(sim_context *context);
 /* Destroys all streams of a context that goes away. */
 void sim_stream_drop_context(sim_context *context);
-/* The green context goes away: its streams can only be destroyed. */
+/* The green context goes away, so its streams can only be destroyed. */
 void sim_stream_detach_context(sim_context *context);
 void sim_stream_fini(void);
 /* Gives back slot and resources once a destroyed stream is idle. */
 void sim_stream_settle(sim_stream *stream);
-/* Adds to the next command of `stream` what the legacy default stream's rule puts before it. */
+/* Makes the next command of `stream` follow the legacy default stream's rule. */
 void sim_stream_join_default(sim_stream *stream);
-/* Raises the clock to all work submitted to `stream`, and to what that stream waits for. */
+/* Raises the clock to all work submitted to `stream`, and to all its waits. */
 void sim_stream_gather(sim_stream *stream, sim_clock **clock);
-/* The same for all streams of a context, destroyed ones with pending work included. */
+/* The same for all streams of a context, including destroyed streams with pending work. */
 void sim_stream_gather_context(const sim_context *context, sim_clock **clock);
 /* Has everything that the clock names finished? Removes finished entries. */
 bool sim_stream_passed(sim_clock **clock);
 
 /* work.c */
 void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted);
-/* Finish all that the position and the clock need, in an order that respects dependencies. */
-/* As a synchronisation does. False: it would have to wait, and waits:refuse. */
+/* Finish all work needed by the position and the clock, in an order that respects dependencies. */
+/* As a synchronisation does. False: the call would have to wait, under waits:refuse. */
 bool sim_work_finish_until(sim_stream *stream, uint64_t position, const sim_clock *clock);
 void sim_work_finish_all(void);
 bool sim_work_finish_clock(const sim_clock *clock);
-/* Finish the stream up to that position, whatever waits:refuse says. */
+/* Finish the stream up to the position, whatever waits:refuse says. */
 void sim_work_end(sim_stream *stream, uint64_t position);
 /* As if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);

@@ -37,8 +37,7 @@ cu_result sim_submit(cu_stream handle, const sim_task *task, bool is_counted)
     return sim_submit_to(stream, task, is_counted);
 }
 
-/* A driver refuses unknown addresses; the program is at fault all the same, so a hazard is
- * recorded. */
+/* A driver refuses unknown addresses. The program is at fault anyway, so a hazard is recorded. */
 static cu_result check_address(int device, const pleat_sim_access *access)
 {
     const pleat_sim_access *first;
@@ -53,7 +52,7 @@ static cu_result check_address(int device, const pleat_sim_access *access)
     return result;
 }
 
-/* The device that owns the memory; the current device if none does. */
+/* The device that owns the memory, else the current device. */
 static int device_of(uint64_t ptr, int device)
 {
     const sim_mapping *mapping = sim_mapping_at(ptr);

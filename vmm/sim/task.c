@@ -1,4 +1,4 @@
-/* task.c - what work does to memory, at its end, in memory mode. */
+/* task.c - the effect of work on memory, at the work's end, in memory mode. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* user_object.c - reference counts, and destructors outside of every lock.
  *
  * Upholds U1 and U2 (user_object.h). A driver runs destructors on a thread of its own, some time
- * after the last reference went. Here the call that released it runs them after giving back the
- * lock, before it returns. Handles are recycled like others. Source: CUDA Driver API,
- * cuUserObjectCreate to cuGraphReleaseUserObject. */
+ * after the last reference went. The simulator's destructors run in the releasing call, after the
+ * lock is given back and before the call returns. Handles are recycled like others. Source: CUDA
+ * Driver API, cuUserObjectCreate to cuGraphReleaseUserObject. */
 #include "vmm/sim/user_object.h"
 
 #include <limits.h>
@@ -32,7 +32,7 @@ static sim_user_object *find_object(cu_user_object handle)
     return object->is_live ? object : NULL;
 }
 
-/* Drops references; when the last one goes the destructor becomes due. */
+/* Drops references. With the last reference the destructor becomes due. */
 static void drop(sim_user_object *object, uint64_t n)
 {
     object->n_refs -= n;

@@ -1,8 +1,8 @@
-/* work.c - operations: submission, depth, dependencies, and the order in which they finish.
+/* work.c - operations, with submission, depth, dependencies, and the order of finishing.
  *
- * Upholds S1 to S4 (stream.h). An operation finishes when `depth` later ones have been submitted to
- * its device and its dependencies have finished. Dependencies were always submitted earlier, so
- * waiting for them never deadlocks. Only dependencies on another device can be late; the waiting
+ * Upholds S1 to S4 (stream.h). An operation finishes when `depth` later operations have been
+ * submitted to its device and its dependencies have finished. Dependencies were always submitted
+ * earlier, so a wait never deadlocks. Only dependencies on another device can be late; the waiting
  * streams are then marked blocked, and tried again when something has finished. */
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void grow_ring(sim_stream *stream)
     stream->ring_mask = n - 1;
 }
 
-/* The accesses of an operation; a single one is written to `one`. */
+/* The accesses of an operation. A single access is written to `one`. */
 static const pleat_sim_access *accesses_of(const sim_op *op, pleat_sim_access *one, size_t *n)
 {
     if (op->task != NULL) {
@@ -115,7 +115,7 @@ static void finish_front(sim_stream *stream)
     }
 }
 
-/* Finish what is due and depends on nothing unfinished. */
+/* Finish due work without unfinished dependencies. */
 static void finish_ready(sim_stream *stream)
 {
     while (!sim_stream_is_idle(stream)) {
@@ -148,7 +148,7 @@ static void retry_blocked(void)
     }
 }
 
-/* Adds one submission to the device's order: what was submitted `depth` before becomes due. */
+/* Adds one submission to the device's order. The submission `depth` earlier becomes due. */
 static void enter_order(sim_device *device, uint32_t slot, uint64_t position)
 {
     uint64_t depth = sim.conf.depth;
@@ -321,7 +321,7 @@ static void finish_needed(void)
     retry_blocked();
 }
 
-/* Something is needed: a synchronisation would wait for it. */
+/* Something is needed, so a synchronisation would wait. */
 static bool wait_for_needed(void)
 {
     if (sim.conf.is_wait_refused) {

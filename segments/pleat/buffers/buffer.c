@@ -1,4 +1,4 @@
-/* buffer.c - see buffer.h: what a buffer is made of. Guarded by the device lock. */
+/* buffer.c - see buffer.h. Guarded by the device lock. */
 #include "segments/pleat/buffers/buffer.h"
 
 #include "segments/pleat/front/front.h"
@@ -24,13 +24,13 @@ static unsigned size_of(const pl_segment *seg)
     return 63u - (unsigned)__builtin_clzll(seg->range.bytes >> seg->granule_log2);
 }
 
-/* Closed buffers of the size: a room's stay in it. */
+/* The closed buffers of a size: a room has its own list. */
 static pl_area **closed_of(pl_space *space, const pl_private *pool, unsigned size)
 {
     return pool != NULL ? &pool->room->closed[size] : &space->closed[size];
 }
 
-/* Pages out of service cannot be committed: such a buffer stays as it is. */
+/* Pages out of service cannot be committed, so a buffer with such pages is not opened again. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules)
 {
     pl_area **head = closed_of(space, room, 63u - (unsigned)__builtin_clzll(n_granules));
@@ -103,7 +103,7 @@ void pl_buffer_close(pl_space *space, pl_buffer *buffer)
     pl_buffer_rest(space, buffer);
 }
 
-/* pl_area_destroy frees the area's segments, too; those of rooms go with these. */
+/* pl_area_destroy also frees the area's segments. A room's areas are destroyed with the room. */
 void pl_buffer_destroy_all(pl_space *space)
 {
     pl_segment *next;
@@ -122,7 +122,7 @@ void pl_buffer_destroy_all(pl_space *space)
 
 /* ---- live blocks ----------------------------------------------------------------------------- */
 
-/* One more live block of so many bytes, or none where a block is cut. */
+/* Count one more live block of so many bytes; 0 bytes where a block is cut. */
 static void count_begin(pl_space *space, size_t bytes)
 {
     pl_fronts_begin_live(space, PLEAT_SIZES_LARGE, bytes, bytes);
@@ -146,14 +146,14 @@ static void subtract(pl_space *space, pl_buffer *buffer, pl_block *b)
     space->n_buffer_blocks--;
 }
 
-/* A history has whole blocks only: one that grows or is cut goes, and what it becomes comes. */
+/* A history has whole blocks only: a block that grows or is cut goes, then the new blocks come. */
 static void tell_gone(const pl_space *space, const pl_block *b)
 {
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
 }
 
-/* The uses of one of them are those of both from now on: more than was recorded, never less. */
+/* When blocks join, the uses of one become uses of both: more than was recorded, never less. */
 static bool are_alike(const pl_block *low, const pl_block *high)
 {
     return low != NULL && high != NULL && low->state == PL_BLOCK_LIVE &&

@@ -1,16 +1,16 @@
-/* hollow.c - see hollow.h. Guarded by the device lock, which is dropped while addresses are given
- * back; what goes is in no list then. */
+/* hollow.c - see hollow.h. Guarded by the device lock, dropped while addresses are given back. A
+ * buffer whose addresses are given back is in no list. */
 #include "segments/pleat/buffers/hollow.h"
 
 #include "segments/pleat/space/room.h"
 
-/* No thread has a pointer to a segment that it was not given. */
+/* While this is true, no thread keeps a pointer to a segment across a drop of the lock. */
 static bool is_quiet(const pl_space *space)
 {
     return space->first_flying == NULL && space->n_walking == 0 && !space->is_compacting;
 }
 
-/* Beds that a room retains name segments. Those of a room that sleeps name none without memory. */
+/* Beds that a room retains name segments. Beds of a sleeping room name segments with memory. */
 static bool may_go(const pl_area *area)
 {
     const pl_private *pool = area->pool;
@@ -18,7 +18,7 @@ static bool may_go(const pl_area *area)
     return !area->segments->is_opening && (pool == NULL || pool->room->retained == NULL);
 }
 
-/* The buffer is in no list any more. Its one hole stays its own. */
+/* Remove the buffer from every list. The buffer keeps its one hole. */
 static void take_out(pl_space *space, pl_area *area)
 {
     pl_segment *seg = area->segments;
@@ -46,7 +46,7 @@ static void put_back(pl_space *space, pl_area *area)
     pl_buffer_rest(space, area->buffer);
 }
 
-/* The areas of one look: some go, some may not go now and stay noted. */
+/* The areas of one look. Some go; others may not go now and stay noted. */
 typedef struct looks {
     pl_area *gone[PL_HOLLOW_SOME];
     bool is_refused[PL_HOLLOW_SOME];
@@ -77,7 +77,7 @@ static void look(pl_space *space, looks *l)
     }
 }
 
-/* What the driver refuses to take back serves the next buffer. */
+/* If the driver refuses to take addresses back, they serve the next buffer. */
 static void release(pl_space *space, looks *l)
 {
     pl_lock_release(&space->lock);

@@ -1,13 +1,13 @@
 /* compact.c - compaction at a safe point: which chunks are split, and in which order.
  *
  * The caller promises that no work runs on the device, and that none is submitted, until the call
- * returns: then what lives can be copied to other memory and mapped at its old addresses. First all
- * work of the device is waited for, so that only work which is submitted during the call can break
- * the promise. Everything freed is settled then, and no stale mapping is left.
+ * returns. Then live memory can be copied elsewhere and mapped at its old addresses. pleat first
+ * waits for all work of the device, so only work submitted during the call can break the promise.
+ * After that wait everything freed is settled, and no stale mapping is left.
  *
- * The chunks with the fewest granules in use come first: a chunk needs room for these before its
- * own memory goes, and what one wins is room for the next. So where one finds no room, none behind
- * it does.
+ * Chunks with the fewest granules in use come first. A chunk needs room for its granules in use
+ * before its own memory goes, and memory that one chunk wins is room for the next. So if one chunk
+ * finds no room, no later chunk does.
  *
  * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
  * and free meanwhile. */
@@ -25,8 +25,8 @@
 
 enum { MOST_KEPT = 1 << PL_MOST_ORDER };
 
-/* Chunks worth splitting, in a list for each number of granules that they keep. Indexes are of
- * `entries`, one higher: 0 ends a list. */
+/* Chunks worth splitting, in a list for each number of granules kept. Indexes into `entries` are
+ * one higher: 0 ends a list. */
 typedef struct candidate {
     pleat_devptr at;
     size_t next;
@@ -54,8 +54,8 @@ static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t 
     return PLEAT_OK;
 }
 
-/* The first granule from `from` on that is vacant, but not loose; SIZE_MAX: none. Where memory is
- * in flight none is, so nobody changes the tables of what is found. */
+/* The first granule from `from` on that is vacant, but not loose; SIZE_MAX: none. Granules in
+ * flight are never vacant, so no flight changes the tables of the granule. */
 static size_t next_stranded(const pl_segment *seg, size_t from)
 {
     for (size_t i = from / PL_WORD; i < seg->n_rooms / PL_WORD; i++) {
@@ -105,7 +105,7 @@ static pleat_status collect(pl_space *space, candidates *c)
 
 /* ---- the safe point -------------------------------------------------------------------------- */
 
-/* Without room for one there is none for those behind it. */
+/* Once a chunk finds no room, no later chunk does. */
 static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told)
 {
     pleat_status st = PLEAT_OK;
@@ -134,8 +134,8 @@ static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
     return st;
 }
 
-/* What is free in large chunks would be cut up by the blocks to come: it is given back, once; from
- * now on chunks are granules (policy.c). */
+/* Blocks to come would cut up the free large chunks. So these chunks are given back, once; from now
+ * on chunks are granules (policy.c). */
 static pleat_status leave_large_chunks(pl_space *space)
 {
     size_t n_released;
@@ -173,7 +173,7 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
-    pl_still_begin(space); /* one at a time: there is one scratch range */
+    pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
     pl_fronts_unbind(space, 0);
     pleat_status st = compact(space, &told);
     pl_still_end(space);

@@ -22,7 +22,7 @@ pleat_status pl_scratch_close(pl_space *space)
     }
     size_t bytes = space->scratch_bytes;
     pl_lock_release(&space->lock);
-    if (bytes > 0) { /* some of it is mapped; what stays so keeps the range from being released */
+    if (bytes > 0) { /* mapped in part; addresses that stay mapped make pl_range_release fail */
         (void)!pl_mapping_clear(space->dev, range.base, bytes);
     }
     pleat_status st = pl_range_release(space->dev, range);

@@ -1,15 +1,15 @@
-/* scratch.h - addresses where a compaction fills chunks, and what it could not undo.
+/* scratch.h - addresses where a compaction fills chunks, and memory that a compaction has torn.
  *
- * Every function here is called with the space's lock held, and drops it. */
+ * Every function here is called with the space's lock held, and drops the lock. */
 #ifndef PLEAT_SEGMENTS_SCRATCH_H
 #define PLEAT_SEGMENTS_SCRATCH_H
 
 #include "segments/pleat/space/space.h"
 
-/* Have addresses for chunks of that order. PLEAT_OK; ENOSPACE_VA; EPOISONED (an earlier
- * compaction's cannot be unmapped); EDRIVER. */
+/* Reserve addresses for chunks of the order. PLEAT_OK; ENOSPACE_VA; EPOISONED (addresses of an
+ * earlier compaction cannot be unmapped); EDRIVER. */
 pleat_status pl_scratch_open(pl_space *space, unsigned order);
-/* Give them back. PLEAT_OK; EPOISONED: they are still mapped. */
+/* Give the addresses back. PLEAT_OK; EPOISONED: the addresses are still mapped. */
 pleat_status pl_scratch_close(pl_space *space);
 
 /* Map what is torn. Drops the lock. PLEAT_OK; EPOISONED. */

@@ -1,13 +1,14 @@
 /* split.c - see split.h: one chunk, from the plan to the commit.
  *
- * What can fail comes first, and is undone: the new chunks, their mapping at the scratch addresses,
- * the copy. While the old chunk is unmapped and the new ones are mapped, a failure is undone by
- * mapping the old one again. If that fails, too, live blocks have memory but no mapping: the space
- * is torn, and gives nothing out until a later compaction has mended it.
+ * Steps that can fail come first, and are undone: new chunks, mappings at the scratch addresses,
+ * the copy. A failure after the old chunk was unmapped is undone by mapping the old chunk again. If
+ * that fails, too, live blocks have memory but no mapping. Then the space is torn, and gives out
+ * nothing until a later compaction has mended the tear.
  *
- * The driver is called without the lock: a split is a flight. What loses its memory, the gaps, is
- * in flight; so no other thread gets it, and the chunk, which is not loose then, is not taken. What
- * keeps its memory others may free and give out meanwhile, as that moves no byte. */
+ * The driver is called without the lock: a split is a flight. The gaps, which lose their memory,
+ * are in flight. So no other thread gets a gap. Nobody takes the chunk either, as the chunk is not
+ * loose. Other threads may free and give out the rest of the chunk meanwhile, as that moves no
+ * byte. */
 #include "segments/pleat/compact/split.h"
 
 #include "segments/pleat/compact/swap.h"
@@ -22,7 +23,7 @@
 typedef struct split {
     pl_swap swap;
     size_t n_have;                     /* granules of the new chunks so far */
-    pl_block *gaps[PL_SWAP_SPANS + 1]; /* what loses its memory, in flight */
+    pl_block *gaps[PL_SWAP_SPANS + 1]; /* granules that lose their memory, in flight */
     size_t n_gaps;
     pl_flying flying;
 } split;
@@ -34,7 +35,8 @@ static bool is_vacant(const pl_segment *seg, size_t g)
     return (seg->vacant[g / PL_WORD] & pl_granule_bit(g)) != 0;
 }
 
-/* A private pool's free blocks may be used by its graphs: there nothing tells what is vacant. */
+/* Graphs may use a private pool's free blocks, so no table tells what is vacant in private
+ * pools. */
 static bool plan(const pl_space *space, pleat_devptr at, split *s)
 {
     pl_segment *seg = pl_space_segment_at(space, at);
@@ -46,7 +48,7 @@ static bool plan(const pl_space *space, pleat_devptr at, split *s)
         return false;
     }
     if (pl_share_is_noted(space->dev, seg->chunks[g])) {
-        return false; /* others map it, and would keep what is moved */
+        return false; /* other processes map the old chunk, and would miss the move */
     }
     *s = (split){
         .swap = { .seg = seg, .at = at, .g = g, .order = seg->orders[g], .old = seg->chunks[g] }
@@ -76,7 +78,7 @@ bool pl_split_is_worth_it(const pl_space *space, pleat_devptr at, size_t *n_kept
     return is_worth_it;
 }
 
-/* The next granules of the chunk that lose their memory, from *g on: [*g, *to). */
+/* Find the next granules of the chunk that lose their memory, from *g on: [*g, *to). */
 static bool next_vacant(const split *s, size_t *g, size_t *to)
 {
     size_t end = s->swap.g + pl_swap_granules(&s->swap);
@@ -89,8 +91,8 @@ static bool next_vacant(const split *s, size_t *g, size_t *to)
     return *g < end;
 }
 
-/* Is all work over on the free blocks that lose their memory? Others may have freed them since the
- * device was waited for. */
+/* Is all work over on the free blocks that lose their memory? Threads may have freed some of the
+ * blocks after the wait for the device. */
 static bool is_vacated(const pl_space *space, const split *s)
 {
     size_t to;
@@ -110,7 +112,7 @@ static bool is_vacated(const pl_space *space, const split *s)
 
 /* ---- the flight ---------------------------------------------------------------------------- */
 
-/* Needs two spare blocks for each gap. */
+/* Needs two spare blocks for every gap. */
 static void take_off(pl_space *space, split *s)
 {
     size_t to;
@@ -125,7 +127,7 @@ static void take_off(pl_space *space, split *s)
     }
 }
 
-/* The gaps become holes, or what they were. */
+/* The gaps become holes, or return to their former state. */
 static void land(pl_space *space, split *s, bool are_holes)
 {
     for (size_t i = 0; i < s->n_gaps; i++) {
@@ -166,7 +168,7 @@ static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
     return st;
 }
 
-/* One of *order or, if there is none, the largest below. An idle one before a new one. */
+/* A chunk of *order, or of the largest lower order to be had. Idle chunks go before new chunks. */
 static pleat_status get_chunk(pl_space *space, unsigned *order, pl_chunk *out)
 {
     for (;; --*order) {
@@ -203,7 +205,8 @@ static pleat_status get_chunks(pl_space *space, split *s)
     return PLEAT_OK;
 }
 
-/* Give a chunk that is mapped nowhere back to the driver. If it does not take it, it is idle. */
+/* Give a chunk that is mapped nowhere back to the driver. A chunk that the driver refuses is
+ * idle. */
 static pleat_status release(pl_space *space, pl_chunk chunk, unsigned order)
 {
     pl_lock_release(&space->lock);
@@ -217,8 +220,8 @@ static pleat_status release(pl_space *space, pl_chunk chunk, unsigned order)
     return st;
 }
 
-/* Where the scratch addresses stay mapped the new chunks must serve nobody else: then they are
- * released, and the driver keeps them as long as that mapping. */
+/* While the scratch addresses stay mapped, the new chunks must serve nobody else. So they are
+ * released; the driver keeps the memory while the mapping lasts. */
 static void give_chunks_back(pl_space *space, split *s)
 {
     for (size_t i = 0; i < s->n_have; i += (size_t)1 << s->swap.orders[i]) {
@@ -247,7 +250,7 @@ static void count_lost(pl_space *space, const pl_block *gap)
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, gap->base, gap->bytes);
 }
 
-/* Others may have freed all of it by now: then the chunk can be taken. */
+/* If threads have freed all of the chunk by now, the chunk can be taken. */
 static void put_chunk(pl_space *space, const split *s, size_t g, size_t piece)
 {
     pl_segment *seg = s->swap.seg;
@@ -280,8 +283,7 @@ static void commit(pl_space *space, split *s)
     land(space, s, true);
 }
 
-/* Remember what has memory, but no mapping, and where copies may still run: a later compaction
- * waits for these first. */
+/* Remember memory without a mapping, and whether copies may run: the next compaction waits. */
 static void tear(pl_space *space, const pl_swap *s)
 {
     pl_torn *torn = &space->torn;
@@ -304,7 +306,7 @@ static void tear(pl_space *space, const pl_swap *s)
     }
 }
 
-/* The driver's part. What it leaves behind is written down before anybody else has the lock. */
+/* Make the driver calls. A tear is written down before another thread gets the lock. */
 static pleat_status move(pl_space *space, pl_swap *s)
 {
     pl_lock_release(&space->lock);
@@ -315,7 +317,7 @@ static pleat_status move(pl_space *space, pl_swap *s)
     return st;
 }
 
-/* The new chunks are there, and the gaps in flight. */
+/* The new chunks exist, and the gaps are in flight. */
 static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
 {
     pl_swap *swap = &s->swap;
@@ -337,8 +339,7 @@ static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
     return st == PLEAT_OK ? failed : st;
 }
 
-/* The plan is made, and holds until the lock is dropped. *is_short: there is no room for the new
- * chunks. */
+/* The plan is made, and holds until the lock is dropped. *is_short: no room for the new chunks. */
 static pleat_status carry_out(pl_space *space, split *s, pleat_compaction *told, bool *is_short)
 {
     *is_short = false;

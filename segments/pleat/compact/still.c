@@ -24,7 +24,7 @@ void pl_still_end(pl_space *space)
     pl_cond_broadcast(&space->landed);
 }
 
-/* Work is submitted far ahead of the GPU: so it gets more time than memory that is waited for. */
+/* Programs submit work far ahead of the GPU. So waits for all work may last longer. */
 enum { WORK_WAITS = 30, MOST_WAIT_MS = 1 << 30 };
 
 static uint32_t most_wait(const pl_space *space)

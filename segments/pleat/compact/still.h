@@ -1,21 +1,22 @@
-/* still.h - the moment at which live memory may lose its mapping: no work runs on the device.
+/* still.h - the moment when live memory may lose its mapping: no work runs on the device.
  *
  * For compactions (compact.c) and for rooms that go to sleep (sleep.h), one at a time. Guarded by
- * the device lock, which every function here may drop. */
+ * the device lock. Every function here may drop the lock. */
 #ifndef PLEAT_SEGMENTS_STILL_H
 #define PLEAT_SEGMENTS_STILL_H
 
 #include "segments/pleat/space/space.h"
 
-/* Wait until nobody else is between these two. */
+/* Wait until no other thread is between pl_still_begin and pl_still_end. */
 void pl_still_begin(pl_space *space);
 void pl_still_end(pl_space *space);
-/* Wait for all work that was submitted to the device so far, by whomever, at most 30 times wait_ms.
- * Without an event of the context (driver 555) it waits for ever. PLEAT_OK; EPENDING (work goes
- * on); ECAPTURE; ENOMEM_HOST; EDRIVER. */
+/* Wait for all work submitted to the device so far, by whomever, at most 30 times wait_ms. Without
+ * an event of the context (driver 555) the wait has no bound. PLEAT_OK; EPENDING (work goes on);
+ * ECAPTURE; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_still_wait(pl_space *space);
-/* After it: settle what was freed, and mend what an earlier compaction has torn. PLEAT_OK; EPENDING
- * (of what was freed since); EDRIVER; EPOISONED (it cannot be mended). */
+/* After pl_still_wait: settle freed memory, and mend memory torn by an earlier compaction.
+ * PLEAT_OK; EPENDING (memory freed since still pends); EDRIVER; EPOISONED (the torn memory cannot
+ * be mended). */
 pleat_status pl_still_settle(pl_space *space);
 
 #endif

@@ -4,7 +4,7 @@
 #include "vmm/copy.h"
 #include "vmm/mapping.h"
 
-/* Map the new chunks at the scratch addresses, fill them, and unmap them there. */
+/* Map the new chunks at the scratch addresses, fill the chunks, and unmap them again. */
 static pleat_status fill(const pl_space *space, pl_swap *s)
 {
     pl_copy copies[PL_SWAP_SPANS];
@@ -37,7 +37,7 @@ static pleat_status map_span(const pl_space *space, const pl_swap *s, pl_swap_sp
     return st;
 }
 
-/* A span of which only a part is mapped counts as unmapped: a later compaction maps it again. */
+/* A span that is mapped in part counts as unmapped: a later compaction maps the span again. */
 static bool unmap_spans(const pl_space *space, pl_swap *s)
 {
     bool is_done = true;

@@ -1,7 +1,7 @@
-/* swap.h - the driver's part of a split: new chunks in the place of an old one, with its bytes.
+/* swap.h - the driver calls of a split: put new chunks with the old bytes in the place of a chunk.
  *
- * Called without the space's lock, by one thread: what it works on is in flight, or keeps its
- * mapping (split.h), and the scratch addresses are the compaction's own. */
+ * Called by one thread without the space's lock. The memory under work is in flight, or keeps its
+ * mapping (split.h). The compaction alone uses the scratch addresses. */
 #ifndef PLEAT_SEGMENTS_SWAP_H
 #define PLEAT_SEGMENTS_SWAP_H
 

@@ -1,4 +1,5 @@
-/* front.c - see front.h. Guarded by the space's lock and, for what a front has, by stopping it. */
+/* front.c - see front.h. Guarded by the space's lock. The contents of a front are touched only
+ * while the front is stopped. */
 #include "segments/pleat/front/front.h"
 
 #include <sched.h>
@@ -10,7 +11,7 @@
 
 static _Thread_local char own; /* its address stands for the thread */
 
-/* An owner is inside for some dozen instructions, unless its processor was taken from it. */
+/* An owner stays inside for some dozen instructions, unless the system takes its processor away. */
 static void wait_until_out(const pl_front *front)
 {
     enum { N_YIELDS = 100, PAUSE_NS = 20000 };
@@ -24,8 +25,8 @@ static void wait_until_out(const pl_front *front)
     }
 }
 
-/* From now until `go` no owner is inside. The calling thread's front is not in use. Calls nest,
- * also those of threads that come in while the lock is dropped. */
+/* From now until pl_fronts_go no owner is inside a front. The calling thread is in no front. Calls
+ * nest, also calls of several threads while the lock is dropped. */
 void pl_fronts_stop(pl_space *space)
 {
     bool any = false;
@@ -85,7 +86,7 @@ static void count_all_freed(pl_space *space, pl_front *front)
     space->usages.n[PLEAT_SIZES_SMALL].freed += n;
     space->usages.bytes[PLEAT_SIZES_SMALL].freed += front->freed_bytes;
     space->usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
-    space->n_events += 2 * n; /* mostly each was asked for again */
+    space->n_events += 2 * n; /* most were asked for again */
     atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
     pl_usages_end_kept(&space->usages, atomic_load_explicit(&front->n_kept, memory_order_relaxed),
                        (int64_t)front->bytes, front->requested);
@@ -147,7 +148,7 @@ static bool has_anything(const pl_front *front)
            atomic_load_explicit(&front->n_freed, memory_order_relaxed) > 0;
 }
 
-/* The first that has anything. */
+/* The first front that has blocks or counts. */
 static pl_front *next_full(const pl_space *space)
 {
     pl_front *f = space->fronts;
@@ -158,8 +159,8 @@ static pl_front *next_full(const pl_space *space)
     return f;
 }
 
-/* One in a hold: the lock is dropped in between. They stay stopped, and those that are bound
- * meanwhile are so from the start. */
+/* Empty one front a hold: the lock is dropped in between. All fronts stay stopped. Fronts bound
+ * meanwhile are stopped from the start. */
 void pl_fronts_empty_all(pl_space *space)
 {
     pl_lock_assert(&space->lock);
@@ -190,7 +191,7 @@ pl_front *pl_fronts_own(pl_front *from, uint32_t lane)
     return from;
 }
 
-/* Where no block is late that is asked before threads are stopped. */
+/* If no block is late, no thread is stopped. */
 static void count_all_late(pl_space *space)
 {
     bool any = false;
@@ -225,7 +226,7 @@ static void unbind(pl_space *space, pl_front **at)
     space->n_fronts--;
     pl_space_lane_at(space, front->lane)->n_refs--;
     front->allocator = NULL;
-    /* Last: then its owner may bind it to another allocator, which sets is_stopped itself. */
+    /* Last: now the owner may bind the front to another allocator, which sets is_stopped. */
     atomic_store_explicit(&front->key, 0, memory_order_release);
 }
 
@@ -235,7 +236,7 @@ void pl_fronts_unbind(pl_space *space, uint32_t lane)
         return;
     }
     pl_fronts_stop(space);
-    pl_fronts_empty_all(space); /* one in a hold; nothing comes into them any more */
+    pl_fronts_empty_all(space); /* one front a hold; no new blocks come */
     for (pl_front **at = &space->fronts; *at != NULL;) {
         if (lane == 0 || (*at)->lane == lane) {
             unbind(space, at);
@@ -255,7 +256,7 @@ void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
     while (*at != NULL && *at != front) {
         at = &(*at)->next;
     }
-    if (*at != NULL) { /* the owner's: it is not inside */
+    if (*at != NULL) { /* the caller owns the front, and is outside */
         unbind(space, at);
     }
     pl_lock_release(&space->lock);
@@ -274,8 +275,8 @@ static bool may_bind(const pl_space *space, const pl_lane *lane, const pl_stream
            atomic_load_explicit(&space->n_expected, memory_order_relaxed) == 0;
 }
 
-/* Only small requests: they have areas of their own. With blocks up to 1 MiB the eight traces need
- * 0.1 % more memory at least, as what is kept lies between large blocks. */
+/* Only small requests, as small requests have their own areas. With blocks up to 1 MiB the eight
+ * traces need 0.1 % more memory at least: blocks in fronts lie between large blocks. */
 static size_t most_bytes(const pl_space *space)
 {
     size_t small = space->options.small_bytes;

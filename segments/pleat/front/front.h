@@ -1,19 +1,17 @@
 /* front.h - fronts of threads (segments/base/front.h) before a space.
  *
  * A block in a front is live for everything in the space: the map, the granules, the lane. So a
- * request that finds its block in the front changes nothing there. Whoever reads figures, walks the
- * blocks, or needs memory that is not resident and free empties the fronts first. A block comes
- * back for a request of the same rounded size on the same stream, so its order on the GPU is that
- * of the stream.
+ * request that finds its block in the front changes nothing in the space. A block serves only
+ * requests of its rounded size on its stream, so the stream's own order on the GPU suffices. The
+ * fronts are emptied before figures are read, before blocks are walked, and for a request that
+ * finds no free resident memory.
  *
  * A block in a front is live in the figures, too, until the front is emptied. So a peak of live
- * blocks may be too high by what fronts keep: by PL_FRONT_BYTES and PL_FRONT_BLOCKS for each.
+ * blocks may be too high by the blocks in fronts: by PL_FRONT_BYTES and PL_FRONT_BLOCKS a front. A
+ * late block is live in the figures until the block is counted: by the owner's next call, by a
+ * request that might lift a peak, or by a thread that empties the front.
  *
- * A late block is live in the figures until it is counted. Its owner's next call counts it, or a
- * request that might lift a peak, or a thread that empties the front.
- *
- * There are few blocks in a front, so that one is emptied in one hold of the lock; where there are
- * several, the lock is dropped in between.
+ * A hold of the lock empties a front, which has few blocks. The lock is dropped between fronts.
  *
  * Except for binding and unbinding, every function here is called with the space's lock held. */
 #ifndef PLEAT_SEGMENTS_PLEAT_FRONT_H
@@ -26,8 +24,8 @@ enum { PL_MOST_FRONTS = 32, PL_CREDIT_AT_FIRST = 8 /* of a magazine */ };
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
 
-/* From now until pl_fronts_go no owner is inside a front: for whoever looks at live blocks, since
- * an owner changes those that it keeps without the lock. */
+/* From now until pl_fronts_go no owner is inside a front. Owners change the blocks in their fronts
+ * without the lock, so callers that look at live blocks stop the owners first. */
 void pl_fronts_stop(pl_space *space);
 void pl_fronts_go(pl_space *space);
 /* May drop the lock. */
@@ -43,7 +41,7 @@ static inline bool pl_fronts_empty(pl_space *space)
     }
     return any;
 }
-/* The same, and count what the fronts have served: for whoever reads figures. */
+/* Empty the fronts and count the requests that they have served, before figures are read. */
 void pl_fronts_count(pl_space *space);
 /* A block was counted as live that passes a peak, unless late blocks are counted as freed first. */
 void pl_fronts_lift_peaks(pl_space *space);
@@ -60,10 +58,10 @@ static inline void pl_fronts_end_live(pl_space *space, const pl_block *b)
 {
     pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
 }
-/* The calling thread's front before the lane, 0 = any, from this one of the list on; or NULL. */
+/* The calling thread's first front in the list from `from` on, for the lane, 0 = any; or NULL. */
 pl_front *pl_fronts_own(pl_front *from, uint32_t lane);
 
-/* front_call.c: what the owner calls inside its front (pl_front.alloc and free). */
+/* front_call.c: the owner's calls inside its front (pl_front.alloc and free). */
 bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out);
 bool pl_front_free(pl_front *front, pleat_devptr ptr);
 
@@ -81,7 +79,7 @@ static inline uint32_t pl_front_n_late(const pl_front *front)
 {
     return atomic_load_explicit(&front->n_late, memory_order_relaxed);
 }
-/* Take the first of n late blocks out, which is live. *is_counted: the figures have it as freed. */
+/* Take out the first of n late blocks. The block is live. *is_counted: already counted as freed. */
 static inline pl_late pl_front_take_late(pl_front *front, uint32_t n, bool *is_counted)
 {
     pl_late late = front->late[front->first_late];
@@ -95,7 +93,7 @@ static inline pl_late pl_front_take_late(pl_front *front, uint32_t n, bool *is_c
     late.block->kept_in = NULL;
     return late;
 }
-/* Empty all fronts and unbind those of a stream's first lane; 0 = all. May drop the lock. */
+/* Empty all fronts; unbind the fronts of a stream's first lane, 0 = all. May drop the lock. */
 void pl_fronts_unbind(pl_space *space, uint32_t lane);
 /* Give back tables of the map that a front may have been reading. */
 void pl_fronts_discard_tables(pl_space *space);

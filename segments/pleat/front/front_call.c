@@ -1,12 +1,12 @@
-/* front_call.c - what the owner of a front does inside it (front.h): no lock is held.
+/* front_call.c - the owner's work inside a front (front.h), without a lock.
  *
- * The map of live blocks is read without the lock (ptrmap.h); what is found is believed only if it
- * is live and has the address. */
+ * The map of live blocks is read without the lock (ptrmap.h). So a block from the map is believed
+ * only if the block is live and has the address. */
 #include "segments/pleat/front/front.h"
 
-/* A magazine pays if of so many blocks that it takes one is asked for again: each that it takes
- * costs a credit, each that it gives earns so many. One that has none takes no more, until requests
- * of its size have been missed as often. */
+/* A magazine pays if, of CREDIT_OF_A_HIT blocks put in, a block is asked for again. A block put
+ * in costs a credit, a block given out earns CREDIT_OF_A_HIT. A magazine without credit takes no
+ * blocks, until missed requests of its size have earned credit. */
 enum { CREDIT_OF_A_HIT = 8, MOST_CREDIT = 64 };
 
 static inline void count_kept(pl_front *front, uint32_t n, size_t bytes)
@@ -52,15 +52,15 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
     return true;
 }
 
-/* May be any block, or have been one: the map was read without the lock. If it has this base and is
- * live it is the block at ptr, and if that is the caller's to free, nobody changes it now. */
+/* b may be any block, or freed memory of a block: the map was read without the lock. If b has this
+ * base and is live, b is the block at ptr. If the caller may free ptr, nobody changes b now. */
 static inline bool may_take(const pl_front *front, const pl_block *b, pleat_devptr ptr)
 {
     return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
            b->uses == NULL && b->kept_in == NULL && !b->segment->is_apart;
 }
 
-/* False: there is no place for it, or it would not pay. */
+/* False: the front has no place for b, or keeping b would not pay. */
 static inline bool keep(pl_front *front, pl_block *b)
 {
     size_t bytes = b->bytes;
@@ -85,10 +85,10 @@ static inline bool keep(pl_front *front, pl_block *b)
     return true;
 }
 
-/* Have in the cache what it takes to free the block: where there are many, it seldom is. The
- * neighbours may be others by then, as others may be changing them now: a race to the thread
- * sanitizer, which finds no call here. It must be put into its caller: a function that does nothing
- * but this has no effect for gcc, which left the calls out. */
+/* Prefetch the data that freeing b will need; with many blocks, little of the data is in the cache.
+ * Other threads may change b's neighbours meanwhile, so the reads of prev and next race; the thread
+ * sanitizer finds no prefetch here. Inlined by force: gcc sees no effect in a function that only
+ * prefetches, and dropped the calls. */
 static inline __attribute__((always_inline)) void expect(const pl_block *b)
 {
 #if defined(__SANITIZE_THREAD__)

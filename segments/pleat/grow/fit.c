@@ -16,8 +16,8 @@
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* In a private pool a capture uses what it freed itself: that pends on the stream's second lane. In
- * a room it is as in the default pool. */
+/* In a private pool a capture uses memory that the capture freed: such memory pends on the stream's
+ * second lane. A room works like the default pool. */
 static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
                                     pl_request *rq)
 {
@@ -65,8 +65,8 @@ static void try_area(const pl_space *space, const pl_area *area, const pl_reques
     }
 }
 
-/* The smallest run in the pool's areas of `class` except the request's own. In the default pool the
- * search of the own area covered what pends on the lane in that class, but not in the other one. */
+/* The smallest run in the pool's areas of `class`, without the request's own area. In the default
+ * pool the search of the own area has covered the lane's pending runs of that class only. */
 static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class class)
 {
     fitting f = { 0 };
@@ -109,8 +109,8 @@ static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
 
 /* ---- what was found -------------------------------------------------------------------------- */
 
-/* Join blocks of the run that starts at b until b holds `bytes`. *lane and *tick become those of
- * the last block, for what is left of it. */
+/* Join blocks of the run that starts at b until b holds `bytes`. *lane and *tick become the last
+ * block's, for the rest of that block. */
 static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *tick)
 {
     while (b->bytes < bytes) {
@@ -122,7 +122,7 @@ static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane,
     }
 }
 
-/* Make a live block of the first `bytes` of the run that starts at b. b has no more than that. */
+/* Make a live block of the first `bytes` of the run that starts at b. b has `bytes` or less. */
 static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
 {
     uint32_t lane = b->lane;
@@ -162,7 +162,7 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 
 /* ---- what is resident ------------------------------------------------------------------------ */
 
-/* Is the request's a young lane where streams share all areas? It may not come back to its area:
+/* Is the lane young, and do streams share all areas? A young lane may not come back to its area, so
  * the best fit in all areas wastes least. */
 static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
 {
@@ -212,7 +212,7 @@ static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 
 enum { MOST_REFRESHES = 256, MOST_EMPTIED = 16 };
 
-/* Fronts that have blocks again and again are those of threads that go on beside it. */
+/* A bound, as threads that run beside the request may fill their fronts again and again. */
 static bool empty_fronts(pl_space *space, pl_request *rq)
 {
     bool any = rq->n_done[PL_EMPTIED] < MOST_EMPTIED && pl_fronts_empty(space);
@@ -221,8 +221,8 @@ static bool empty_fronts(pl_space *space, pl_request *rq)
     return any;
 }
 
-/* Have ticks that are worth it where that is allowed, and ask which have passed: so what the
- * program has waited for since is known to be over. */
+/* Record worthy ticks where that is allowed, and ask which ticks have passed. So pleat sees
+ * memory that the program has waited for since. */
 static void poll(pl_space *space, pl_request *rq)
 {
     pl_tick_record_if_wanted(space, rq->lane); /* the call names its stream */
@@ -230,7 +230,7 @@ static void poll(pl_space *space, pl_request *rq)
     rq->has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
 }
 
-/* A block that several streams have used waits for one after the other, and then for its owner. */
+/* A block used by several streams waits for the streams in turn, and then for its owner. */
 static bool poll_again(pl_space *space, pl_request *rq)
 {
     if (!rq->has_passed) {
@@ -241,8 +241,8 @@ static bool poll_again(pl_space *space, pl_request *rq)
     return rq->has_passed;
 }
 
-/* Before growing: poll ticks and unmap stale mappings, once; then settle what is over, some at a
- * time. True: look again, and reserve host memory again, as others may have used it. */
+/* Before growing: poll ticks and unmap stale mappings, once. Then settle memory that is over, some
+ * at a time. True: look again, and reserve host memory again, as others may have used it. */
 static bool refresh(pl_space *space, pl_request *rq)
 {
     /* A request in a capture queries and unmaps nothing. */
@@ -256,7 +256,7 @@ static bool refresh(pl_space *space, pl_request *rq)
         (void)pl_settle_some(space, PL_SETTLE_SOME);
         return true;
     }
-    if (rq->n_done[PL_REFRESHED] == MOST_REFRESHES) { /* others may go on freeing for ever */
+    if (rq->n_done[PL_REFRESHED] == MOST_REFRESHES) { /* threads may go on freeing for ever */
         return false;
     }
     rq->n_done[PL_REFRESHED]++;
@@ -283,7 +283,7 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }
 
-/* Host memory is reserved first, for the steps that cannot fail later. */
+/* Host memory is reserved first, so that later steps cannot fail. */
 pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
 {
     for (;;) { /* a compaction may have failed, or a sleep begun, while the lock was dropped */

@@ -3,7 +3,7 @@
  *   the buffer   |#### live ####|-- free --|... hole ...|~ stale ~|#### live ####|... hole ...|
  *   a request                   [at         at + bytes)
  *
- * A place is taken as it is: there is no other. Who asks bounds how many blocks lie in it. */
+ * The request has only one place. The caller bounds how many blocks lie in the place. */
 #include "segments/pleat/grow/fixed.h"
 
 #include "segments/pleat/space/carve.h"

@@ -7,8 +7,8 @@
 
 /* ---- the place ----------------------------------------------------------------------------- */
 
-/* Reserve host memory for steps that cannot fail later. What the request reserved may be used up:
- * the lock was dropped since. */
+/* Reserve host memory for the steps that cannot fail later. Memory reserved for the request may be
+ * used up, as the lock was dropped since. */
 static pleat_status prepare(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -26,7 +26,7 @@ static pleat_status prepare(pl_space *space, pl_flight *f)
     return PLEAT_OK;
 }
 
-/* Can the place still use b from `at` on? Others may have taken it while the lock was dropped. */
+/* Can the place still use b from `at` on? Others may have taken b while the lock was dropped. */
 static bool is_still_there(const pl_flight *f, const pl_block *b, pleat_devptr at)
 {
     if (b->state == PL_BLOCK_HOLE) {
@@ -107,7 +107,7 @@ bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, si
     return true;
 }
 
-/* The largest first, so that as many as possible find room. */
+/* Largest chunks first: then most chunks find room. */
 void pl_flight_add_idle(pl_space *space, pl_flight *f)
 {
     for (unsigned order = f->is_paged ? 1 : PL_N_ORDERS; order-- > 0;) {
@@ -150,8 +150,9 @@ static size_t usable_granules(const pl_segment *seg, const pl_block *b, size_t g
     return seg->is_private || seg->is_opening ? pl_segment_loose_run(seg, g, n) : n;
 }
 
-/* Sizes are powers of two, so chunks find room together if and only if there is room for those of
- * each order and above in units of that order: the largest are placed first. */
+/* Count the room for each order. Chunks are placed from the largest to the smallest, and sizes are
+ * powers of two. So chunks find room together if and only if, for each order k, chunks of order k
+ * and above find room in units of order k. */
 static void count_room(pl_space *space, pl_flight *f)
 {
     for (const pl_block *b = f->first; b != NULL; b = b == f->last ? NULL : b->next) {
@@ -190,9 +191,9 @@ static void leave(pl_flight *f, unsigned order)
     }
 }
 
-/* Of the n usable granules from g on, which begins a chunk, those of the chunks at their start that
- * find room in the place, and are wholly among them; but of some chunks only. *n_chunks becomes the
- * number of these. */
+/* Count the leading chunks of the usable granules [g, g + n) that find room in the place: at most
+ * CHUNKS_AT_ONCE chunks, each wholly in [g, g + n). A chunk begins with g. Returns their granules;
+ * *n_chunks: the number of chunks. */
 static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, size_t n,
                                size_t *n_chunks)
 {
@@ -285,8 +286,8 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f)
 
 /* ---- commit and rollback ------------------------------------------------------------------- */
 
-/* Remove the first victim, joined with those that follow it in address: several free blocks, all
- * settled or of the flight's lane, may share a granule. */
+/* Remove the first victim, joined with victims right behind it: several free blocks, all settled or
+ * of the flight's lane, may share a granule. */
 static pl_block *pop_victims(pl_space *space, pl_flight *f)
 {
     pl_block *b = f->victims.first;
@@ -333,7 +334,7 @@ static void end_flight(pl_space *space, pl_flight *f)
     pl_space_land(space, &f->flying);
 }
 
-/* A hole has become resident: from now on b is in flight as a free block would be. */
+/* A hole has become resident: from now on b is in flight like a block that was free. */
 static void install(pl_space *space, pl_segment *seg, pl_block *b)
 {
     if (b->was != PL_BLOCK_HOLE) {
@@ -346,7 +347,7 @@ static void install(pl_space *space, pl_segment *seg, pl_block *b)
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
 }
 
-/* Join the place's blocks into one. */
+/* Join the place's blocks into a single block. */
 static pl_block *join_place(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -377,18 +378,18 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     }
     if (pl_block_end(b) > f->place.at + f->bytes) {
         pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
-        bool is_capture = f->usable == PL_LANE_SETTLED; /* it may use a settled tail next */
+        bool is_capture = f->usable == PL_LANE_SETTLED; /* a settled tail serves the capture next */
         bool is_settled = f->is_quiet && (is_capture || pl_space_has_many_lanes(space));
         pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
                     is_settled ? 0 : pl_lane_stamp(space, f->lane));
     }
     pl_run_refresh_beside(space, b, b);
-    pl_space_pin(space, 0); /* only memory that is granted counts for the peak */
+    pl_space_pin(space, 0); /* the peak counts only memory that is granted */
     end_flight(space, f);
     return b;
 }
 
-/* Chunks that were idle or created become idle; taken ones have never left their granules. */
+/* Idle and created chunks become idle. Taken chunks have never left their granules. */
 static void give_chunks_back(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -408,7 +409,7 @@ static void give_chunks_back(pl_space *space, pl_flight *f)
     }
 }
 
-/* Put the place's blocks back from last to first, so that merging never absorbs the next one. */
+/* Put the place's blocks back from last to first, so that a merge never absorbs the next block. */
 static void restore_place(pl_space *space, pl_flight *f)
 {
     pl_block *b = f->last;
@@ -430,7 +431,7 @@ static void restore_place(pl_space *space, pl_flight *f)
     }
 }
 
-/* A granule's blocks all go back in one hold: until the last is back no counter has the granule. */
+/* A granule's blocks go back in one hold: until the last is back, no counter has the granule. */
 static void restore_victims(pl_space *space, pl_flight *f)
 {
     while (f->victims.first != NULL) {

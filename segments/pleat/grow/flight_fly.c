@@ -1,14 +1,14 @@
 /* flight_fly.c - phase two of a flight (flight.h): create, map.
  *
- * The lock is not held: this touches only the flight's blocks, the links between them, and the
- * table entries of their granules, which nobody else changes. */
+ * Works without the lock, on memory that nobody else changes: the flight's blocks, the links
+ * between these blocks, and the table entries of their granules. */
 #include "segments/pleat/grow/flight.h"
 
 #include "segments/pleat/space/granule.h"
 #include "vmm/mapping.h"
 
-/* How many granules from g on a chunk may have. Small ones do not reach across the request's end:
- * the next block, which begins there, would share one with it. */
+/* How many granules from g on a chunk may have. Small chunks do not reach across the request's end,
+ * as the next block, which begins there, would share a chunk with the request. */
 static size_t reach(const pl_flight *f, const pl_segment *seg, size_t g, size_t end)
 {
     size_t own_end = pl_segment_granule(seg, f->place.at + f->bytes - 1) + 1;
@@ -17,8 +17,8 @@ static size_t reach(const pl_flight *f, const pl_segment *seg, size_t g, size_t 
     return is_small && g < own_end && own_end < end ? own_end - g : end - g;
 }
 
-/* Create chunks for the rest of the hole, each as large as may be. A driver that refuses a large
- * one is asked for smaller ones. */
+/* Create chunks for the rest of the hole, as large as may be. A driver that refuses a large chunk
+ * is asked for smaller chunks. */
 static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 {
     pl_segment *seg = hole->segment;
@@ -56,8 +56,8 @@ static pleat_status create_missing(pl_space *space, pl_flight *f)
     }
 }
 
-/* The granules under victim b and the victims that follow it in address, as several may share a
- * granule: [*from, *to). Returns the next victim. */
+/* The granules under victim b and the victims right behind b, as several may share a granule:
+ * [*from, *to). Returns the next victim. */
 static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *to)
 {
     const pl_segment *seg = b->segment;
@@ -72,8 +72,8 @@ static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *t
     return last->queue_next;
 }
 
-/* Enter the taken chunks of the order in the place's granules; the old ones keep them until all is
- * mapped. */
+/* Enter the taken chunks of the order in the place's granules. Until all is mapped, the chunks stay
+ * in the tables of their old granules, too. */
 static void fill_taken_of(pl_flight *f, unsigned order)
 {
     const pl_block *b = f->victims.first;
@@ -102,7 +102,7 @@ static void fill_taken(pl_flight *f)
     }
 }
 
-/* The taken chunks are mapped at the place: clear them in their old granules. */
+/* The taken chunks are mapped at the place: clear the chunks in the old granules. */
 static void empty_taken(const pl_flight *f)
 {
     const pl_block *b = f->victims.first;
@@ -127,7 +127,7 @@ static void forget_taken(const pl_block *hole)
     }
 }
 
-/* Unmap the holes of the place below `stop`; what cannot be unmapped is poisoned. */
+/* Unmap the holes of the place below `stop`. Holes that cannot be unmapped are poisoned. */
 static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
 {
     for (pl_block *b = f->first; b != stop; b = b->next) {

@@ -1,41 +1,50 @@
 /* grow.c - growing: where memory comes from, and when a request gives up.
  *
- * THE PROMISE. C: chunks that the driver or the limit gives; L: granules with bytes of live blocks
- * and requests in flight; P: granules kept for captures, and those without live bytes that other
- * private pools have touched; T: tied granules, none if each chunk is one granule; m: the least
- * number of further granules that the request pins over all places of its pool. With no other
- * request in flight, "out of device memory" is returned only if L + P + T + m > C. A place pins the
- * holes that it covers and the loose chunks that it touches, all of each; none of the tied granules
- * that it lies over.
+ * THE PROMISE. With no other request in flight, "out of device memory" means L + P + T + m > C:
  *
- * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in its last attempt nobody else
- * was in flight (shortage.c waits for that first), no block pended on another stream (all were
- * settled or ordered before), and the driver had refused to create beyond C since the request
- * began. So every free block is one that the lane may use, and every granule held is idle, loose
- * and takeable, or counted in L + P + T. No run of any area of the request's pool, of either size
- * class, holds the request: a resident fit was looked for in all of them. (What released private
- * pools left is the default pool's: private.h. A pool's own free granules are pinned, but a place
- * over them pins no further ones.) In every such area pl_place_search considered the places that
- * pin least; a new segment is opened whenever ceil(bytes / granule) would fit under C but no gap is
- * long enough. A place with L + P + T + its pins <= C would have been reserved, and its n_new
- * granules exist: C - L - P - T - (loose granules that it pins) counts just the idle, loose and
- * creatable ones outside it. All of those are collected before any is found missing, except large
- * chunks without room in the place; those were released before (pl_trim_gather), and what took
- * their place are granules. (Tied granules are at an end of a gap, where chunks reach beyond it:
- * the places at both ends cover most of them.) Hence no place had L + P + T + m <= C. A private
- * pool's request on a stream that is being captured may not take: for it settled memory was
- * unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms can forbid the
- * ordering or waiting that the argument needs: then the verdict is PLEAT_EPENDING.
+ *   C  chunks that the driver or the limit gives
+ *   L  granules with bytes of live blocks and requests in flight
+ *   P  granules kept for captures, and granules without live bytes that other private pools touched
+ *   T  tied granules, none if each chunk is one granule
+ *   m  the least number of further granules that the request pins, over all places of its pool
  *
- * Why it ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind of
- * change is bounded. Whatever others do, pl_request.n_done bounds these: the remedies of a
- * shortage (except those that go from lane to lane: shortage.c), looks at what is over (fit.c),
- * orders made instead of creating (fewer than there are lanes), attempts that others foiled (after
- * some, one is made in a single hold of the lock, where nobody can), places that are rounded up
- * (once, and once after each time that memory was gathered), and making way for page tables
- * (once). Other changes use something up. A new segment uses addresses. A refusal by the driver
- * lowers full_at to what is held, so that the driver is asked again only for what was given back
- * since, or after very many events.
+ * A place pins the holes under it and all granules of the loose chunks that the place touches, but
+ * no tied granules.
+ *
+ * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in the last attempt nobody else
+ * was in flight (shortage.c waits for flights first). No block pended on another stream, as all
+ * were settled or ordered before. The driver had refused to create beyond C since the request
+ * began. So the lane may use every free block, and every granule held is idle, loose and takeable,
+ * or counted in L + P + T.
+ *
+ * No run of any area of the request's pool holds the request: a resident fit was looked for in all
+ * areas of both size classes. (Areas that released private pools left are the default pool's:
+ * private.h. A pool's own free granules are pinned, but a place over them pins no further
+ * granules.) In every such area pl_place_search considered the places that pin least. A new segment
+ * is opened whenever ceil(bytes / granule) would fit under C but no gap is long enough.
+ *
+ * A place with L + P + T + its pins <= C would have been reserved, and its n_new granules exist:
+ * C - L - P - T - (loose granules that the place pins) counts just the idle, loose and creatable
+ * granules outside the place. All of these are collected before any is found missing, except large
+ * chunks without room in the place. Such chunks were released before (pl_trim_gather), and granules
+ * took their place. (Tied granules are at an end of a gap, where chunks reach beyond the gap: the
+ * places at both ends cover most tied granules.) Hence no place had L + P + T + m <= C.
+ *
+ * A private pool's request on a stream that is being captured may not take. For such a request
+ * settled memory was unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms
+ * can forbid an order or a wait that the argument needs: then the verdict is PLEAT_EPENDING.
+ *
+ * Why growing ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind
+ * of change is bounded. Whatever others do, pl_request.n_done bounds the following changes:
+ *
+ * - the remedies of a shortage, except remedies that go from lane to lane (shortage.c)
+ * - looks for memory that is over (fit.c); orders made instead of creating, fewer than lanes
+ * - foiled attempts: after MOST_FOILED, an attempt is made in one hold, which none can foil
+ * - rounding a place up: once, and once after each gathering; making way for page tables: once
+ *
+ * Further changes use something up. A new segment uses addresses. A refusal by the driver lowers
+ * full_at to the memory held: the driver is asked again only for memory given back since, or after
+ * very many events.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -68,13 +77,13 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
     return rq->n_done[PL_USED_RESERVE] > 0 || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
 }
 
-/* What a run of n granules, and at most `extra` more, gets so that few chunks of at most the order
- * fill it: no more than whole chunks of the largest order that n allows. */
+/* How many granules to add to a run of n, at most `extra`, so that few chunks fill the run. The sum
+ * becomes whole chunks of one order: the largest, up to `order`, whose sum is at least n. */
 static size_t round_run(size_t n, size_t extra, unsigned order)
 {
     size_t total = n + extra;
 
-    if (order < PL_LARGE_ORDER) { /* they gain too little for a growth that is cut short */
+    if (order < PL_LARGE_ORDER) { /* small chunks gain too little for a growth cut short */
         return extra;
     }
     while (total >> order << order < n) {
@@ -83,8 +92,8 @@ static size_t round_run(size_t n, size_t extra, unsigned order)
     return (total >> order << order) - n;
 }
 
-/* Granules to map beyond a place that ends in a hole: 1/256 of what is held, if it is the segment's
- * last hole; or so many that a large chunk fits. */
+/* Granules to map beyond a place that ends in a hole. In the segment's last hole: 1/256 of the
+ * memory held. After may_round: as many as a large chunk needs. */
 static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_place *place,
                        size_t allowed, unsigned order)
 {
@@ -124,7 +133,7 @@ pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_are
     pleat_status st = rq->pool != NULL ? pl_area_reserve_index(&space->host, area, number)
                                        : PLEAT_OK;
 
-    if (st == PLEAT_OK && rq->lane->is_capture) { /* where its blocks pend after the capture */
+    if (st == PLEAT_OK && rq->lane->is_capture) { /* where the blocks pend after the capture */
         st = pl_area_reserve_index(&space->host, area, pl_lane_plain(number));
     }
     return st;
@@ -136,9 +145,9 @@ bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
            pl_policy_room(space, cap_of(space, rq)) + space->n_idle;
 }
 
-/* Find a place in the own area; if idle and new chunks do not suffice for it, in all areas of the
- * pool. out->segment is NULL if there is no place, or if the own area should get more addresses
- * first. May drop the lock: a place found before that is confirmed when it is reserved. PLEAT_OK or
+/* Find a place in the own area. If idle and new chunks do not suffice, search all areas of the
+ * pool. out->segment is NULL if no place was found, or if the own area should get more addresses
+ * first. May drop the lock: pl_flight_reserve confirms a place found before. PLEAT_OK or
  * ENOMEM_HOST. */
 static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *pace, size_t cap,
                                pl_place *out)
@@ -165,7 +174,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
 }
 
 /* A segment reserves half more addresses than the device has memory, since a stream's blocks
- * spread; in small areas an eighth of the memory; in private pools less, as they are many. */
+ * spread. Small areas reserve an eighth of the memory; private pools less, as pools are many. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);
@@ -196,8 +205,8 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* May the lane be made to wait for another lane's pending memory, instead of creating? Each wait
- * must save enough by itself: of many streams that have a little each, none is waited for. */
+/* May the lane wait for another lane's pending memory, instead of creating? Every wait must save
+ * enough by itself: of many streams with a little memory, none is waited for. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_missing)
 {
     const pl_lane *other = pl_handover_richest(space, rq->lane, rq->turn, false);
@@ -207,10 +216,9 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_miss
            pl_policy_may_order(space, pl_space_cap(space), n < n_missing ? n : n_missing);
 }
 
-/* Collect the flight's chunks, in this order: idle ones; new ones within the slack; all that can be
- * taken; new ones up to the cap. Before the cap an ordered wait is better: then *wants_order is
- * set, and no more is collected. The lock may be dropped on the way: a limit that is set meanwhile
- * counts. */
+/* Collect the flight's chunks: idle chunks, then new chunks within the slack, then all chunks that
+ * can be taken, then new chunks up to the cap. An ordered wait is better than the last step: then
+ * *wants_order is set. The lock may be dropped on the way: a limit set meanwhile counts. */
 static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_t allowed,
                             bool *wants_order)
 {
@@ -231,10 +239,10 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     return st;
 }
 
-/* No gap is long enough: reserve more addresses. If there are none, closed buffers give theirs
- * back, which they do only while nobody flies: so that is tried again after each remedy. If there
- * are still none, relieve the shortage: memory that pends on other streams, or stale
- * addresses, may interrupt a gap. */
+/* No gap is long enough: reserve more addresses. If none are left, closed buffers give addresses
+ * back. Buffers do so only while nobody flies, so pleat asks the buffers again after each remedy.
+ * If addresses are still short, relieve the shortage: pending or stale memory may interrupt a
+ * gap. */
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 {
     *st = open_segment(space, rq);
@@ -267,7 +275,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     uint64_t free_bytes;
 
     pl_lock_release(&space->lock);
-    pl_block_slab_merge(full); /* here, as this call takes its time anyway */
+    pl_block_slab_merge(full); /* here, as this call takes time anyway */
     asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
@@ -295,7 +303,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     return PL_STEP_AGAIN;
 }
 
-/* Instead of creating, order the lane after another one, for as many granules as are missing. */
+/* Instead of creating, order the lane after another lane, for n_missing granules. */
 static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
 {
     size_t n_moved = 0;
@@ -311,8 +319,8 @@ static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
     return PL_STEP_AGAIN;
 }
 
-/* An attempt that drops the lock may miss what others hold for a moment only: its failure is no
- * verdict. After MOST_FOILED of them the next attempt is made in one hold. */
+/* An attempt that drops the lock may miss memory that is held by others for a moment. Such a
+ * failure is no verdict. After MOST_FOILED such attempts the next attempt is made in one hold. */
 enum { MOST_FOILED = 8 };
 
 static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
@@ -324,8 +332,8 @@ static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_
     return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
 }
 
-/* Chunks could be taken, but all have more granules than are missing. The place may get more than
- * it needs, once, if it ends in a hole. */
+/* Chunks could be taken, but all have more granules than are missing. If the place ends in a hole,
+ * the place may get more granules than needed, once. */
 static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing)
 {
     const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
@@ -334,9 +342,8 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
            b != NULL;
 }
 
-/* Cut out the place that was found. EPENDING: the lock was dropped since, and others took some of
- * it, or a new pool was given the released area that it is in (private.h), or its room is going to
- * sleep. */
+/* Cut out the place that was found. EPENDING: while the lock was dropped, others took part of the
+ * place, a new pool got the released area (private.h), or the room began to go to sleep. */
 static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
 {
     pl_segment *seg = f->place.segment;
@@ -349,11 +356,12 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
         f->place.first = pl_segment_find(seg, f->place.at);
     }
     f->n_extra = extra_of(space, rq, &f->place, allowed, f->most_order);
-    return pl_flight_reserve(space, f); /* from its first block on, no pool is given the area */
+    return pl_flight_reserve(space, f); /* no pool gets the area of a flight */
 }
 
-/* Once memory was gathered for the request, only granules are created: were the driver to refuse
- * the rest, large chunks would be left over that may fit nowhere, and be gathered no more. */
+/* After memory was gathered for the request, only single granules are created. If the driver
+ * refused the rest, large chunks would be left over, might fit nowhere, and would not be gathered
+ * again. */
 static unsigned order_for(const pl_space *space, const pl_request *rq)
 {
     bool is_single = rq->n_done[PL_GATHERED] > 0 || rq->is_paged;
@@ -361,7 +369,7 @@ static unsigned order_for(const pl_space *space, const pl_request *rq)
     return is_single ? 0 : pl_policy_order(space, pl_space_cap(space));
 }
 
-/* Reserve the place that was found, and collect its chunks. */
+/* Reserve the place and collect its chunks. */
 static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
                          pleat_status *st)
 {
@@ -404,7 +412,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     pl_pace_begin(space, &pace, rq->n_done[PL_FOILED] >= MOST_FOILED);
     *st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
                          : find_place(space, rq, &pace, cap, &f.place);
-    if (*st == PLEAT_EPENDING) { /* in the only place that it can have */
+    if (*st == PLEAT_EPENDING) { /* the request's only place is taken */
         bool fits = space->n_pinned + f.place.n_pin <= cap;
         return pl_shortage_relieve(space, rq, fits ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE, st);
     }

@@ -61,7 +61,7 @@ bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
     return any;
 }
 
-/* Is there anything that a wait, or an order, might let the request have? */
+/* Is there any memory that a wait or an order might let the request have? */
 static bool at_all(const pl_space *space, const pl_request *rq)
 {
     return pl_pends_shared_bytes(space, rq) > 0 || pl_pends_most(space, rq) != NULL ||

@@ -5,20 +5,22 @@
  *   live |-- free --|....... hole .......|-- free --|.. hole ..| live
  *        ^          (1)                  ^           (2) ^
  *
- * While a place of fixed size moves to the right, the count of hole granules under it falls only
- * when its start leaves a granule of a hole, and rises when its end enters one. So the count is
- * least (1) where the place starts at the start of the gap or of a free block behind a hole, or (2)
- * where it ends at the gap's end and starts in a hole, moved down to a granule. Only those starts
- * are tried. A start at a hole behind a free block is never better than that block's own start.
+ * While a place of fixed size moves to the right, the count of hole granules under the place falls
+ * only when the place's start leaves a granule of a hole. The count rises when the place's end
+ * enters a granule of a hole. So only two kinds of starts are tried. (1) is the start of the gap,
+ * or of a free block behind a hole. (2) is the highest start in the gap, moved down to a granule,
+ * if in a hole. A start at a hole behind a free block is never better than the free block's own
+ * start.
  *
- * Near the limit the count of pinned granules matters too. It differs from the granules touched
- * only at the gap's ends, where a granule may hold live bytes already, so its least value is at
- * the gap's start, at the first granule in it, or at the end of the gap moved down to a granule.
+ * Near the limit the count of pinned granules matters too. Pinned granules differ from granules
+ * touched only at the gap's ends, where a granule may hold live bytes already. So the least value
+ * is at the gap's start, at the first granule in the gap, or at the end of the gap moved down to a
+ * granule.
  *
- * The starts ascend, so one window slides over the gap: `last` moves on block by block, and `first`
- * follows as far as the request fits. Each of them passes each block once, and the search can stop
- * after any move and go on later. Of all places that are tried the least by (new granules, address)
- * wins, in whatever order the gaps are looked at.
+ * The starts ascend, so a window slides over the gap: `last` moves on block by block, and `first`
+ * follows as far as the request fits. Both pass each block once, and the search can stop after any
+ * move and go on later. Of all places tried, the least by (new granules, address) wins, in whatever
+ * order the gaps are looked at.
  *
  * Guarded by the device lock; changes nothing but the order of the holes' queue. */
 #include "segments/pleat/grow/place.h"
@@ -71,8 +73,7 @@ static size_t count_between(const pl_segment *seg, size_t from, size_t to)
                                                pl_segment_address(seg, to));
 }
 
-/* Loose granules under the place at `at`. In one gap the places must be counted in ascending
- * order. */
+/* Loose granules under the place at `at`. Called for the places of a gap in ascending order. */
 static size_t count_loose(pl_place_scan *scan, const pl_segment *seg, pleat_devptr at)
 {
     size_t from = pl_segment_granule(seg, at);
@@ -136,8 +137,8 @@ static void open_window(pl_place_scan *scan, pl_block *b)
     scan->loose_to = 0;
 }
 
-/* Walk down from the hole `first` to the start of its gap. If the gap has a lower hole, stop: the
- * gap is looked at from its lowest hole only. Returns false when the budget is spent. */
+/* Walk down from the hole `first` to the start of its gap. If the gap has a lower hole, stop: a gap
+ * is looked at from its lowest hole only. Returns false when the budget is spent. */
 static bool seek_start(pl_place_scan *scan)
 {
     while (scan->last == NULL) {
@@ -157,14 +158,13 @@ static bool seek_start(pl_place_scan *scan)
     return true;
 }
 
-/* Is the start of b one of kind (1)? */
+/* Is the start of b a start of kind (1)? */
 static bool is_start(const pl_place_scan *scan, const pl_block *b)
 {
     return b->base == scan->base || (b->state != PL_BLOCK_HOLE && b->prev->state == PL_BLOCK_HOLE);
 }
 
-/* Move `first` to the next block. `low` follows: places that are moved down to a granule start in
- * it. */
+/* Move `first` to the next block. `low` follows: places moved down to a granule start in `low`. */
 static void move_first(pl_place_scan *scan)
 {
     pl_block *b = scan->first;
@@ -226,8 +226,8 @@ static void offer_highest(pl_place_scan *scan)
     }
 }
 
-/* Look through the gap of the hole `first`, or go on with it. Returns false if the budget is spent
- * before the gap's end. */
+/* Look through the gap of the hole `first`, or go on with the gap. Returns false if the budget is
+ * spent before the gap's end. */
 static bool scan_gap(pl_place_scan *scan)
 {
     if (!seek_start(scan)) {
@@ -263,7 +263,7 @@ void pl_place_begin(pl_place_scan *scan, uint32_t lane, size_t bytes, size_t pin
     };
 }
 
-/* Move the queue's blocks up to b, in their order, to its end. */
+/* Move the first blocks of the queue, up to b, to the queue's end. */
 static void rotate(pl_block_queue *queue, pl_block *b)
 {
     if (b == queue->last) {
@@ -295,8 +295,8 @@ bool pl_place_try(pl_place_scan *scan, pl_area *area)
     return hole == NULL;
 }
 
-/* The lock was dropped, and the segment may have changed where the scan was. If so, begin a window
- * at that address; at the gap's start instead, the search might never end. */
+/* The lock was dropped, and the segment may have changed under the scan. If so, begin a window at
+ * the scan's address: from the gap's start, the search might never end. */
 static void revisit(pl_place_scan *scan)
 {
     if (scan->first == NULL) {

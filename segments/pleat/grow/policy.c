@@ -1,24 +1,24 @@
-/* policy.c - see policy.h. The constants, each a price or a bound, with its unit. */
+/* policy.c - see policy.h. Each constant is a price or a bound. */
 #include "segments/pleat/grow/policy.h"
 
 #include "segments/pleat/space/granule.h"
 
 enum {
-    /* The largest order of a new chunk: 64 MiB with granules of 2. On an A100 nine tenths of the
-     * time that such a chunk takes are by the byte. */
+    /* The largest order of a new chunk: 64 MiB with granules of 2 MiB. On an A100 nine tenths of
+     * the driver's time for a 64 MiB chunk are by the byte. */
     LARGEST_ORDER = 5,
     /* `chunk_share` is multiplied by this where memory is dear. */
     FRUGAL_TIMES = 4,
-    /* And divided by this where it costs nothing. */
+    /* `chunk_share` is divided by this where memory costs nothing. */
     AMPLE_PART = 2,
-    /* Percent of the most granules ever pinned that may be free beside them. Without slack, memory
-     * grows by the few granules that each request lacks, in as many small chunks. */
+    /* Free granules allowed, in percent of the most granules ever pinned. Without slack, memory
+     * would grow by the few granules that a request lacks, in many small chunks. */
     SLACK_PERCENT = 1,
-    /* Chunks taken that buy a granule of slack on an empty device, which is half a millisecond of
-     * the driver. A price of memory, so it grows as the room shrinks. */
+    /* Chunks taken that buy a granule of slack on an empty device: half a millisecond of the
+     * driver. This is a price of memory, so the price grows as the room shrinks. */
     TAKES_A_GRANULE = 8,
-    /* Granules that a wait of one stream for another saves, at least, on an empty device: what the
-     * wait costs the program depends on its kernels. Fewer as the room shrinks. */
+    /* Granules that a wait between streams must save on an empty device, as the wait may cost the
+     * program time: how much depends on the kernels. Fewer as the room shrinks. */
     A_WAIT_GRANULES = 8
 };
 
@@ -33,7 +33,7 @@ static uint64_t share_of(const pl_space *space)
     return is_ample ? share / AMPLE_PART : share;
 }
 
-/* Who compacts wants memory more than time: what was split would grow together again. */
+/* Programs that compact want memory more than time. Large chunks would undo the splits. */
 unsigned pl_policy_order(const pl_space *space, size_t cap)
 {
     uint64_t room = pl_policy_room(space, cap);
@@ -72,7 +72,7 @@ size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
     return pl_policy_room(space, target < cap ? target : cap);
 }
 
-/* A young lane's stream may never come back to its place: its takes buy nothing. */
+/* A young lane's stream may never return to its place, so takes of young lanes buy nothing. */
 void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
 {
     space->n_takes += lane->n_lifetime < PL_LANE_YOUNG ? 0 : n_chunks;

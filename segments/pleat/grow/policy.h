@@ -1,8 +1,8 @@
-/* policy.h - what memory is worth: when it is created, when it is taken, and how large chunks are.
+/* policy.h - prices of memory: when to create, when to take, and how large chunks are.
  *
- * A driver's time is spent by the call and by the chunk, hardly by the byte. What is held costs
- * nothing while a device is empty, and a failed request when it is full: its price grows as the
- * room shrinks. Each choice compares these prices:
+ * A driver's time is spent by the call and by the chunk, hardly by the byte. Memory held costs
+ * nothing while a device is empty, and a failed request when the device is full. So the price of
+ * memory grows as the room shrinks. Each choice compares these prices:
  *
  *   how large a chunk is    a chunk of c granules costs 1/c of a driver's call a granule, and
  *                           ties about c/2 granules wherever a block ends inside it. The price of a
@@ -15,7 +15,8 @@
  *                           program what its kernels make of it: it must save some granules
  *
  * The option `growth` sets the price: frugal dear, ample nothing. Functions of the state; guarded
- * by the space's lock. Nothing here fails or drops it. Figures: docs/experiments/policy.md. */
+ * by the space's lock. Nothing here fails or drops the lock. Figures:
+ * docs/experiments/policy.md. */
 #ifndef PLEAT_SEGMENTS_POLICY_H
 #define PLEAT_SEGMENTS_POLICY_H
 
@@ -31,12 +32,12 @@ static inline size_t pl_policy_room(const pl_space *space, size_t target)
 
 /* The largest order of new chunks, where at most `cap` granules may be held. */
 unsigned pl_policy_order(const pl_space *space, size_t cap);
-/* Granules that may be created before any is taken, for a request that pins n_pin further ones. */
+/* Granules that may be created before taking, for a request that pins n_pin further granules. */
 size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
-/* A flight has taken so many chunks for a request of the lane. */
+/* A flight has taken n_chunks chunks for a request of the lane. */
 void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks);
-/* Where all that can be taken is not enough: may a stream wait on the GPU for another one's pending
- * memory, instead of creating the n_saved granules that this saves? */
+/* When taking is not enough: may a stream wait on the GPU for another stream's pending memory,
+ * instead of creating n_saved granules? */
 bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved);
 
 #endif

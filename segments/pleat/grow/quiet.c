@@ -5,8 +5,8 @@
 
 enum { LOOK_AT = 256 }; /* blocks in one hold of the lock */
 
-/* Of the `whole` granules from g on, which begins a chunk, those of whole chunks that hold n of
- * them, or as many as PL_QUIET_CHUNKS chunks have. */
+/* Count the granules of whole chunks from g on, where a chunk begins, inside [g, g + whole): at
+ * most PL_QUIET_CHUNKS chunks, and no further chunk once n granules are counted. */
 static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t n)
 {
     size_t from = g;
@@ -21,8 +21,8 @@ static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t
     return g - from;
 }
 
-/* How many granules from g on, at most n, are in whole loose chunks of the free block b. What a
- * pool has used need not be loose. */
+/* How many granules from g on are in whole loose chunks of the free block b: about n. Granules that
+ * a pool has used need not be loose. */
 static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size_t n)
 {
     size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, g)) >> seg->granule_log2);
@@ -47,7 +47,7 @@ pl_block *pl_quiet_next(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
         }
         size_t next = pl_segment_chunk_to(seg, *g);
         size_t end = pl_segment_granule(seg, pl_block_end(b));
-        *g = end > next ? end : next; /* others may work on what is between */
+        *g = end > next ? end : next; /* threads may work on the rest of the chunk */
         if (n_looks % LOOK_AT == 0) {
             pl_space_breathe(space);
         }

@@ -6,9 +6,10 @@
 
 enum { PL_QUIET_CHUNKS = 64 }; /* most chunks of one answer */
 
-/* The first loose granules of the segment, from *g on, whose free block is over: those of chunks
- * that are wholly in that one block and have n in all, but of not too many chunks. NULL: none. May
- * drop the lock on its way there. A torn segment is left alone: some of it is not mapped. */
+/* Find the first loose granules of the segment, from *g on, in a free block whose uses are over.
+ * *n: wanted; set to the granules of whole chunks in the block, at most PL_QUIET_CHUNKS chunks.
+ * NULL: none. May drop the lock. A torn segment is skipped, as a part of the segment is not
+ * mapped. */
 pl_block *pl_quiet_next(pl_space *space, pl_segment *seg, size_t *g, size_t *n);
 
 #endif

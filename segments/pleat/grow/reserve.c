@@ -3,7 +3,7 @@
 
 enum { SHARE_LOG2 = 6 };
 
-/* On a small device the share counts: what libraries need grows with what they work on. */
+/* On a small device the share counts: libraries need more memory the more they work on. */
 size_t pl_reserve_of(const pl_space *space)
 {
     size_t share = space->total_chunks >> SHARE_LOG2;

@@ -1,18 +1,18 @@
-/* reserve.h - memory that is left to others: to libraries of the program, and to other processes.
+/* reserve.h - memory left to libraries of the program and to other processes.
  *
- * A program that fills its device starves what allocates beside pleat: the driver for a context's
- * kernels, NCCL, cuBLAS. So part of the device is reserved for them. A request gets some of it only
- * if the free memory that pleat holds does not serve it, wherever that is and whatever taking it
- * costs, and before the host would wait for the GPU, or the request fail. What has been given stays
- * given until it is trimmed. In a capture memory may neither be taken nor waited for, so the
- * reserve is open at once.
+ * A program that fills its device starves everybody beside pleat: the driver, which loads kernels
+ * of a context, NCCL, cuBLAS. So pleat reserves part of the device for them. A request takes from
+ * the reserve only if no free memory that pleat holds serves the request, wherever the memory lies
+ * and whatever taking costs. Taking from the reserve comes before a wait of the host for the GPU
+ * and before a refusal. Reserved memory that was given stays given until a trim. In a capture pleat
+ * may neither take memory nor wait, so the reserve is open at once.
  *
- * The driver is asked how much of the device is free: what others have got beside pleat is not
- * pleat's to use. It is asked at the first growth, and again whenever half of what pleat might
- * still create has been created; when there is nothing left, at each growth. Where a limit is set,
- * that much was granted, so of the two the lower one counts.
+ * The driver is asked how much of the device is free, as pleat may not use the memory of others.
+ * The first growth asks, and then a growth whenever half of the chunks that pleat might still
+ * create were created. When nothing is left, each growth asks. A limit counts as granted: the lower
+ * bound holds, the limit or the device without the reserve and the memory of others.
  *
- * Guarded by the space's lock; nothing here fails or drops it. */
+ * Guarded by the space's lock. Nothing here fails or drops the lock. */
 #ifndef PLEAT_SEGMENTS_RESERVE_H
 #define PLEAT_SEGMENTS_RESERVE_H
 
@@ -20,11 +20,11 @@
 
 /* Granules to reserve on the device. */
 size_t pl_reserve_of(const pl_space *space);
-/* The most chunks that may be held without touching the reserve, if `cap` with it. */
+/* The most chunks that may be held without touching the reserve; `cap` with the reserve. */
 size_t pl_reserve_cap(const pl_space *space, size_t cap);
-/* Should the driver be asked for its free memory before it creates more? */
+/* Should the driver be asked for free memory before more chunks are created? */
 bool pl_reserve_wants_to_know(const pl_space *space);
-/* What it has answered, when n_chunks were held. */
+/* Note the driver's answer: free_bytes were free when pleat held n_chunks. */
 void pl_reserve_learn(pl_space *space, size_t n_chunks, uint64_t free_bytes);
 
 #endif

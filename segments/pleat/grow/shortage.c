@@ -1,18 +1,18 @@
 /* shortage.c - the remedies for a request that finds no memory, in order; and the verdict.
  *
- * Upholds its share of the promise (grow.c): before the answer is "out of device memory", no other
- * request is in flight, all that is over was settled, memory that pends on other streams was
- * ordered after or waited for, and a driver that refused before was asked again.
+ * Upholds a part of the promise (grow.c). Before the answer is "out of device memory", other
+ * requests have landed, and all memory that is over was settled. Memory that pends on other streams
+ * was ordered after or waited for. A driver that refused before was asked again.
  *
- * Why it ends. After a remedy that has changed something the request looks for memory again; if it
- * comes back, the table is gone through from its start. So the remedies must run out. All except
- * two have their bound in can_help, whatever others do meanwhile. Those two go from lane to lane,
- * in turns. A turn begins with the request and after each wait for the whole context, of which
- * there are at most MOST_WAITS; only such a wait lets all fences be polled once more. In a turn the
- * host waits for each lane once, and the stream is ordered after a lane until the lane yields
- * nothing: each time it yields at least a block, which pends on the request's own lane from then
- * on. A lane remembers only the last turn that tried it. So requests that run beside this one may
- * cause a lane to be tried again, each as often as it tries the lane itself.
+ * Why the remedies end. After a remedy that has changed something, the request looks for memory
+ * again. If the request comes back, the table is gone through from the start. So the remedies must
+ * run out. All but two have a bound in can_help, whatever other threads do. The two go from lane to
+ * lane, in turns. A turn begins with the request, and after each wait for the whole context. At
+ * most MOST_WAITS such waits are made, and only such a wait lets all fences be polled once more. In
+ * a turn the host waits for each lane once. The stream is ordered after a lane until the lane
+ * yields nothing. Every yield is at least a block, which pends on the request's own lane from then
+ * on. A lane remembers only the last turn that tried the lane. So requests that run at the same
+ * time may cause a lane to be tried again, at most as often as these requests try the lane.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/shortage.h"
@@ -34,9 +34,9 @@ enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
 
 /* ---- is there hope --------------------------------------------------------------------------- */
 
-/* Are there too few granules for the request beside what is pinned? A place can share its two outer
- * granules with live blocks; a place of exactly n granules saves only one by that, since it then
- * lies in n + 1. It can also lie over granules that are tied. */
+/* Are too few granules left for the request beside the pinned granules? A place can share its two
+ * outer granules with live blocks. A place of exactly n granules then lies in n + 1, and saves only
+ * one. A place can also lie over tied granules. */
 static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
 {
     size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
@@ -45,7 +45,7 @@ static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
     return n_pinned + pl_request_granules(space, rq) > cap + n_saved;
 }
 
-/* Would the request find no memory even if everything that pends were free? Then no wait helps. */
+/* Would the request find no memory even if all pending memory were free? Then no wait helps. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
     size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
@@ -74,7 +74,7 @@ static void begin_turn(pl_space *space, pl_request *rq)
 
 /* ---- the remedies ---------------------------------------------------------------------------- */
 
-/* What the remedies of one shortage share. */
+/* State shared by the remedies of a shortage. */
 typedef struct trial {
     pl_space *space;
     pl_request *rq;
@@ -102,7 +102,7 @@ static bool may_gather(const trial *t)
     return rq->is_capturing && pl_request_is_private(rq) && rq->n_done[PL_GATHERED] < MOST_GATHERED;
 }
 
-/* Outside captures, where chunks that may be taken can be too large for any place. */
+/* Outside captures: chunks that may be taken can be too large for any place. */
 static bool may_gather_large(const trial *t)
 {
     const pl_request *rq = t->rq;
@@ -121,8 +121,8 @@ static bool may_gather_for_reserve(const trial *t)
     return may_gather_at_once(t) && t->space->reserve_chunks > 0;
 }
 
-/* The first time without a wait, the second time after one. Idle chunks are released only if
- * granules made of them suffice. The place need not be rounded up any more. */
+/* The first time without a wait, the second time with a wait. Idle chunks are released only if
+ * granules made from them suffice. The place need not be rounded up any more. */
 static bool gather(trial *t)
 {
     pl_request *rq = t->rq;
@@ -136,7 +136,7 @@ static bool gather(trial *t)
     rq->n_done[PL_GATHERED]++;
     rq->n_round = 0;
     if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
-        pl_tick_record(t->space, rq->lane); /* what pends on it could be taken, not unmapped */
+        pl_tick_record(t->space, rq->lane); /* else the lane's pending memory stays mapped */
     }
     pl_trim_gather(t->space, pl_request_granules(t->space, rq) + 1, wait_ms);
     return true;
@@ -162,8 +162,8 @@ static bool may_order(const trial *t)
     return t->rq->n_done[PL_ORDERED] == 0 && t->space->options.cross_stream == PL_CROSS_ORDER;
 }
 
-/* Order the stream after the next lane that has memory for it. A lane that yields nothing is not
- * tried again in this turn. */
+/* Order the stream after the next lane that has memory for the request. A lane that yields nothing
+ * is not tried again in this turn. */
 static bool order_next(trial *t)
 {
     pl_space *space = t->space;
@@ -175,7 +175,7 @@ static bool order_next(trial *t)
         size_t n_moved = 0;
         pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
         if (n_moved > 0) {
-            rq->wants_tick = true; /* others may have to order after what it adopted */
+            rq->wants_tick = true; /* streams may have to order after the adopted memory */
             return true;
         }
         other->tried_turn = rq->turn;
@@ -192,7 +192,7 @@ static bool may_wait_next(const trial *t)
     return t->rq->n_done[PL_WAITED] == 0;
 }
 
-/* Wait for the newest tick of the next lane, and of further ones until something settles. */
+/* Wait for the newest tick of the next lane, and of further lanes until something settles. */
 static bool wait_next(trial *t)
 {
     pl_space *space = t->space;
@@ -245,7 +245,7 @@ static bool may_use_reserve(const trial *t)
     return t->space->reserve_chunks > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
 }
 
-/* Would the request hardly find memory without the reserve, even if all that pends were free? */
+/* Would the request hardly find memory without the reserve, if all pending memory were free? */
 static bool must_use_reserve(const trial *t)
 {
     const pl_space *space = t->space;
@@ -258,7 +258,7 @@ static bool must_use_reserve(const trial *t)
 static bool use_reserve(trial *t)
 {
     t->rq->n_done[PL_USED_RESERVE] = 1;
-    t->rq->n_done[PL_FOILED] = 0; /* what others foil without it is no matter now */
+    t->rq->n_done[PL_FOILED] = 0; /* foiled without the reserve: no matter now */
     return true;
 }
 
@@ -286,7 +286,7 @@ static bool clear_stale(trial *t)
 
     rq->n_done[PL_CLEARED] = 1;
     if (rq->lane->stream != NULL) {
-        pl_tick_record(space, rq->lane); /* its own takes may have left the stale addresses */
+        pl_tick_record(space, rq->lane); /* own takes may have left stale addresses */
         (void)!pl_tick_wait(space, rq->lane, time_left(space));
     }
     (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space));
@@ -307,45 +307,45 @@ typedef struct remedy {
     bool (*apply)(trial *t); /* returns whether anything has changed */
 } remedy;
 
-/* In the order in which they are tried. Outside captures, remedies that leave the streams alone
- * come first, then the order of one stream after another, then waits of the host for the GPU. */
+/* In the order of trying. Outside captures, remedies that leave the streams alone come first. Then
+ * the stream is ordered after other streams. At last the host waits for the GPU. */
 static const remedy REMEDIES[] = {
-    /* Wait for other flights: they may have what is missing. Bounded by a count: if others keep
-     * taking off, what they have counts as held. */
+    /* Wait for other flights: they may have the missing memory. Bounded by a count: if others keep
+     * taking off, their memory counts as held. */
     { STAGE_FIRST, has_flights, wait_for_flights },
     /* Unmap settled memory for a private request that may not take. Twice: at once, and after a
      * wait, which uses up wait_ms. */
     { STAGE_FIRST, may_gather, gather },
-    /* Poll every fence, and settle all that is over. Once, and once more after each wait for the
-     * whole context: between those waits few further fences pass. */
+    /* Poll every fence, and settle all memory that is over. Once, and once more after each wait for
+     * the whole context: between these waits few further fences pass. */
     { STAGE_FIRST, may_poll_all, poll_all },
-    /* Take what is reserved for others, where no remedy does without. Once. */
+    /* Take from the reserve, if no other remedy can suffice. Once. */
     { STAGE_FIRST, must_use_reserve, use_reserve },
-    /* Let the stream wait on the GPU for another one. Each lane until it yields nothing, then not
-     * again in this turn: what it has yielded pends on the request's own lane from then on. */
+    /* Let the stream wait on the GPU for another stream. Repeated with a lane until the lane yields
+     * nothing, then not again in this turn. Yielded memory pends on the request's own lane. */
     { STAGE_PENDING, may_order, order_next },
     /* Unmap settled memory in chunks that fit nowhere. Once, without a wait. */
     { STAGE_PENDING, may_gather_at_once, gather },
-    /* Take what is reserved for others, rather than let the host wait. Once. */
+    /* Take from the reserve, rather than let the host wait. Once. */
     { STAGE_PENDING, may_use_reserve, use_reserve },
-    /* Let the host wait for one stream's newest tick; with wait_ms 0 it only looks. Each lane once
-     * in a turn: its stream may go on freeing and recording for ever. */
+    /* Let the host wait for a stream's newest tick; with wait_ms 0 the host only looks. Each lane
+     * once a turn, as the lane's stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
-     * cover. Bounded by a count; none after one that failed, and only the first when wait_ms is
-     * used up. */
+     * cover. Bounded by a count. None after a failed wait, and only the first without wait_ms
+     * left. */
     { STAGE_PENDING, may_wait_for_all, wait_for_all },
     /* The two above, where nothing pends. */
     { STAGE_LAST, may_gather_for_reserve, gather },
     { STAGE_LAST, may_use_reserve, use_reserve },
-    /* Ask a driver that refused memory before the request began: other users of the device may have
-     * released some since. Once: the next refusal is the request's own. */
+    /* Ask again a driver that refused memory before the request began: other users of the device
+     * may have released memory since. Once: the next refusal is the request's own. */
     { STAGE_LAST, may_ask_driver, ask_driver },
     /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait.
      * From then on the request creates single granules (grow.c), so no such chunks come again. */
     { STAGE_LAST, may_gather_large, gather },
-    /* Unmap stale addresses: without them a gap may be long enough, or a place may need a granule
-     * less. Once: that unmaps what is stale now, but others may go on taking for ever. */
+    /* Unmap stale addresses. Then a gap may be long enough, or a place may need a granule less.
+     * Once: all addresses that are stale now are unmapped, but others may go on taking for ever. */
     { STAGE_LAST, may_clear_stale, clear_stale },
 };
 
@@ -362,7 +362,7 @@ static bool try_remedies(trial *t, stage due)
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* Write into the error's detail what the memory waits for. */
+/* Write into the error's detail which stream the memory pends on. */
 static void name_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *other = pl_pends_most(space, rq);
@@ -379,8 +379,7 @@ static void name_pending(const pl_space *space, const pl_request *rq)
         (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
 }
 
-/* Try to get memory that pends on other streams: by an order, or a wait of the host, as the options
- * allow. */
+/* Try to get memory that pends on other streams, by an order or a wait, as the options allow. */
 static pl_step use_pending(trial *t, pleat_status *st)
 {
     if (!pl_pends_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
@@ -401,8 +400,8 @@ static pl_step use_pending(trial *t, pleat_status *st)
 /* Private pools may have left ten thousands of areas behind. */
 enum { AREA_LOOKS = 1024 };
 
-/* Is there free memory that the request may not use because of its capture? That is memory that it
- * would have to take, and what pends on its own stream, also in granules with live blocks. */
+/* Does the capture keep the request from free memory? Such memory would have to be taken, or pends
+ * on the request's own stream, also in granules with live blocks. */
 static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
 {
     bool any = space->n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
@@ -419,8 +418,8 @@ static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_statu
     return any;
 }
 
-/* Is there memory in chunks that fit nowhere, and that only a wait would make granules of? It pends
- * on the request's own stream; of the others', all was settled or ordered. */
+/* Would only a wait make granules of memory in chunks that fit nowhere? Such memory pends on the
+ * request's own stream: memory of all other streams was settled or ordered. */
 static bool is_held_up(const trial *t)
 {
     return t->verdict == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&

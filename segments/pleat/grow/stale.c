@@ -22,7 +22,7 @@ static void unqueue(pl_space *space, pl_block *b)
     }
 }
 
-/* Make b and its ripe neighbours, or some of very many, one block in flight. */
+/* Put b and its ripe neighbours, or some of very many, into a single block in flight. */
 static pl_block *gather(pl_space *space, pl_block *b)
 {
     size_t n_below = GATHER_SOME;
@@ -61,7 +61,7 @@ static bool unmap(pl_space *space, pl_block *b)
     return st == PLEAT_OK;
 }
 
-/* Look at each block that is stale now once; those that are not ripe go to the end of the queue. */
+/* Look once at every block that is stale now. Blocks that are not ripe go to the queue's end. */
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;

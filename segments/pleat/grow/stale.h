@@ -1,8 +1,7 @@
-/* stale.h - unmapping what taken chunks left behind.
+/* stale.h - unmap the addresses that taken chunks left behind.
  *
- * A taken chunk is mapped at its new place at once. Its old mapping is unmapped later, by itself,
- * since it may take a while until the last use of the old addresses is over. Stale neighbours are
- * unmapped in one call. */
+ * A taken chunk is mapped at its new place at once. Its old mapping is unmapped later, as the last
+ * use of the old addresses may take a while. Stale neighbours are unmapped in one call. */
 #ifndef PLEAT_SEGMENTS_STALE_H
 #define PLEAT_SEGMENTS_STALE_H
 

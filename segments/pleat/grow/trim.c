@@ -1,8 +1,8 @@
-/* trim.c - releasing memory that is free and over; and setting the limit.
+/* trim.c - release free memory whose uses are over; set the limit.
  *
  * No more is released than asked for: idle chunks first, then settled runs from the lowest address.
  * A chunk is released only when it is mapped nowhere, so stale mappings are unmapped first. The
- * lock is dropped around every driver call; memory that is being released is in flight then. */
+ * lock is dropped around every driver call. Memory under release is in flight meanwhile. */
 #include "segments/pleat/grow/trim.h"
 
 #include "segments/pleat/buffers/hollow.h"
@@ -24,7 +24,7 @@
 
 enum { BATCH = PL_QUIET_CHUNKS, SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
 
-/* Does a stale block wait for a use that no tick covers? Looks at each once; may drop the lock. */
+/* Does a stale block wait for a use that no tick covers? Looks once at each; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
 {
     pl_pace pace;
@@ -54,7 +54,7 @@ static bool has_uncovered(pl_space *space)
     return any || has_uncovered_stale(space);
 }
 
-/* Wait for the newest tick of each lane, `least_ms` for each even when wait_ms is used up. */
+/* Wait for every lane's newest tick: at least least_ms a lane, even when wait_ms is used up. */
 static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t least_ms)
 {
     pleat_status st = PLEAT_OK;
@@ -70,8 +70,8 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t l
     return st;
 }
 
-/* Wait for a few streams one by one, which leaves others alone. If there are many, or if no tick
- * covers something, wait for the whole context, once. */
+/* Wait for a few streams separately: other streams go on undisturbed. With many streams, or with
+ * uses that no tick covers, wait once for the whole context. */
 static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
@@ -91,12 +91,12 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* A shared block goes from stream to stream: a wait may show what else to wait for. */
+/* A shared block goes from stream to stream, so a wait may show further uses to wait for. */
 enum { MOST_WAITS = 4 };
 
 pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
 {
-    pl_capture_look_well(space); /* what gone graphs have left is waited for, too */
+    pl_capture_look_well(space); /* memory of gone graphs is waited for, too */
     pl_settle_want_ticks(space, NULL);
     (void)pl_tick_poll(space, SIZE_MAX); /* also the legacy stream's, just recorded */
     pl_settle_everything(space);
@@ -115,7 +115,7 @@ pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
     return PLEAT_EPENDING;
 }
 
-/* Chunks that are mapped nowhere, in nobody else's hands. */
+/* Chunks that are mapped nowhere, held by the caller alone. */
 typedef struct pile {
     pl_chunk chunks[BATCH];
     uint8_t orders[BATCH];
@@ -137,7 +137,7 @@ static void make_idle(pl_space *space, const pile *p)
     }
 }
 
-/* Release them without the lock; those that the driver refuses to take stay ours, idle. */
+/* Release the chunks without the lock. Chunks that the driver refuses stay pleat's, idle. */
 static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
 {
     pile refused = { .n = 0 };
@@ -160,7 +160,7 @@ static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
     return st;
 }
 
-/* Idle chunks of n granules in all, the smallest first; the last one may have more. */
+/* Pop idle chunks of n granules in all, the smallest first. The last chunk may exceed n. */
 static void pop_idle(pl_space *space, size_t n, pile *p)
 {
     for (unsigned order = 0; order < PL_N_ORDERS; order++) {
@@ -182,12 +182,13 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     return st;
 }
 
-/* Unmap granules [g, g + n) of b, whole chunks, for the caller. In part, they stay in flight. */
+/* Unmap granules [g, g + n) of b, whole chunks, for the caller. If only a part of the granules
+ * could be unmapped, all stay in flight. */
 static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pile *p)
 {
     pl_segment *seg = b->segment;
     b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
-    pl_carve_settle(b); /* pl_quiet_next has found it over */
+    pl_carve_settle(b); /* as pl_quiet_next has found */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         put_on(p, seg->chunks[i], seg->orders[i]);
     }
@@ -209,10 +210,10 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     return PLEAT_OK;
 }
 
-/* Why memory is unmapped: to release chunks until `keep` are left, or to have `keep` idle ones. */
+/* Why memory is unmapped: to release chunks until `keep` are left, or to make `keep` idle. */
 typedef struct goal {
-    bool is_idle; /* those of one granule; large ones are released, so that others can be created */
-    size_t keep;  /* is_idle: granules to be had */
+    bool is_idle;    /* chunks of a single granule; large chunks are released to make room */
+    size_t keep;     /* is_idle: granules to be had */
     size_t n_so_far; /* released */
 } goal;
 
@@ -259,7 +260,7 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
     return PLEAT_OK;
 }
 
-/* A flight: what the driver takes back is in no table meanwhile. */
+/* A flight: chunks under release are in no table meanwhile. */
 pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks)
 {
     size_t n_released = 0;
@@ -281,10 +282,10 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
     }
     pleat_status st = pl_trim_quiesce(space, wait_ms);
     pl_flying flying;
-    pl_space_take_off(space, &flying); /* not before: others wait for flights, not for the GPU */
+    pl_space_take_off(space, &flying); /* not before: a flight must not wait for the GPU */
     pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
     st = st == PLEAT_OK ? failed : st;
-    /* The driver keeps a released chunk as long as a stale mapping of it is left. */
+    /* The driver keeps a released chunk while a stale mapping of the chunk is left. */
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
     pl_segment *seg = pl_space_lowest(space);
@@ -319,8 +320,8 @@ void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
     pl_space_land(space, &flying);
 }
 
-/* With wait_ms:0 a trim that was told to wait waits for a millisecond: with a driver that has no
- * event of the whole context, nothing else settles the memory of gone streams. */
+/* With wait_ms:0 a trim that was told to wait waits for a millisecond. Without that wait, a driver
+ * that has no event of the whole context would never settle the memory of gone streams. */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released)
 {
     pl_space *space = (pl_space *)a;
@@ -340,8 +341,8 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
     return st;
 }
 
-/* Do pinned granules fit under the limit? Granules of shared blocks and of pools that drain or open
- * may still become loose: those are waited for. */
+/* Do pinned granules fit under the limit? Waits for granules that may still become loose: of shared
+ * blocks, and of pools that drain or open. */
 static pleat_status check_live(pl_space *space, size_t limit)
 {
     pleat_status st = PLEAT_OK;
@@ -364,8 +365,8 @@ static pleat_status check_live(pl_space *space, size_t limit)
     return st;
 }
 
-/* Release chunks until the limit holds. It is set already, so nobody creates beyond it; but flights
- * of others land, and loose memory may be used while the lock is dropped: it takes some tries. */
+/* Release chunks until the limit holds. The limit is already set, so nobody creates beyond the
+ * limit. Some tries: flights land, and loose memory may be used while the lock is dropped. */
 static pleat_status shrink(pl_space *space, size_t limit)
 {
     pleat_status st = PLEAT_OK;
@@ -386,8 +387,8 @@ static pleat_status shrink(pl_space *space, size_t limit)
     return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
 }
 
-/* Calls set the limit one at a time, so that a call that fails restores the right one. A call that
- * has no time left still waits as long as a driver call of the one before it may take. */
+/* Calls set the limit in turn, so that a failed call restores the right limit. A call without time
+ * left still waits for LATE_MS: the earlier call may be inside the driver. */
 static pleat_status wait_for_turn(pl_space *space)
 {
     enum { LATE_MS = 40 };

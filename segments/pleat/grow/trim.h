@@ -4,23 +4,23 @@
 
 #include "segments/pleat/space/space.h"
 
-/* Release idle chunks, then free ones from the lowest address, until at most keep_chunks are held.
- * Waits for pending memory at most wait_ms (of pl_deadline_left; 0 only looks). Called with the
- * lock; drops it. *n_released is written in any case. PLEAT_OK; EPENDING; EDRIVER. */
+/* Release idle chunks, then free chunks from the lowest address, until at most keep_chunks are
+ * held. Waits for pending memory at most wait_ms (of pl_deadline_left; 0 only looks). Called with
+ * the lock; drops the lock. *n_released is always written. PLEAT_OK; EPENDING; EDRIVER. */
 pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released);
 
-/* Unmap settled memory, lowest address first, until n_chunks granules are idle in chunks of their
- * own, or released with larger ones: for a request that may not take, or that finds only chunks too
- * large. Waits for fences at most wait_ms. Called with the lock; drops it. */
+/* Unmap settled memory, lowest address first, until n_chunks granules are idle as single granules,
+ * or released in larger chunks. For a request that may not take, or that finds only chunks too
+ * large. Waits for fences at most wait_ms. Called with the lock; drops the lock. */
 void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms);
 
-/* Release idle chunks while more than keep_chunks are held. Called with the lock; drops it.
+/* Release idle chunks while more than keep_chunks are held. Called with the lock; drops the lock.
  * PLEAT_OK; EDRIVER. */
 pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks);
 
-/* Wait until everything freed so far is over, settle it, and unmap what is stale; at most for what
- * is left of wait_ms. Called with the lock; drops it. PLEAT_OK; EPENDING if something may not be
- * over; or the error of a wait. */
+/* Wait until everything freed so far is over, settle the memory, and unmap stale addresses. Waits
+ * for the rest of wait_ms at most. Called with the lock; drops the lock. PLEAT_OK; EPENDING if some
+ * use may not be over; or the error of a wait. */
 pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms);
 
 /* Functions of pl_allocator_ops (allocator.h). */

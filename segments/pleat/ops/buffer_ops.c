@@ -1,10 +1,10 @@
 /* buffer_ops.c - see buffer_ops.h.
  *
- * A change takes the buffer for itself (is_busy), so that its live blocks are its own while the
- * lock is dropped. To commit pages, each part without live memory is one request for a block at
- * that address (fixed.h), with all the remedies of others; when one fails, what the call has
- * committed is freed again. To decommit some, first the blocks are cut and noted, which may fail,
- * then freed, which may not. Guarded by the device lock, rank 20. */
+ * A change takes the buffer for itself (is_busy), so no live block changes while the lock is
+ * dropped. To commit pages, the call requests a block at its address for each part without live
+ * memory (fixed.h), with all remedies. If a request fails, all commits of the call are freed again.
+ * To decommit pages, first the blocks are cut and noted, which may fail, then freed, which may not.
+ * Guarded by the device lock, rank 20. */
 #include "segments/pleat/ops/buffer_ops.h"
 
 #include "segments/pleat/buffers/buffer.h"
@@ -18,8 +18,8 @@
 #include "segments/pleat/streams/tick.h"
 #include "segments/pleat/streams/uses.h"
 
-/* A request has at most so many blocks at its address, and a walk makes so many steps in one hold
- * of the lock. */
+/* The most blocks at the address of a request, and the most steps of a walk in one hold of the
+ * lock. */
 enum { PIECES = 64, STEPS = 256 };
 
 typedef struct span {
@@ -32,8 +32,8 @@ typedef struct change {
     pl_space *space;
     pl_buffer *buffer;
     pl_segment *seg;
-    pl_lane *plain; /* the first lane of the stream that the call names */
-    span *made;     /* what it has committed so far */
+    pl_lane *plain; /* the first lane of the call's stream */
+    span *made;     /* committed by the call so far */
     size_t n_made;
     size_t n_rooms;
 } change;
@@ -45,7 +45,7 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Sizes in addresses are powers of two, where there are so many addresses. */
+/* Address ranges are powers of two, if there are enough addresses. */
 static pleat_status reserve(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
                             pl_buffer **out)
 {
@@ -69,8 +69,8 @@ static pleat_status reserve(pl_space *space, pl_private *room, size_t n_want, si
     return st;
 }
 
-/* Before addresses are asked of the driver: closed buffers may wait for uses that are over. What no
- * tick covers gets one as soon as its stream is named. Drops the lock. */
+/* Look before asking the driver for addresses: uses of closed buffers may be over. Memory without a
+ * tick gets one as soon as a call names its stream. Drops the lock. */
 static void look_for_ends(pl_space *space)
 {
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
@@ -79,8 +79,8 @@ static void look_for_ends(pl_space *space)
     (void)pl_settle_all(space);
 }
 
-/* While a room sleeps it gets nothing, no addresses either: the lists of those who put it to sleep
- * and wake it are as they were. */
+/* A sleeping room gets nothing, not even addresses, so sleep and wake find their lists
+ * unchanged. */
 static pleat_status reopen(pl_space *space, const pl_private *room, size_t n_granules,
                            pl_buffer **out)
 {
@@ -104,7 +104,7 @@ static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want
         return st;
     }
     st = reserve(space, room, n_want, n_least, out);
-    if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed ones of other sizes */
+    if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed buffers of all sizes */
         pl_hollow_let_go(space, 0, SIZE_MAX);
         st = room != NULL && room->is_asleep ? PLEAT_EASLEEP
                                              : reserve(space, room, n_want, n_least, out);
@@ -137,7 +137,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
 
 /* ---- one after the other --------------------------------------------------------------------- */
 
-/* NULL: no open buffer begins there. Drops the lock while others change it. */
+/* NULL: no open buffer begins at `base`. Drops the lock while other threads change the buffer. */
 static pl_buffer *occupy(pl_space *space, pleat_devptr base)
 {
     pl_buffer *buffer = pl_buffer_at(space, base);
@@ -165,8 +165,8 @@ static void vacate(pl_space *space, pl_buffer *buffer)
 
 /* ---- live blocks ----------------------------------------------------------------------------- */
 
-/* The first live block of the buffer at or above *at and below `end`, or NULL; *at is behind it
- * then. May drop the lock. */
+/* The first live block of the buffer at or above *at and below `end`, or NULL. Moves *at behind the
+ * block. May drop the lock. */
 static pl_block *next_live(const change *c, pleat_devptr *at, pleat_devptr end, size_t *n_steps)
 {
     while (*at < end) {
@@ -185,8 +185,8 @@ static pl_block *next_live(const change *c, pleat_devptr *at, pleat_devptr end, 
 
 /* ---- commit ---------------------------------------------------------------------------------- */
 
-/* The first part of [gap->from, end) that is not live, but not beyond the first PIECES blocks.
- * False: there is none. May drop the lock. */
+/* The first part of [gap->from, end) that is not live, up to the first PIECES blocks. False: none.
+ * May drop the lock. */
 static bool next_gap(const change *c, span *gap, pleat_devptr end)
 {
     size_t n_steps = 0;
@@ -211,7 +211,7 @@ static bool next_gap(const change *c, span *gap, pleat_devptr end)
     return false;
 }
 
-/* Within what the buffer's room may have. */
+/* Finds a block within the limit of the buffer's room. */
 static pleat_status find(const change *c, pl_request *rq, pl_block **out)
 {
     pl_room *room = pl_buffer_room(c->buffer);
@@ -226,7 +226,7 @@ static pleat_status find(const change *c, pl_request *rq, pl_block **out)
     return st;
 }
 
-/* One request for all of the gap. */
+/* A request for the whole gap. */
 static pleat_status fill(change *c, span gap)
 {
     pl_space *space = c->space;
@@ -255,7 +255,7 @@ static pleat_status fill(change *c, span gap)
     if (rq.wants_tick) {
         pl_tick_record(space, c->plain);
     }
-    return st == PLEAT_ENOSPACE_VA ? PLEAT_EPENDING : st; /* its addresses are in use */
+    return st == PLEAT_ENOSPACE_VA ? PLEAT_EPENDING : st; /* the addresses are in use */
 }
 
 static void settle_made(change *c, bool is_kept)
@@ -290,7 +290,7 @@ static pleat_status commit(change *c, uint64_t from, uint64_t to)
 
 /* ---- decommit -------------------------------------------------------------------------------- */
 
-/* The stream uses what is live in [from, to), beside its owner. */
+/* Note the stream's use of live blocks in [from, to), unless the stream is the owner. */
 static pleat_status note_uses(const change *c, pleat_devptr from, pleat_devptr to,
                               struct pl_capture *capture)
 {
@@ -406,7 +406,7 @@ static pleat_status change_locked(change *c, const pl_buffer_change *wanted)
     return close(c);
 }
 
-/* With the stream's lane, which the call holds. */
+/* The call holds the stream's lane. */
 static pleat_status occupy_and_change(pl_space *space, const pl_buffer_change *wanted,
                                       pl_lane *plain, const pl_capture_info *info)
 {

@@ -77,16 +77,16 @@ static size_t less(size_t n, size_t by)
     return n > by ? n - by : 0;
 }
 
-/* The part of the tally that the statistics show. */
+/* The part of the tally shown in the statistics. */
 typedef struct freed {
     size_t n_free;
-    size_t free_bytes;    /* any stream may use them at once */
-    size_t pending_bytes; /* one stream may use them */
+    size_t free_bytes;    /* for any stream at once */
+    size_t pending_bytes; /* for one stream only */
     size_t n_shared;
-    size_t shared_bytes; /* no stream may use them yet */
+    size_t shared_bytes; /* for no stream yet */
 } freed;
 
-/* With one stream the memory that pends on it is as good as settled. */
+/* With one stream, pending memory is as good as settled. */
 static freed read_freed(const pl_space *space)
 {
     const pl_tally *tally = &space->store.tally;
@@ -101,7 +101,7 @@ static freed read_freed(const pl_space *space)
     };
 }
 
-/* Shared blocks count as active. The tally does not tell small from large ones: all are large. */
+/* Shared blocks count as active. The tally does not know their sizes: all count as large. */
 static void add_shared(pleat_stat *group, size_t n)
 {
     group->current += n;
@@ -112,7 +112,7 @@ static void add_shared(pleat_stat *group, size_t n)
 static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 {
     size_t resident = space->n_chunks << space->granule_log2;
-    /* Free memory that cannot go back to the driver: beside live bytes in a granule or a chunk. */
+    /* Free memory that cannot go back to the driver: live bytes share the granule or the chunk. */
     size_t bound = less(f->free_bytes + f->pending_bytes, space->n_loose << space->granule_log2);
     static const int pools[] = { PLEAT_SIZES_ALL, PLEAT_SIZES_LARGE };
 
@@ -141,11 +141,11 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
     }
 }
 
-/* Of the granules that are not loose, those with bytes of live blocks or of requests in flight are
- * shown as live; those with shared bytes only are pending, those with settled or pending ones only
- * tied, and the others pinned. Granules of a room that sleeps have no memory, and are not shown.
- * A flight that puts much back drops the lock on the way, and its granules count in two ways until
- * it has landed. */
+/* Granules that are not loose are shown in one of four ways. Live granules have bytes of live
+ * blocks or of requests in flight. Pending granules have shared bytes only. Tied granules have
+ * settled or pending bytes only. All further granules are pinned. Granules of a sleeping room have
+ * no memory, and are not shown. A flight that puts much back drops the lock on the way. Until
+ * landing, its granules count in two ways. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
     const pl_tally *tally = &space->store.tally;
@@ -178,6 +178,6 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     out->rounding_bytes = out->allocated_bytes[PLEAT_SIZES_ALL].current -
                           out->requested_bytes[PLEAT_SIZES_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
-    /* host.bytes does not count `idle`, which has room for each chunk */
+    /* not in host.bytes: `idle`, with room for all chunks */
     out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk);
 }

@@ -1,7 +1,8 @@
 /* free_op.c - see free_op.h. Guarded by the space's lock, rank 20.
  *
- * A freed block becomes free memory that pends on its stream (run.c). Beside the question whether
- * the stream is captured, the only driver calls are a tick now and then, and queries of ticks. */
+ * A freed block becomes free memory that pends on its stream (run.c). The driver is asked whether
+ * the stream is captured. Further driver calls are only a tick now and then, and queries of
+ * ticks. */
 #include "segments/pleat/ops/free_op.h"
 
 #include "segments/pleat/front/front.h"
@@ -42,8 +43,8 @@ static void settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_n
     }
 }
 
-/* `plain`: the first lane of the stream that the free is ordered on. A block of its second lane
- * that is freed outside the capture pends on the first one. */
+/* `plain`: the first lane of the stream that orders the free. If freed outside the capture, a block
+ * of the second lane pends on the first. */
 static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
                          bool is_named)
 {
@@ -63,7 +64,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
     }
 }
 
-/* is_named: the call named the stream of `plain`, or that stays. */
+/* is_named: the call named the stream of `plain`, or the stream stays. */
 static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
                        bool is_named)
 {
@@ -74,7 +75,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
         size_t bytes = b->bytes;
         pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
         if (!is_capturing) {
-            /* when its uses are over it pends on its owner */
+            /* after its uses the block pends on its owner */
             settle_freed(space, plain, bytes, is_named);
         }
         return;
@@ -82,8 +83,8 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
     free_plainly(space, b, plain, is_capturing, is_named);
 }
 
-/* A free on another stream than the owner counts as a use there; a free in a capture, outside
- * private pools, as a use by its graph. */
+/* A free on a stream besides the owner counts as a use on the stream. A free in a capture, outside
+ * private pools, counts as a use by the graph. */
 static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     bool is_foreign = pl_lane_plain(b->lane) != plain->number;
@@ -116,7 +117,7 @@ static void see_use(const pl_lane *plain, const pl_block *b, bool is_capturing)
     }
 }
 
-/* For a call that names a stream and a block: find both, and note what the stream is doing. */
+/* For calls that name a stream and a block: find both, and note the capture of the stream. */
 static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
                                const pl_capture_info *info, pl_lane **plain, pl_block **b)
 {
@@ -156,10 +157,10 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
     return st;
 }
 
-/* `stream` may be a guess, and its handle another stream's by now. That one's work is over as well
- * before anybody gets the block: it, or its use, pends on the lane of the stream that is gone. No
- * request names that stream any more, and no tick is recorded for it, so only a tick of the context
- * ends the waiting; and that stands behind the work of both. */
+/* `stream` may be a guess, and its handle may belong to a new stream by now. The work of both
+ * streams is over before anybody gets the block. For the block, or its use, pends on the lane of
+ * the gone stream. No request names the gone stream any more, and no tick is recorded. So only a
+ * tick of the context ends the wait, and the tick stands behind the work of both streams. */
 static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_stream *stream,
                                      const pl_capture_info *asked)
 {
@@ -189,14 +190,14 @@ pleat_status pl_pleat_free_asked(pl_allocator *a, pleat_devptr ptr, pl_stream *s
     return free_from((pl_space *)a, ptr, stream, asked);
 }
 
-/* May the block's stream be being captured, and may the driver be asked? It may not where the
- * stream may be gone: then what the last call that named the stream saw counts. */
+/* May the block's stream be in a capture, and may the driver be asked? Not if the stream may be
+ * gone. Then the answer to the last call that named the stream counts. */
 static bool may_ask(const pl_space *space, const pl_lane *plain)
 {
     return pl_due_stays(plain) && !pl_capture_is_told(space, plain->stream) && !plain->is_recording;
 }
 
-/* Ask like a tick, which a retirement of the stream waits for. Drops the lock. */
+/* Ask like a tick: a retirement of the stream waits for the answer. Drops the lock. */
 static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
 {
     plain->is_recording = true;
@@ -210,7 +211,7 @@ static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
     return st;
 }
 
-/* The general way of a free that names no stream. Under the lock, which it may drop. */
+/* The general way of a free that names no stream. Under the lock, and may drop the lock. */
 static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
 {
     pl_block *b = pl_checkpoint_await(space, ptr);

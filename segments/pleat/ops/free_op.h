@@ -1,5 +1,5 @@
-/* free_op.h - how a block is freed, and how a use of it is recorded: members of pl_pleat_ops, with
- * what they promise in segments/base/allocator.h. Each takes the space's lock. */
+/* free_op.h - how a block is freed, and how a use is recorded: members of pl_pleat_ops, with their
+ * promises in segments/base/allocator.h. Every function takes the space's lock. */
 #ifndef PLEAT_SEGMENTS_FREE_OP_H
 #define PLEAT_SEGMENTS_FREE_OP_H
 

@@ -123,7 +123,7 @@ undo_host:
 
 /* ---- destroy --------------------------------------------------------------------------------- */
 
-/* Wait for the recorded ticks of every lane: this wait disturbs no capture. */
+/* Wait for the recorded ticks of every lane, which disturbs no capture. */
 static void wait_for_ticks(pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
@@ -133,7 +133,7 @@ static void wait_for_ticks(pl_space *space)
     }
 }
 
-/* Live, shared and kept blocks count as in use: nothing tells when the work on them is over. */
+/* Live, shared and kept blocks count as in use: nothing tells when their work is over. */
 static bool is_block_over(const pl_space *space, const pl_block *b)
 {
     switch (b->state) {
@@ -172,10 +172,10 @@ static bool is_all_over(const pl_space *space)
     return true;
 }
 
-/* Memory must not be unmapped while work runs on it. First wait for the ticks, which disturbs no
- * capture. If they do not cover everything, synchronise the whole context, gone streams included.
- * That breaks a capture under way, but whether a capture that was seen has ended is not always
- * known. Returns whether all is over. */
+/* Memory must not be unmapped while work runs on the memory. First wait for the ticks, which
+ * disturbs no capture. If they do not cover everything, synchronise the whole context, gone streams
+ * included. A capture under way breaks then, but pleat does not always know whether a capture has
+ * ended. Returns whether all is over. */
 static bool wait_for_streams(pl_space *space)
 {
     pl_lock_acquire(&space->lock);
@@ -190,9 +190,9 @@ static bool is_mapped(const pl_block *b)
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
 }
 
-/* What the driver refuses is tried twice: there is no later chance. */
+/* Calls that the driver refuses are tried twice, without a later chance. */
 
-/* Unmap the longest mapped run that starts at b; returns the block behind it. */
+/* Unmap the longest mapped run that starts at b. Returns the block behind the run. */
 static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
 {
     const pl_block *first = b;
@@ -208,8 +208,8 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     return b->next;
 }
 
-/* A compaction's undo failed in the segment, or its room sleeps: some of its chunks are not mapped.
- * So each is looked at by itself. */
+/* A compaction's undo failed in the segment, or its room sleeps. Some of the chunks are not mapped,
+ * so every chunk is cleared by itself. */
 static void unmap_torn(pl_space *space, const pl_segment *seg)
 {
     for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
@@ -294,7 +294,7 @@ static void leave_segment(const pl_segment *seg, size_t *n_leaked)
     (*n_leaked)++;
 }
 
-/* What a compaction could not undo is tried once more. */
+/* Try once more to undo a failed compaction. */
 static void clear_scratch(pl_space *space, size_t *n_leaked)
 {
     pl_lock_acquire(&space->lock);
@@ -346,7 +346,7 @@ static void free_uses(pl_space *space)
     }
 }
 
-/* Take back the captures that were announced and not ended. */
+/* Take back captures that were announced and not ended. */
 static void forget_expected(pl_space *space)
 {
     for (size_t n = atomic_load(&space->n_expected); n > 0; n--) {
@@ -363,7 +363,7 @@ static void free_slumber(pl_space *space, pl_slumber *slumber)
     }
 }
 
-/* With what they have kept. */
+/* Frees kept contents, too. */
 static void free_rooms(pl_space *space)
 {
     for (pl_private *pool = space->pools; pool != NULL; pool = pool->next) {

@@ -1,4 +1,4 @@
-/* look_ops.c - see look_ops.h. Each takes the space's lock, rank 20. */
+/* look_ops.c - see look_ops.h. Every function takes the space's lock, rank 20. */
 #include "segments/pleat/ops/look_ops.h"
 
 #include "segments/pleat/front/front.h"
@@ -10,11 +10,11 @@
 
 static pl_space *space_of(pl_allocator *a)
 {
-    return (pl_space *)a; /* base is its first member */
+    return (pl_space *)a; /* base is the first member */
 }
 
-/* NULL: outside all segments. Mostly `ptr` is a block's own address; else the blocks of its granule
- * are walked over. */
+/* NULL: outside all segments. Mostly `ptr` is a block's own address. If not, walk the blocks of the
+ * granule. */
 static const pl_block *covering(const pl_space *space, pleat_devptr ptr)
 {
     const pl_block *b = pl_ptrmap_find(&space->live, ptr);
@@ -23,7 +23,7 @@ static const pl_block *covering(const pl_space *space, pleat_devptr ptr)
     return seg != NULL ? pl_segment_find(seg, ptr) : b;
 }
 
-/* A block that a restore is about to free may stay live after all, so the restore is waited for. */
+/* A block that a restore is about to free may stay live after all, so wait for the restore. */
 static const pl_block *block_at(pl_space *space, pleat_devptr ptr)
 {
     const pl_block *b = covering(space, ptr);

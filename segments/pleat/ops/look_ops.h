@@ -1,5 +1,5 @@
-/* look_ops.h - the pleat allocator's answers about itself: calls of pl_allocator_ops that change
- * nothing but peaks. */
+/* look_ops.h - the pleat allocator's answers about itself: calls of pl_allocator_ops without
+ * changes, except to peaks. */
 #ifndef PLEAT_SEGMENTS_LOOK_OPS_H
 #define PLEAT_SEGMENTS_LOOK_OPS_H
 

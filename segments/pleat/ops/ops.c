@@ -1,7 +1,7 @@
-/* ops.c - the pleat allocator: how it allocates, and the table of its operations.
+/* ops.c - the pleat allocator: allocations, and the table of operations.
  *
- * An allocation gets the best resident fit; without one, the allocator grows (fit.h). Guarded by
- * the space's lock, rank 20. */
+ * An allocation gets the best resident fit. If no block fits, the allocator grows (fit.h). Guarded
+ * by the space's lock, rank 20. */
 #include "segments/pleat/ops/ops.h"
 
 #include "segments/pleat/compact/compact.h"
@@ -36,12 +36,12 @@
 
 static pl_space *space_of(pl_allocator *a)
 {
-    return (pl_space *)a; /* base is its first member */
+    return (pl_space *)a; /* base is the first member */
 }
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-/* Undo an allocation whose block cannot be kept for its capture. */
+/* Undo an allocation if the block cannot be kept for its capture. */
 static void take_back(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
@@ -56,7 +56,7 @@ static void take_back(pl_space *space, pl_block *b)
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
 }
 
-/* A capture keeps what is allocated in it, except from a private pool. */
+/* A capture keeps the blocks that its calls allocate, except from a private pool. */
 static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_request *rq)
 {
     if (!rq->is_capturing || pl_request_is_private(rq)) {
@@ -84,7 +84,7 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
-/* Find a block for the request; one of a room, within what the room may have. */
+/* Find a block for the request, within the limit of a room. */
 static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
 {
     pl_room *room = rq->pool != NULL ? rq->pool->room : NULL;
@@ -100,7 +100,7 @@ static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
     return st;
 }
 
-/* The call names the request's stream, so it also records a tick that others wished for. */
+/* The call names the request's stream, so a wished-for tick is recorded, too. */
 static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
                                  const pl_capture_info *info, size_t requested, pleat_devptr *out)
 {

@@ -7,7 +7,7 @@
 #include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/settle.h"
 
-/* What is in one straight line is so in each function that uses it. */
+/* For functions inlined everywhere: no calls on the common path. */
 #define HOT inline __attribute__((always_inline))
 
 static bool is_free(const pl_block *b)
@@ -31,8 +31,8 @@ static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)
 
 /* ---- allocate -------------------------------------------------------------------------------- */
 
-/* The better one of `best` and of the settled index, which is in *index then; NULL if it is part of
- * more runs than one, as a settled block is beside pending ones. */
+/* The better fit of `best` and the settled index. Sets *index for a settled fit. NULL: the settled
+ * fit has free neighbours, so may be part of several runs. */
 static inline pl_index_node *better_settled(pl_index *settled, size_t bytes, pl_index_node *best,
                                             pl_index **index)
 {
@@ -47,8 +47,8 @@ static inline pl_index_node *better_settled(pl_index *settled, size_t bytes, pl_
     return is_free(b->prev) || is_free(b->next) ? NULL : best;
 }
 
-/* The best fit among the lane's runs and the settled blocks of its area, if it is a run by
- * itself; in *index. */
+/* The best fit among the lane's runs and the settled blocks of its area, if the fit is a run by
+ * itself. *index: where the fit is. */
 static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes, pl_index **index)
 {
     pl_class class = bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
@@ -77,8 +77,8 @@ static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
     }
 }
 
-/* Make a live block of the first `bytes` of b, which begins in granule `from` and stays where it is
- * in its index and queue if something is left of it. Needs one spare block. */
+/* Make a live block of the first `bytes` of b, which begins in granule `from`. A rest of b keeps
+ * its place in index and queue. Needs one spare block. */
 static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index, size_t from,
                           size_t bytes)
 {
@@ -122,7 +122,7 @@ static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t r
     seg->area->n_used++;
 }
 
-/* Room that other threads have reserved, in flight, is theirs. */
+/* Room reserved for flights belongs to other threads. */
 static inline bool has_room(const pl_space *space)
 {
     return space->live.count + space->n_flights < space->live.quick && space->store.n_spare > 0;
@@ -168,8 +168,8 @@ bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, s
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
-/* Can a free block of this lane and stamp be merged with the neighbour, which is not part of a
- * longer run? */
+/* Can a free block of this lane and stamp be merged with the neighbour? Not if the neighbour is
+ * part of a longer run. */
 static inline bool may_merge(const pl_space *space, const pl_block *neighbour, const pl_lane *lane,
                              uint64_t stamp)
 {
@@ -178,8 +178,8 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
            (neighbour->tick == stamp || !pl_space_has_many_lanes(space));
 }
 
-/* b has grown by what was freed just now: it goes last, even if its stamp stays. Left where it was,
- * it would cost less, but the worst of the eight traces needs 1.0220 then instead of 1.0194. */
+/* b has just grown by a freed block, and goes last, even if its stamp stays. To leave b in place
+ * would cost less, but the worst of the eight traces would need 1.0220 instead of 1.0194. */
 static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 {
     pl_queue_renew(&lane->pending, b);
@@ -200,7 +200,7 @@ static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint
     }
 }
 
-/* b joins the free block below it. */
+/* b joins the free block below. */
 static inline pl_block *join_below(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
 {
     pl_block *low = b->prev;
@@ -211,7 +211,7 @@ static inline pl_block *join_below(pl_space *space, pl_lane *lane, pl_block *b, 
     return low;
 }
 
-/* So does the free block above it. */
+/* The free block above joins b. */
 static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index)
 {
     pl_block *high = b->next;
@@ -221,7 +221,7 @@ static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_ind
     pl_segment_absorb(b->segment, &space->store, b, high);
 }
 
-/* b joins the free block above it, which keeps its struct and its place in the index. */
+/* b joins the free block above, which keeps its struct and its place in the index. */
 static inline pl_block *join_above(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp,
                                    size_t first)
 {
@@ -253,10 +253,10 @@ static inline void loosen(pl_space *space, pl_block *b, size_t first, size_t las
     }
 }
 
-/* What is freed, and beside what. */
+/* A block to free, and its free neighbours. */
 typedef struct freed {
     pl_block *block;
-    pl_block *low; /* its neighbours, if they are free */
+    pl_block *low; /* neighbours, or NULL if not free */
     pl_block *high;
     uint64_t stamp;
 } freed;
@@ -301,7 +301,8 @@ static inline void end_live(pl_space *space, pl_lane *lane, const pl_block *b, b
     b->segment->area->n_used--;
 }
 
-/* Its life has ended, it may be freed, and its lane is at rest. settle_freed comes next. */
+/* The life of the block has ended, may_free holds, and the lane is at rest. settle_freed comes
+ * next. */
 static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
 {
     pl_block *b = f->block;
@@ -315,7 +316,7 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     lane->pending_bytes += bytes;
     space->n_pending_bytes += bytes;
     space->store.tally.bytes[PL_BLOCK_FREE] += bytes;
-    b->state = PL_BLOCK_FREE; /* if another takes it in: for who may look at it without the lock */
+    b->state = PL_BLOCK_FREE; /* for looks without the lock, if a neighbour absorbs b */
     if (f->low != NULL) {
         b = join_below(space, lane, b, f->stamp);
         if (f->high != NULL) {
@@ -330,7 +331,7 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     loosen(space, b, first, last);
 }
 
-/* Found in that slot of the map. */
+/* `slot`: the slot of b in the map. */
 static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t slot, bool is_named)
 {
     size_t bytes = b->bytes;
@@ -366,8 +367,8 @@ static inline void unmap(pl_space *space, const pl_late *late)
     }
 }
 
-/* Its lane if a block was freed, the lane is at rest, and the lock was not dropped since that was
- * seen; else NULL. */
+/* Returns the lane if a block was freed, the lane is at rest, and the lock was not dropped since.
+ * Else NULL. */
 static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
 {
     pl_lane *rest = NULL;
@@ -395,7 +396,7 @@ static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
     return rest;
 }
 
-/* To settle what was freed may drop the lock: then others may empty the front, or unbind it. */
+/* Settling may drop the lock. Then a thread may empty the front, or unbind the front. */
 void pl_quick_free_late(pl_space *space, pl_front *front)
 {
     (void)free_late(space, front, true);
@@ -416,8 +417,8 @@ bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stre
     return alloc(space, front, lane, requested, out);
 }
 
-/* The lock is dropped for one front at most, and then that one is empty: all are gone through
- * again, as others may have been unbound. */
+/* Drops the lock for one front at most, and leaves the front empty. Then start again from the first
+ * front, as fronts may have been unbound meanwhile. */
 void pl_quick_free_all_late(pl_space *space, uint32_t named)
 {
     pl_front *front = pl_fronts_own(space->fronts, 0);

@@ -1,12 +1,11 @@
 /* quick.h - the commonest requests and frees, each in one straight line.
  *
- * What a program does over and over is free a block among live ones, or beside free memory that
- * pends on the same lane, and get the first part of a free block of its own. Both touch one or two
- * blocks, one index and a few counts, and need nothing that the general way (fit.h, run.h) is for:
- * runs of several pieces, captures, private pools, growing. These functions look whether
- * that is so, and otherwise change nothing. What they do is what the general way would do, to the
- * same effect: the same block for the same request; with several streams, or where memory is short,
- * one that fits as well.
+ * Most frees are of a block among live blocks, or beside free memory that pends on the same lane.
+ * Most requests get the first part of a free block of their own. These calls touch one or two
+ * blocks, one index and a few counts. They do not need the general way (fit.h, run.h), with runs of
+ * several pieces, captures, private pools and growing. The functions check for the common case, and
+ * otherwise change nothing. They give the result of the general way: the same block for the same
+ * request. With several streams, or if memory is short, the block may differ, but fits as well.
  *
  * Guarded by the space's lock. */
 #ifndef PLEAT_SEGMENTS_QUICK_H
@@ -14,25 +13,27 @@
 
 #include "segments/pleat/front/front.h"
 
-/* A live block for a stream at rest. front: the calling thread's before that stream, without late
- * blocks; NULL = it has none. False: nothing has changed. */
+/* Allocate a block for a stream at rest. front: the calling thread's front for the stream, without
+ * late blocks, or NULL. False: nothing has changed. */
 bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
                     pleat_devptr *out);
-/* Free a live block, in a call that names its owner, at rest. False: nothing has changed. */
+/* Free a live block, in a call that names the owner. The owner is at rest. False: nothing has
+ * changed. */
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
-/* The late blocks of the calling thread's front become free memory, in a call that names its
- * stream. May drop the lock. */
+/* The late blocks of the calling thread's front become free memory, in a call that names the
+ * front's stream. May drop the lock. */
 void pl_quick_free_late(pl_space *space, pl_front *front);
-/* The same, and then pl_quick_alloc. */
+/* First pl_quick_free_late, then pl_quick_alloc. */
 bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
                          size_t requested, pleat_devptr *out);
-/* Those of all its fronts. named: the lane whose stream the call names; 0 = none, or that stream is
- * being captured. Of other streams no tick is recorded. */
+/* Free the late blocks of all the thread's fronts. named: the lane of the call's stream; 0 = none,
+ * or the stream is being captured. Only the named stream gets a tick. */
 void pl_quick_free_all_late(pl_space *space, uint32_t named);
-/* The same in a call that names no stream. is_told: no stream is being captured. */
+/* As pl_quick_free, in a call that names no stream. is_told: no stream is being captured. */
 bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told);
 
-/* What the calling thread has put off. Returns its front before the stream, or NULL. */
+/* Do the work that the calling thread has put off. Returns the thread's front for the stream, or
+ * NULL. */
 static inline pl_front *pl_quick_catch_up(pl_space *space, const pl_stream *stream,
                                           const pl_capture_info *info)
 {

@@ -1,8 +1,8 @@
 /* rounding_op.c - see rounding_op.h. Takes the space's lock, rank 20.
  *
- * A front gives blocks by the size that was asked for, rounded to the quantum, and the quick way
- * knows no other size. So while requests are made larger there are no fronts, and every request
- * takes the general way. A block that is live meanwhile keeps its size. */
+ * A front gives blocks by the requested size, rounded to the quantum. The quick way knows no
+ * further size. So while requests are made larger, every request takes the general way, without
+ * fronts. Live blocks keep their size. */
 #include "segments/pleat/ops/rounding_op.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "segments/base/rounding.h"
 #include "segments/pleat/front/front.h"
 
-/* First what is bound from now on, then what is: to unbind may drop the lock. */
+/* First set the rounding for fronts bound from now on, then unbind: to unbind may drop the lock. */
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])
 {
     pl_space *space = (pl_space *)a;

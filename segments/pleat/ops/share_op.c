@@ -6,14 +6,13 @@
  *   list      |## one of 1 ##|## one of 2 granules #####|## one of 1 ##|
  *                    ^ offset 0 of the first block       offset of the last: ^
  *
- * All chunks that a block touches are listed, whole, each once, and those of one block lie side by
- * side in the list as they do in addresses: so one offset says where a block is in it.
+ * Every chunk that a block touches is listed once, as a whole. The chunks of a block lie side by
+ * side in the list, as in addresses. So one offset gives the position of a block in the list.
  *
- * Takes the space's lock, rank 20, for a bounded number of chunks at a time. In between a chunk
- * that has no number yet may be moved by a compaction; one that has stays. Nobody looks while one
- * is being moved. A block stays where it
- * is, unless its owner frees it: that ends the walk of one block, and in a room's the block is left
- * out again. */
+ * Takes the space's lock, rank 20, for a bounded number of chunks at a time. In between, a
+ * compaction may move a chunk without a number, but no chunk with a number. Nobody looks while a
+ * chunk is being moved. A block stays in place, unless its owner frees the block. A free ends the
+ * walk of one block, and the walk of a room takes the block out of the list again. */
 #include "segments/pleat/ops/share_op.h"
 
 #include "segments/pleat/buffers/buffer.h"
@@ -21,16 +20,16 @@
 #include "segments/pleat/ops/look_ops.h"
 #include "segments/pleat/space/room.h"
 
-/* To give a chunk its number costs a few steps more than to look at it (vmm/share.c). */
+/* To give a chunk its number costs a few steps more than a look (vmm/share.c). */
 enum { CHUNKS_AT_ONCE = 256, BLOCKS_AT_ONCE = 256 };
 
 typedef struct walk {
     pl_space *space;
     pl_share_list *out;
-    pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment is in it */
+    pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment */
     uint64_t bytes;   /* of all chunks in the list */
     size_t n_looks;   /* at blocks and chunks of a room since the lock was last dropped */
-    size_t n_breaths; /* how often that was */
+    size_t n_breaths; /* drops of the lock so far */
 } walk;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -45,7 +44,7 @@ static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
                      (pool != NULL && pool->is_asleep &&
                       !pl_share_is_noted(w->space->dev, chunk.chunk));
 
-    if (is_asleep) { /* or about to be: what others have open stays */
+    if (is_asleep) { /* or about to be: chunks open elsewhere stay */
         return PLEAT_EASLEEP;
     }
     if (out->n_chunks < out->most_chunks) {
@@ -63,7 +62,7 @@ static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
     return PLEAT_OK;
 }
 
-/* List some of the chunks under [from, to), which is live; *at, from `from` on, is what is done. */
+/* List some of the chunks under the live bytes [from, to). *at: everything below is done. */
 static pleat_status add_some(walk *w, const pl_segment *seg, pleat_devptr from, pleat_devptr to,
                              pleat_devptr *at)
 {
@@ -98,14 +97,14 @@ static const pl_block *live_at(const pl_space *space, pleat_devptr ptr)
 
 /* ---- one stretch ----------------------------------------------------------------------------- */
 
-/* A part of one block, or of a buffer's pages. */
+/* A part of a block, or of a buffer's pages. */
 typedef struct stretch {
     pleat_block_info block; /* bytes 0 = pages of a buffer */
     pleat_devptr from;
-    pleat_devptr to; /* UINT64_MAX = as far as it is live */
+    pleat_devptr to; /* UINT64_MAX = as far as live */
 } stretch;
 
-/* The end of what is live at `at`; 0: nothing of the stretch. */
+/* The end of the live block at `at`; 0: no block of the stretch. */
 static pleat_devptr live_end(const pl_space *space, const stretch *s, pleat_devptr at)
 {
     const pl_block *b = live_at(space, at);
@@ -116,7 +115,7 @@ static pleat_devptr live_end(const pl_space *space, const stretch *s, pleat_devp
     return is_same ? pl_block_end(b) : 0;
 }
 
-/* *at is what is done. The piece is told by who calls, as its end may not be known yet. */
+/* *at: everything below is done. The caller tells the piece, as its end may not be known yet. */
 static pleat_status step_locked(walk *w, stretch *s, pleat_devptr *at)
 {
     pl_lock_assert(&w->space->lock);
@@ -187,7 +186,7 @@ static void breathe(walk *w)
     w->n_breaths++;
 }
 
-/* List a live block. EPENDING: it has changed meanwhile, and nothing of it is in the list. May drop
+/* List a live block. EPENDING: the block has changed meanwhile, and is not in the list. May drop
  * the lock. */
 static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base, size_t bytes)
 {
@@ -240,8 +239,8 @@ static pleat_status add_from(walk *w, const pl_segment *seg, const pl_block *b, 
     return PLEAT_OK;
 }
 
-/* To find the block at an address is long where many begin in a granule, so the walk follows them
- * while it has the lock. */
+/* Finding the block at an address is long if many blocks begin in a granule. So the walk goes from
+ * block to block while holding the lock. */
 static pleat_status add_segment(walk *w, const pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
@@ -275,7 +274,7 @@ pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_lis
     out->n_chunks = 0;
     out->n_blocks = 0;
     pl_lock_acquire(&space->lock);
-    (void)pl_fronts_empty(space); /* what threads have freed, but not handed over yet */
+    (void)pl_fronts_empty(space); /* blocks freed by threads, but not handed over yet */
     pl_space_wait_for_move(space);
     space->n_walking++;
     pleat_status st = add_room(&w, room);

@@ -1,4 +1,4 @@
-/* share_op.h - the pleat allocator tells which chunks are under memory that is shared. */
+/* share_op.h - the pleat allocator tells the chunks under shared memory. */
 #ifndef PLEAT_SEGMENTS_SHARE_OP_H
 #define PLEAT_SEGMENTS_SHARE_OP_H
 

@@ -30,13 +30,13 @@ typedef struct census {
     pl_tally tally;
 } census;
 
-/* The last granule of a segment that was counted: blocks that share it count it once. */
+/* The last granule counted of a segment. Blocks in the same granule count the granule once. */
 typedef struct counted {
-    size_t end; /* the granule behind it; 0 = none was counted */
+    size_t end; /* the next granule; 0 = none was counted */
     pl_block_state as;
 } counted;
 
-/* Add n, which is 1 or, for one less, SIZE_MAX, to the granules in that state. */
+/* Add n to the granules in `state`. n is 1 or, for one less, SIZE_MAX. */
 static void count_granule(const pl_segment *seg, size_t g, pl_block_state state, size_t n,
                           pl_tally *tally)
 {
@@ -51,8 +51,8 @@ static void count_granule(const pl_segment *seg, size_t g, pl_block_state state,
     }
 }
 
-/* Does a granule with blocks in both states count as one of state a? Live goes before kept, kept
- * before shared. */
+/* Does a granule with blocks in both states count as state a? Live goes before kept, kept before
+ * shared. */
 static bool is_over(pl_block_state a, pl_block_state b)
 {
     return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_SHARED;
@@ -67,7 +67,7 @@ static void count_granules(const pl_segment *seg, const pl_block *b, counted *la
     if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
         return;
     }
-    if (first < last->end) { /* b shares its first granule with the block before */
+    if (first < last->end) { /* b begins in the last granule of the block before */
         if (is_over(state, last->as)) {
             count_granule(seg, first, last->as, SIZE_MAX, &c->tally);
             count_granule(seg, first, state, 1, &c->tally);
@@ -263,8 +263,8 @@ static void see_references(const pl_space *space, const pl_block *b)
     }
 }
 
-/* Recount what refers to each lane, since a lane is given up when nothing does. n_refs may be more:
- * it also counts areas and calls under way. */
+/* Recount the references to each lane, since a lane without references is given up. n_refs may be
+ * more, as areas and calls under way count, too. */
 static int check_references(const pl_space *space)
 {
     for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
@@ -354,7 +354,7 @@ int pl_walk_space(const pl_space *space)
     if (broken == 0 && pl_ptrmap_check(&space->live) != 0) {
         broken = LIVE_MAP + pl_ptrmap_check(&space->live);
     }
-    if (broken != 0) { /* a count of what is no segment may go anywhere */
+    if (broken != 0) { /* in a broken segment a count may go anywhere */
         return broken;
     }
     take_census(space, &c);
@@ -388,7 +388,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
     return PL_PIECE_PENDING;
 }
 
-/* The owner's stream for a live block; the awaited stream for a pending one. */
+/* The owner's stream for a live block, or the awaited stream for a pending block. */
 static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piece_kind kind)
 {
     bool has_stream = kind == PL_PIECE_LIVE || (kind == PL_PIECE_PENDING && b->lane != 0);
@@ -397,7 +397,7 @@ static pl_stream *piece_stream(const pl_space *space, const pl_block *b, pl_piec
 
 typedef void (*see_piece)(void *context, const pl_piece *piece);
 
-/* Show the block to the visitor, unless it is the hole at the end of its segment: that is most of
+/* Show the block to the visitor, except for the hole at the end of a segment. The hole is most of
  * the segment, and of no interest. */
 static void show(const pl_space *space, const pl_block *b, bool is_first, see_piece see,
                  void *context)

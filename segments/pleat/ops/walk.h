@@ -1,12 +1,12 @@
-/* walk.h - what can be learnt only by walking over every block: the invariants, and every piece. */
+/* walk.h - walks over every block, to check the invariants and to show every piece. */
 #ifndef PLEAT_SEGMENTS_WALK_H
 #define PLEAT_SEGMENTS_WALK_H
 
 #include "segments/pleat/space/space.h"
 
-/* 0, or the number of the first broken invariant: the structure's hundred plus its number (100
- * segment, 200 runs, 300 index, 400 space, 500 live map, 600 private pools). Under the lock. I2 is
- * skipped while requests are in flight. */
+/* 0, or the number of the first broken invariant: the structure's hundred plus its number. 100
+ * segment, 200 runs, 300 index, 400 space, 500 live map, 600 private pools, 700 buffers. Under the
+ * lock. I2 is skipped while requests are in flight. */
 int pl_walk_space(const pl_space *space);
 /* As pl_allocator_ops.visit, under the lock. */
 void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),

@@ -10,8 +10,8 @@ void pl_pool_walk_begin(pl_pool_walk *walk, pl_space *space, const pl_private *p
     *walk = (pl_pool_walk){ .space = space, .pool = pool, .since = space->n_pieces };
 }
 
-/* The pool's lowest segment that reaches beyond `at`. There are few, as each further one of an area
- * is at least as large as all before it. */
+/* The pool's lowest segment that reaches beyond `at`. Segments are few, as every further segment of
+ * an area is at least as large as all before. */
 static pl_segment *segment_from(const pl_private *pool, pleat_devptr at)
 {
     pl_segment *lowest = NULL;
@@ -28,8 +28,9 @@ static pl_segment *segment_from(const pl_private *pool, pleat_devptr at)
 
 enum { MOST_STEPS = 64, STEPS_A_PIECE = 8 };
 
-/* A block that is not free stays when others are freed and merged, and so does the place of the
- * first one of a segment: from the last such block below the walk it is not far. */
+/* A block that is not free stays when neighbours are freed and merged. So does the start of a
+ * segment. The nearest fixed point below the walk is never far, and the walk steps on from
+ * there. */
 static void note_below(pl_pool_walk *walk, pl_block *below)
 {
     if (below == NULL || below->state != PL_BLOCK_FREE) {
@@ -42,8 +43,8 @@ static void note_below(pl_pool_walk *walk, pl_block *below)
     }
 }
 
-/* The block that covers walk->at. Searching among all that begin in a granule is long, so it is
- * stepped from the anchor where there is one. */
+/* The block that covers walk->at. A search among all blocks of a granule is long, so step from the
+ * anchor, if set. */
 static pl_block *find_at(pl_pool_walk *walk)
 {
     pl_block *b = walk->is_near_start ? walk->seg->first : walk->anchor;
@@ -52,7 +53,7 @@ static pl_block *find_at(pl_pool_walk *walk)
     if (b == NULL) {
         b = pl_segment_find(walk->seg, walk->at);
         note_below(walk, b->prev);
-        walk->space->n_pieces += PL_PIECES_A_HOLD / 4; /* so that one hold does not do it often */
+        walk->space->n_pieces += PL_PIECES_A_HOLD / 4; /* to search rarely in one hold */
         return b;
     }
     for (; pl_block_end(b) <= walk->at; n++) {

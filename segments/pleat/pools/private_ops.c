@@ -51,7 +51,7 @@ pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
-/* Uses that could not be timed during the capture are timed when their streams are next named. */
+/* Uses that could not be timed during the capture are timed once a call names their streams. */
 void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
 {
     pl_space *space = (pl_space *)a;

@@ -6,13 +6,13 @@
  *   freed     |#### a ####|~~flight~~|~flight|~~~|-free-|
  *   made      |#### a ####|######## b ########|--free---|
  *
- * A piece in flight keeps the lane and the tick with which it was free. If that is the lane of
- * another stream, the block that is made of it gets a use by that stream (uses.h): once freed it
- * waits for it.
+ * A piece in flight keeps the lane and the tick of the free block. If the lane is of another
+ * stream, the new live block gets a use by that stream (uses.h). Once freed, the block waits for
+ * the stream.
  *
- * The pieces refer to their lanes (n_refs). While the restore lasts it is a flight, and n_flights
- * also counts the blocks that it will enter into the map of live blocks: so others that reserve
- * room there leave it theirs. */
+ * The pieces refer to their lanes (n_refs). The whole restore is a flight. n_flights also counts
+ * the blocks that the restore will enter into the map of live blocks. So a thread that reserves
+ * slots in the map leaves these slots free. */
 #include "segments/pleat/pools/restore.h"
 
 #include "segments/pleat/front/front.h"
@@ -31,15 +31,15 @@
 
 /* ---- what the roster lacks is freed ---------------------------------------------------------- */
 
-/* A tick is recorded only in calls that name the stream: this one leaves a wish. */
+/* A tick is recorded only in calls that name the stream, so leave a wish. */
 static void note_free(pl_space *space, pl_lane *plain, size_t bytes)
 {
     pl_lane_note_free(plain, bytes, space->n_events);
     pl_tick_wish(space, plain, bytes);
 }
 
-/* Free a claimed block as its own stream would, outside of captures. is_wanted: the roster's blocks
- * lie over it, so it goes in flight. */
+/* Free a claimed block as its own stream would, outside of captures. is_wanted: the roster has a
+ * block at these addresses, so the block goes in flight. */
 static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
 {
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
@@ -70,7 +70,7 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     note_free(space, plain, bytes);
 }
 
-/* The first block of the roster that ends above `at`; NULL: none. */
+/* The first block of the roster with an end above `at`; NULL: none. */
 static pl_roster_block *wanted_from(pl_roster_cursor *cursor, pleat_devptr at)
 {
     pl_roster_block *wanted = pl_roster_at(cursor);
@@ -102,7 +102,7 @@ static void free_all(pl_restore *r)
 
 /* ---- the roster's blocks are made ------------------------------------------------------------ */
 
-/* Cut a piece in flight with a block struct that was set aside. Returns the high part. */
+/* Cut a piece in flight with a block struct set aside before. Returns the high part. */
 static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
 {
     pl_block *spare = r->spares;
@@ -116,8 +116,8 @@ static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
     return high;
 }
 
-/* Slots of the map's old table for each block that is entered: so many that it is empty before the
- * new one is full, which may be when a quarter of its slots are taken. */
+/* Slots to move from the map's old table with each new entry. With so many moves the old table is
+ * empty before the new table is full, perhaps at a quarter of its slots. */
 enum { MOVES = 4 };
 
 static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
@@ -144,7 +144,8 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
-/* Note that the block waits for whom the piece pended on. There is room for all of them. */
+/* Note that the block waits for the stream of the piece. The list of uses has room for all
+ * notes. */
 static void inherit_wait(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick,
                          const pl_roster_block *wanted)
 {
@@ -157,7 +158,7 @@ static void inherit_wait(pl_space *space, pl_block *b, uint32_t lane, uint64_t t
     }
 }
 
-/* The same for who used the piece beside its owner. Those of a piece that was live are no demands
+/* As inherit_wait, for users of the piece besides its owner. Uses of a live piece are no demands
  * yet, and have no stamps. */
 static void inherit_uses(pl_space *space, pl_block *b, pl_block_uses *uses, bool was_shared,
                          const pl_roster_block *wanted)
@@ -173,7 +174,7 @@ static void inherit_uses(pl_space *space, pl_block *b, pl_block_uses *uses, bool
     pl_host_free(&space->host, uses);
 }
 
-/* The piece lies within the roster's block: it is its first one, or joins those below. */
+/* The piece lies within the roster's block. The piece is the first, or joins the pieces below. */
 static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
 {
     pl_space *space = r->space;
@@ -198,7 +199,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
     }
     inherit_wait(space, b, lane, tick, wanted);
     inherit_uses(space, b, uses, was_shared, wanted);
-    b->lane = PL_LANE_SETTLED; /* it refers to none any more */
+    b->lane = PL_LANE_SETTLED; /* refers to no lane any more */
     if (pl_block_end(b) == wanted->base + wanted->bytes) {
         if (b->uses != NULL && b->uses->n == 0) {
             pl_uses_drop_all(space, b);
@@ -208,7 +209,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
     return b;
 }
 
-/* Make what is wanted of a piece in flight part of its block. Returns the block that is done. */
+/* Make the wanted part of a piece in flight part of its block. Returns the block made so far. */
 static pl_block *make_of(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
 {
     pleat_devptr end = pl_block_end(piece);
@@ -251,8 +252,8 @@ static void make_all(pl_restore *r)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The caller says that all uses of the pool's free memory are over. What a capture that goes on has
- * freed stays its own. */
+/* The caller says that all uses of the pool's free memory are over. Memory freed by a lasting
+ * capture stays with the capture. */
 static void settle_pool(pl_restore *r)
 {
     pl_space *space = r->space;
@@ -273,8 +274,8 @@ static void settle_pool(pl_restore *r)
     }
 }
 
-/* Have room in the map for all that is to be made. A map that grows empties its old table at once:
- * so it is emptied first, some at a time. */
+/* Reserve slots in the map for all blocks to be made. A growing map empties its old table at once,
+ * so the old table is emptied first, some slots at a time. */
 static pleat_status promise(pl_restore *r, size_t n)
 {
     pl_space *space = r->space;
@@ -329,7 +330,7 @@ static pleat_status restore_locked(pl_restore *r, const pl_roster *saved, bool i
     return st;
 }
 
-/* Under the lock, like the drop of what it has told. */
+/* Runs under the lock, as does dropping the told lists. */
 static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_roster *saved,
                                 bool is_settled, pl_restored *out)
 {
@@ -348,8 +349,8 @@ static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_rost
     return st;
 }
 
-/* What is over is in nobody's way, but where only another stream's next call would tell that it is,
- * a tick of the context tells, if one may be recorded now. */
+/* Finished memory is in nobody's way. Perhaps only the next call of another stream would show that
+ * memory is finished. Then a tick of the context shows the same, if one may be recorded now. */
 pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
                                       bool is_settled, pl_restored *out)
 {

@@ -1,13 +1,13 @@
-/* restore.h - making a private pool's live blocks those of a roster again.
+/* restore.h - making a private pool's live blocks equal to a roster again.
  *
- * First all is looked at, in address order, and everything that can fail is done: what the roster's
- * blocks need of free memory goes in flight, live blocks that it lacks are claimed, and all host
- * memory is reserved. A failure undoes that. Then the claimed blocks are freed, and those in flight
- * become live. The lock is dropped at intervals throughout; the caller sees to it that nobody
- * allocates in the pool meanwhile.
+ * First the pool is surveyed in address order, with every step that can fail. Free memory under
+ * blocks of the roster goes in flight, live blocks that the roster lacks are claimed, and all host
+ * memory is reserved. A failure undoes the survey. Then the claimed blocks are freed, and the
+ * pieces in flight become live. The lock is dropped at intervals throughout. Meanwhile the caller
+ * lets nobody allocate in the pool.
  *
- * An allocation at a given address is the same for a roster of one block, but nothing is claimed,
- * and memory that pends elsewhere is not taken. */
+ * An allocation at a given address works likewise, for a roster of one block. But nothing is
+ * claimed, and memory that pends elsewhere is not taken. */
 #ifndef PLEAT_SEGMENTS_RESTORE_H
 #define PLEAT_SEGMENTS_RESTORE_H
 

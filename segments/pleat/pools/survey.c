@@ -23,7 +23,7 @@ static pleat_status tell_live(pl_restore *r, const pl_roster_block *wanted, bool
     return PLEAT_OK;
 }
 
-/* Claim a live block that the roster lacks. */
+/* Claim a live block missing in the roster. */
 static pleat_status claim(pl_restore *r, pl_block *b)
 {
     pl_roster_block *told = pl_roster_add(&r->out->freed, &r->space->host);
@@ -59,9 +59,9 @@ static pleat_status spare_for_cuts(pl_restore *r, const pl_block *b, pleat_devpt
 
 enum { MOST_INHERITED = 64 };
 
-/* Other streams use b, or used it, so the roster's block that gets it has to wait for them, too. It
- * can if that block gets all of b, and if no capture that goes on and no tick of the context is
- * waited for. */
+/* Streams besides the owner use b, or used b, so the roster's block on top has to wait, too. A
+ * block can wait if the block gets all of b, and no wait is for a lasting capture or a tick of the
+ * context. */
 static bool may_inherit(const pl_space *space, const pl_block *b, pleat_devptr from,
                         pleat_devptr to)
 {
@@ -76,7 +76,8 @@ static bool may_inherit(const pl_space *space, const pl_block *b, pleat_devptr f
     return may;
 }
 
-/* Who allocates uses the memory at once: it has to be settled, or to pend on his own stream. */
+/* The new owner uses the memory at once. So the memory must be settled, or pend on the same
+ * stream. */
 static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t owner)
 {
     switch ((pl_block_state)b->state) {
@@ -97,7 +98,7 @@ static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t o
     }
 }
 
-/* Free memory that the pool has not used yet may be loose: it is the pool's from now on. */
+/* Free memory that the pool has not used yet may be loose. From now on the pool owns the memory. */
 static pleat_status take_free(pl_restore *r, pl_block **b, pleat_devptr from, pleat_devptr to)
 {
     pleat_status st = pl_block_store_reserve(&r->space->store, 2);
@@ -110,7 +111,7 @@ static pleat_status take_free(pl_restore *r, pl_block **b, pleat_devptr from, pl
     return st;
 }
 
-/* The roster's present block needs [from, to) of b. *b: the block that is there then. */
+/* The roster's present block needs [from, to) of b. *b: the block of that range afterwards. */
 static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, pleat_devptr to,
                                uint32_t owner)
 {
@@ -137,7 +138,7 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
     case PL_BLOCK_FREE:
         st = take_free(r, b, from, to);
         break;
-    case PL_BLOCK_SHARED: /* it refers to its owner already */
+    case PL_BLOCK_SHARED: /* refers to its owner already */
         pl_shared_leave_line(r->space, *b);
         pl_segment_become((*b)->segment, &r->space->store, *b, PL_BLOCK_FLIGHT);
         (*b)->was = PL_BLOCK_SHARED;
@@ -146,14 +147,14 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
     case PL_BLOCK_KEPT:
     case PL_BLOCK_FLIGHT:
         return PLEAT_EPENDING;
-    default: /* a pool's memory does not go, so only an undo that failed has made it this */
+    default: /* memory of a pool never goes: only a failed undo leads to this state */
         return PLEAT_EPOISONED;
     }
     r->n_foreign += st == PLEAT_OK && pl_piece_is_foreign((*b)->lane, owner);
     return st;
 }
 
-/* All memory of the block was found: reserve what making it needs. */
+/* All memory of the block was found: reserve host memory to make the block. */
 static pleat_status prepare(pl_restore *r, const pl_segment *seg, const pl_roster_block *wanted)
 {
     pl_host *host = &r->space->host;
@@ -174,7 +175,7 @@ static pleat_status prepare(pl_restore *r, const pl_segment *seg, const pl_roste
     return st;
 }
 
-/* The roster's present block begins in b or reaches into it; all below walk->at is done. */
+/* The roster's present block begins in b or reaches into b. All below walk->at is done. */
 static pleat_status survey_piece(pl_restore *r, pl_pool_walk *walk, pl_block *b,
                                  const pl_roster_block *wanted)
 {
@@ -234,7 +235,6 @@ static void undo_piece(pl_space *space, pl_block *piece)
     }
 }
 
-/* Undo what the survey did. */
 void pl_survey_undo(pl_restore *r)
 {
     pl_pool_walk walk;

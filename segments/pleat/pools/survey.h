@@ -1,8 +1,8 @@
-/* survey.h - what a restore finds in its pool, and all of it that can fail: see restore.c.
+/* survey.h - a restore's look at its pool, with every step that can fail: see restore.c.
  *
- * The survey goes through the pool in address order, beside the roster. What the roster's blocks
- * need of free memory goes in flight, in pieces; live blocks that it lacks are claimed; host memory
- * is reserved. It may drop the lock at intervals. */
+ * The survey goes through the pool in address order, beside the roster. Free memory under blocks of
+ * the roster goes in flight, in pieces. Live blocks that the roster lacks are claimed, and host
+ * memory is reserved. The survey may drop the lock at intervals. */
 #ifndef PLEAT_SEGMENTS_SURVEY_H
 #define PLEAT_SEGMENTS_SURVEY_H
 
@@ -13,22 +13,23 @@ typedef struct pl_restore {
     pl_space *space;
     pl_private *pool;
     pl_restored *out;
-    pl_roster_cursor next; /* the roster's first block that is not done */
-    bool is_adding;        /* the roster's blocks come to those that live: see restore.h */
-    pl_block *spares;      /* for cuts in blocks that are freed */
-    uint32_t n_foreign;    /* pieces under the present block that pend elsewhere */
-    size_t n_made;         /* blocks that are live again */
-    unsigned n_promised;   /* blocks that are still to be entered into the map */
+    pl_roster_cursor next; /* the roster's first block not done yet */
+    bool is_adding;        /* the roster adds to the live blocks: see restore.h */
+    pl_block *spares;      /* for cuts in freed blocks */
+    uint32_t n_foreign;    /* pieces under the present block with other owners */
+    size_t n_made;         /* blocks made live again */
+    unsigned n_promised;   /* blocks still to be entered into the map */
 } pl_restore;
 
-/* A piece that the survey took: others' pieces may be in flight in the pool, too, since memory of
- * it that was never used may be loose, and trims, takes and compactions go through all segments. */
+/* A piece that the survey took. Other threads may have pieces of the pool in flight, too. Memory
+ * that the pool never used may be loose, and trims, takes and compactions go through all
+ * segments. */
 static inline bool pl_piece_is_own(const pl_block *b)
 {
     return b->state == PL_BLOCK_FLIGHT && b->kept_in == PL_BLOCK_CLAIM;
 }
 
-/* A piece in flight keeps the lane and the tick with which it was free, and refers to the lane. */
+/* A piece in flight keeps the lane and the tick of the free block, and refers to the lane. */
 static inline void pl_piece_join_lane(const pl_space *space, pl_block *piece)
 {
     piece->kept_in = PL_BLOCK_CLAIM;
@@ -57,7 +58,7 @@ static inline void pl_piece_put_back(pl_space *space, pl_block *piece)
     pl_carve_put_back(space, piece);
 }
 
-/* PLEAT_OK; EPENDING, EPOISONED or ENOMEM_HOST: then undo it. */
+/* PLEAT_OK. EPENDING, EPOISONED or ENOMEM_HOST: then undo the survey. */
 pleat_status pl_survey(pl_restore *r);
 void pl_survey_undo(pl_restore *r);
 

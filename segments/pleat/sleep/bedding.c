@@ -10,7 +10,7 @@ enum { BATCH = 64, GRANULES_AT_ONCE = 1024 };
 
 /* ---- mappings -------------------------------------------------------------------------------- */
 
-/* The beds from i on that lie side by side and `is`; 0: this one is not. */
+/* Counts the beds side by side from i on that satisfy `is`. 0: bed i does not. */
 static size_t run_from(const pl_slumber *slumber, size_t i, pl_bed_is is)
 {
     const pl_bed *beds = slumber->beds;
@@ -35,7 +35,7 @@ static pleat_status unmap_run(pl_space *space, pl_bed *beds, size_t n)
     return st;
 }
 
-/* What an earlier call may have left mapped is unmapped first, chunk by chunk. */
+/* Mappings that an earlier call may have left are unmapped first, chunk by chunk. */
 static pleat_status clear_run(pl_space *space, const pl_bed *beds, size_t n)
 {
     pleat_status st = PLEAT_OK;
@@ -50,7 +50,7 @@ static pleat_status clear_run(pl_space *space, const pl_bed *beds, size_t n)
     return st;
 }
 
-/* The tables of these granules are nobody else's now. */
+/* Meanwhile no other thread uses the tables of the granules. */
 static pleat_status map_run(pl_space *space, pl_bed *beds, size_t n)
 {
     const pl_segment *seg = beds->seg;
@@ -99,14 +99,14 @@ static bool is_spare(const pl_bed *bed)
     return bed->has_chunk && !bed->is_mapped && !bed->is_unsure && !bed->is_good;
 }
 
-/* Spare chunks by the index of their first bed. */
+/* Spare chunks, by the index of their first bed. */
 typedef struct pile {
     size_t first[BATCH];
     bool is_refused[BATCH];
     size_t n;
 } pile;
 
-/* Not too many granules in one hold of the lock. */
+/* Bounds the granules in one hold of the lock. */
 static size_t collect(const pl_slumber *slumber, size_t i, pile *p)
 {
     size_t n_granules = 0;
@@ -177,7 +177,7 @@ static bool is_missing(const pl_bed *bed)
     return bed->is_wanted && !bed->has_chunk;
 }
 
-/* Chunks for n beds side by side; where the driver has no large one it may have small ones. */
+/* Chunks for n beds side by side. A driver without room for a large chunk may have small ones. */
 static pleat_status create_run(pl_space *space, pl_bed *beds, size_t n, unsigned most)
 {
     for (size_t i = 0; i < n; i += (size_t)1 << beds[i].order) {
@@ -212,7 +212,7 @@ static pleat_status create_all(pl_space *space, pl_slumber *slumber, unsigned mo
     return st;
 }
 
-/* They are in the tables from now on. */
+/* From now on the chunks are in the tables. */
 static void put_all(pl_space *space, pl_slumber *slumber)
 {
     pl_pace pace;
@@ -247,7 +247,7 @@ static void put_all(pl_space *space, pl_slumber *slumber)
     }
 }
 
-/* What the driver refuses to take back is idle. */
+/* A chunk that the driver refuses to take back is idle. */
 static void undo_create(pl_space *space, pl_slumber *slumber)
 {
     pl_lock_release(&space->lock);

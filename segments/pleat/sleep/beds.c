@@ -1,11 +1,11 @@
-/* beds.c - see sleep.h: what a room has, and what of it is in use. Guarded by the device lock. */
+/* beds.c - see sleep.h: the memory of a room, and the parts in use. Guarded by the device lock. */
 #include "segments/pleat/sleep/sleep.h"
 
 #include "vmm/share.h"
 
-enum { GRANULES_AT_ONCE = 128 }; /* in which beds are marked between two looks at the pace */
+enum { GRANULES_AT_ONCE = 128 }; /* marked between two looks at the pace */
 
-/* Is there something in it that may be used, or that the GPU may not be done with? */
+/* May the program use bytes of the block, or may the GPU not be done with the bytes? */
 static bool is_in_use(const pl_block *b)
 {
     switch ((pl_block_state)b->state) {
@@ -27,7 +27,7 @@ static bool is_to_be_kept(const pl_block *b)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Do other processes have the chunk? */
+/* Does any other process have the chunk? */
 static bool is_shared(const pl_space *space, const pl_segment *seg, size_t g)
 {
     return pl_share_is_noted(space->dev, seg->chunks[g]);
@@ -56,23 +56,24 @@ static void list_segment(pl_space *space, pl_segment *seg, pl_pace *pace, pl_slu
 
 /* ---- what is in use -------------------------------------------------------------------------- */
 
-/* A walk through the room's segments, with the beds beside it. */
+/* A walk through the room's segments, beside the beds. */
 typedef struct walk {
     pl_space *space;
     pl_slumber *slumber;
     bool (*counts)(const pl_block *b);
-    size_t next; /* the first bed that was not passed */
+    size_t next; /* the first bed not passed yet */
     pl_pace pace;
 } walk;
 
-/* Steps of a walk, before one that may drop the lock. */
+/* Steps of a walk, before a step that may drop the lock. */
 static void count_steps(const walk *w, size_t n)
 {
     pl_lock_touch(n);
     w->space->n_pieces += n;
 }
 
-/* Mark the beds under b from `at` on, and return how far that is: not too many in one hold. */
+/* Mark some of the beds under b from `at` on, not too many in one hold. Returns the end of the
+ * marked part. */
 static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
 {
     pl_segment *seg = b->segment;
@@ -98,7 +99,7 @@ static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
     return end;
 }
 
-/* Pointers to blocks do not outlast a breath: so the walk goes on from an address. */
+/* Pointers to blocks do not outlast a breath, so the walk goes on from an address. */
 static void mark_segment(walk *w, const pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
@@ -196,7 +197,8 @@ void pl_beds_drop(pl_space *space, pl_slumber *slumber)
 
 /* ---- for the keep ---------------------------------------------------------------------------- */
 
-/* Kept granules side by side have slots side by side, unless one between them is left out. */
+/* Does the bed go on where the piece ends, in addresses and in the keep? In a keep taken over,
+ * neighbours may have slots apart. */
 static bool is_next(const pl_space *space, const pl_keep_piece *piece, const pl_bed *bed)
 {
     uint64_t offset = (uint64_t)bed->slot << space->granule_log2;

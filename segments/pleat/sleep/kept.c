@@ -1,5 +1,4 @@
-/* kept.c - see kept.h. Guarded by the device lock, which is dropped for copies and for walks along
- * beds. */
+/* kept.c - see kept.h. Guarded by the device lock, dropped for copies and for walks along beds. */
 #include "segments/pleat/sleep/kept.h"
 
 #include "segments/pleat/buffers/buffer.h"
@@ -26,9 +25,8 @@ void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber)
     drop(space, slumber);
 }
 
-/* The beds of a segment are side by side, and in both lists segments come in the same order
- * (pl_private_next_segment). Returns the first bed of `seg` from i
- * on; if there is none, `i`. */
+/* The beds of a segment are side by side. Both lists have segments in the same order
+ * (pl_private_next_segment). Returns the first bed of `seg` from i on, or i if none is found. */
 static size_t run_of(const pl_slumber *slumber, size_t i, const pl_segment *seg)
 {
     size_t at = i;
@@ -39,8 +37,8 @@ static size_t run_of(const pl_slumber *slumber, size_t i, const pl_segment *seg)
     return at < slumber->n ? at : i;
 }
 
-/* Kept granules that were kept before get their slots again; these beds of `old` are not kept then.
- * The others have is_good for a mark. */
+/* A granule kept before gets its slot again, and its bed in `old` is no longer kept. All further
+ * kept granules are marked as is_new. */
 static void match(pl_slumber *slumber, pl_slumber *old)
 {
     size_t k = 0;
@@ -63,7 +61,7 @@ static void match(pl_slumber *slumber, pl_slumber *old)
     }
 }
 
-/* Slots for the new ones: those that nobody has again, then those that nobody had. */
+/* New beds get slots of `old` that were not reused, then slots never given out. */
 static void fill_up(pl_slumber *slumber, const pl_slumber *old)
 {
     uint32_t next = (uint32_t)old->n_slots;
@@ -83,7 +81,7 @@ static void fill_up(pl_slumber *slumber, const pl_slumber *old)
     slumber->n_slots = next;
 }
 
-/* Slots that nobody had again were lost for good: where they are missed, all are given out anew. */
+/* Slots that no bed reused are lost. If slots run out, give all out anew. */
 static void renumber(pl_slumber *slumber)
 {
     uint32_t next = 0;
@@ -163,8 +161,9 @@ void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained)
 
 enum { BLOCKS_AT_ONCE = 256 };
 
-/* Do [ptr, ptr + bytes) lie in one live block, or in committed pages of one buffer? Others may
- * change what is behind the part that was seen, in a buffer that nobody changes meanwhile. */
+/* Do [ptr, ptr + bytes) lie in one live block, or in committed pages of one buffer? In a buffer the
+ * lock may be dropped, and other threads may change blocks behind the part already seen. The answer
+ * holds if nobody changes the buffer meanwhile. */
 static bool is_live(pl_space *space, const pl_segment *seg, pleat_devptr ptr, size_t bytes)
 {
     bool is_buffer = seg->area->buffer != NULL;
@@ -195,7 +194,7 @@ static const pl_slumber *slumber_of(const pl_segment *seg)
     return room == NULL ? NULL : room->slumber != NULL ? room->slumber : room->retained;
 }
 
-/* What is to be read, and what was read of it. */
+/* The rest to read, and the address of the result. */
 typedef struct reading {
     const pl_segment *seg;
     const pl_slumber *slumber;
@@ -224,8 +223,8 @@ static const pl_bed *first_bed(const reading *r)
     return is_there && r->slumber->beds[i].g == g ? &r->slumber->beds[i] : NULL;
 }
 
-/* Where in the keep the byte at r->at is; what follows in its granule, and how many granules
- * behind it have slots in a row, are *bytes. False: it is not there. */
+/* Find the byte at r->at in the keep. *bytes: the rest of its granule, and of all granules behind
+ * with slots in a row. False: not in the keep. */
 static bool find(const reading *r, const pl_bed *bed, uint64_t *offset, size_t *bytes)
 {
     const pl_bed *end = r->slumber->beds + r->slumber->n;
@@ -249,7 +248,7 @@ static bool find(const reading *r, const pl_bed *bed, uint64_t *offset, size_t *
     return true;
 }
 
-/* All of it, or only its address in host memory. */
+/* Read all bytes, or only find their address in host memory. */
 static pleat_status read_on(reading *r)
 {
     const pl_bed *bed = first_bed(r);

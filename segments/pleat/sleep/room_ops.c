@@ -1,4 +1,4 @@
-/* room_ops.c - see room_ops.h. Each takes the device lock. */
+/* room_ops.c - see room_ops.h. Every function takes the device lock. */
 #include "segments/pleat/sleep/room_ops.h"
 
 #include "segments/pleat/pools/private_ops.h"

@@ -31,7 +31,7 @@ static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
     return n_loose;
 }
 
-/* A segment that still opens is waited for: it is in the list of those. */
+/* A segment that still opens is in the list of opening segments, so finish the list first. */
 static void finish_opening(pl_space *space)
 {
     while (space->opening != NULL && pl_private_drain(space)) {
@@ -52,7 +52,7 @@ static size_t hold_all(pl_space *space, const pl_private *room)
     return n_loose;
 }
 
-/* Requests and takes that had begun are waited for; one that fails may put back what was loose. */
+/* Wait for requests and takes already begun. A failed one may put loose memory back: hold again. */
 void pl_sleep_hold(pl_space *space, pl_private *room)
 {
     finish_opening(space);
@@ -86,7 +86,7 @@ static bool is_any(const pl_bed *bed)
     return true;
 }
 
-/* In a keep that was retained, if there is one that serves. */
+/* Save into the retained keep, if one serves. */
 static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const char *folder)
 {
     size_t n;
@@ -119,7 +119,7 @@ static bool is_down(const pl_bed *bed)
     return bed->has_chunk && !bed->is_mapped;
 }
 
-/* Walks along beds need no lock, and there may be very many: it is dropped. */
+/* Walks along beds need no lock, and beds may be very many. So the lock is dropped. */
 static bool is_all_up(pl_space *space, const pl_slumber *slumber)
 {
     size_t i = 0;
@@ -132,7 +132,7 @@ static bool is_all_up(pl_space *space, const pl_slumber *slumber)
     return i == slumber->n;
 }
 
-/* Unmap all, or nothing. EPOISONED: neither, as mapping again failed, too. */
+/* Unmap all, or nothing. EPOISONED: only some, as mapping again failed, too. */
 static pleat_status unmap_all(pl_space *space, pl_slumber *slumber)
 {
     pleat_status st = pl_bedding_unmap(space, slumber, is_up);
@@ -156,7 +156,7 @@ static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Everything that was freed before is over after the wait: what is pending came since. */
+/* After the wait everything freed before is over. Pending memory was freed since. */
 static pleat_status wait_for_work(pl_space *space)
 {
     pleat_status st = pl_still_wait(space);

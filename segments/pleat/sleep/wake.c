@@ -1,7 +1,8 @@
 /* wake.c - see sleep.h: a room wakes, wholly or in parts. Guarded by the device lock.
  *
- * Memory for it comes from where any request's comes: from what the limit and the device leave, and
- * from all that is free and over elsewhere, which is given back to the driver first. */
+ * The memory comes from the same sources as for any request: the rest of the limit and of the
+ * device, and free memory elsewhere that is over. As far as needed, the free memory first goes back
+ * to the driver. */
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
@@ -33,8 +34,8 @@ static bool is_void(const pl_bed *bed)
     return !bed->has_chunk && !bed->is_wanted;
 }
 
-/* Leave the first n granules that lack memory or contents wanted; those behind sleep on. Returns
- * how many of the wanted have no chunk. *n_left: how many sleep on. */
+/* Leave the first n granules without memory or contents wanted. Granules behind sleep on. Returns
+ * how many wanted granules have no chunk. *n_left: how many sleep on. */
 static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_left)
 {
     size_t n_missing = 0;
@@ -60,8 +61,8 @@ static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_l
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Give free memory of others back until n more granules may be had: what is reserved for others
- * comes last. PLEAT_OK; ENOMEM_DEVICE; EPENDING. */
+/* Release free memory elsewhere until n more granules may be had. Memory reserved for other
+ * libraries comes last. PLEAT_OK; ENOMEM_DEVICE; EPENDING. */
 static pleat_status make_way(pl_space *space, size_t n)
 {
     size_t soft = pl_reserve_cap(space, pl_space_cap(space));
@@ -80,7 +81,7 @@ static pleat_status make_way(pl_space *space, size_t n)
 
 enum { MOST_TRIES = 4, BLOCKS_AT_ONCE = 128 };
 
-/* A driver that refuses, since others use the device, may have enough once more was released. */
+/* The driver may refuse, since others use the device, and have enough after a further release. */
 static pleat_status have_chunks(pl_space *space, pl_slumber *slumber, size_t n)
 {
     pleat_status st = n > 0 ? PLEAT_ENOMEM_DEVICE : PLEAT_OK;
@@ -158,8 +159,8 @@ static size_t void_run(const pl_slumber *slumber, size_t i)
     return n;
 }
 
-/* Making a hole cuts two blocks at most. They are set aside first, as others reserve and use blocks
- * while the lock is dropped. */
+/* Making a hole cuts two blocks at most. Both are set aside first, as other threads reserve and use
+ * blocks while the lock is dropped. */
 enum { CUTS = 2 };
 
 static void put_some_back(pl_space *space, pl_block **spares, size_t n)
@@ -220,7 +221,7 @@ static void make_holes(pl_space *space, const pl_slumber *slumber, pl_block **sp
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Memory that has no contents yet goes again; what cannot be unmapped stays, for the next wake. */
+/* Memory without contents goes again. Memory that cannot be unmapped stays, for the next wake. */
 static void fall_back(pl_space *space, pl_slumber *slumber)
 {
     if (slumber->keep != NULL && pl_keep_is_busy(slumber->keep)) {
@@ -247,8 +248,8 @@ static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
     return PLEAT_OK;
 }
 
-/* Settle the blocks from b on, some of them; returns the end of the last. A move may merge b into a
- * free block below it: then the walk ends. */
+/* Settle some blocks from b on. Returns the end of the last. A move may merge b into a free block
+ * below. Then the walk ends. */
 static pleat_devptr settle_from(pl_space *space, pl_block *b, size_t *n)
 {
     pleat_devptr at = b->base;
@@ -264,9 +265,9 @@ static pleat_devptr settle_from(pl_space *space, pl_block *b, size_t *n)
     return at;
 }
 
-/* Nothing can have used the memory since it went, so what was freed since is over, whatever its
- * streams do. To find where the walk goes on is long where many blocks begin in a granule: one hold
- * does it once. */
+/* Nothing can have used the memory while the room slept. So all frees since are over, whatever
+ * their streams do. Many blocks may begin in a granule, so finding the walk's place again may take
+ * long: one hold searches once. */
 static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;

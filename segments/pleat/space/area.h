@@ -1,19 +1,20 @@
-/* area.h - the segments of one pool and size class where requests of a stream look first.
+/* area.h - the segments of a pool and size class where requests of a stream look first.
  *
  * An area is no wall within its pool: settled memory of any area serves any stream. A pool has at
- * most PL_MOST_AREAS areas of a class: further streams share them, and a stream that is gone leaves
- * its place to the next.
+ * most PL_MOST_AREAS areas of a class. Further streams share these areas, and a stream that is gone
+ * leaves its place to the next.
  *
- * An area's index 0 holds its settled blocks. A pending block is in the index of its lane (lane.h);
- * in the area of a private pool or a room, where nobody else looks, it is in the area's index for
- * that lane. */
+ * An area's index 0 holds its settled blocks. A pending block is in the index of its lane (lane.h).
+ * Private pools and rooms are searched by their own requests only: in their areas a pending block
+ * is in the area's index for the block's lane. */
 #ifndef PLEAT_SEGMENTS_AREA_H
 #define PLEAT_SEGMENTS_AREA_H
 
 #include "segments/pleat/space/segment.h"
 
-/* The areas of buffers are a class of their own, in no list: requests look in the other two. So
- * what is free in a buffer serves others by its chunks, but never by its addresses. */
+/* The areas of buffers are a class of their own, in no list, as requests look in the small and
+ * large class only. So free memory in a buffer serves requests by its chunks, never by its
+ * addresses. */
 typedef enum pl_class {
     PL_CLASS_SMALL,
     PL_CLASS_LARGE,
@@ -26,9 +27,9 @@ enum { PL_MOST_AREAS = 16 };
 typedef struct pl_area {
     pl_segment *segments; /* in order of creation */
     pl_segment *newest;
-    struct pl_private *pool;   /* NULL = the default one */
-    struct pl_area *next;      /* in its private pool, or in space.released */
-    pl_stream *stream;         /* the one that visits name; const, except in private pools */
+    struct pl_private *pool;   /* NULL = the default pool */
+    struct pl_area *next;      /* in the private pool, or in space.released */
+    pl_stream *stream;         /* the stream that visits name; const, except in private pools */
     pl_class class;            /* likewise */
     unsigned n_lanes;          /* lanes whose requests look here first */
     uint32_t lane;             /* private or released areas: the plain lane of `stream` */
@@ -37,10 +38,10 @@ typedef struct pl_area {
     pl_block_queue holes;      /* in no order */
     size_t n_used;             /* blocks that are live, shared or kept */
     struct pl_buffer *buffer;  /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
-    struct pl_area **rests_in; /* the list that it enters when n_used falls to 0; NULL = none */
+    struct pl_area **rests_in; /* list to enter when n_used falls to 0; NULL = none */
     struct pl_area *next_rest; /* in that list */
-    struct pl_area **rest_slot; /* what points to it there; NULL = it is in none */
-    struct pl_area **slot;      /* of a room's buffer: what points to it in the room's list */
+    struct pl_area **rest_slot; /* the pointer to the area in its list; NULL = in no list */
+    struct pl_area **slot;      /* of a room's buffer: the pointer to the area in the room's list */
     struct pl_area *next_noted; /* hollow.h */
     bool is_noted;
 } pl_area;
@@ -70,7 +71,7 @@ static inline void pl_area_unrest(pl_area *area)
     area->rest_slot = NULL;
 }
 
-/* Into a list in which any may leave its place, and out of it. */
+/* Enter or leave a list that areas leave in any order. */
 static inline void pl_area_link(pl_area *area, pl_area **list)
 {
     area->next = *list;
@@ -89,7 +90,7 @@ static inline void pl_area_unlink(pl_area *area)
     }
 }
 
-/* One of its blocks is used no more. */
+/* A block of the area is no longer used. */
 static inline void pl_area_count_over(pl_area *area)
 {
     if (--area->n_used == 0 && area->rests_in != NULL) {

@@ -1,8 +1,8 @@
 /* asleep.c - see asleep.h. Upholds I10 of segment.h. Guarded by the device lock.
  *
- * The users of a granule tell how it is counted. A granule inside a long block has no users, and
- * the block tells it. Blocks are freed while their room sleeps, so a change of a block's state
- * takes its granules out of the counts, and then adds them again. */
+ * The users of a granule tell how the granule is counted. A granule inside a long block has no
+ * users, and the block tells how to count. Blocks are freed while their room sleeps. So a change of
+ * a block's state takes the block's granules out of the counts, and then adds them again. */
 #include "segments/pleat/space/asleep.h"
 
 #include "segments/pleat/space/granule.h"
@@ -30,7 +30,7 @@ static size_t count_between(const pl_segment *seg, size_t from, size_t to)
 
 /* ---- the tally ------------------------------------------------------------------------------- */
 
-/* Where a granule with such users counts; NULL: nowhere. */
+/* The counter for a granule with these users; NULL: counted nowhere. */
 static size_t *counter_of(pl_tally *tally, const pl_users *users)
 {
     if (users->n_live > 0) {
@@ -39,7 +39,7 @@ static size_t *counter_of(pl_tally *tally, const pl_users *users)
     return users->n_shared > 0 && users->n_kept == 0 ? &tally->n_shared_asleep : NULL;
 }
 
-/* Where a granule inside of b counts. */
+/* The counter for a granule inside of b. */
 static size_t *counter_in(pl_tally *tally, const pl_block *b)
 {
     if (b->state == PL_BLOCK_LIVE) {
@@ -75,7 +75,7 @@ void pl_asleep_count(const pl_segment *seg, const pl_block *b, bool is_in)
 
 /* ---- granules -------------------------------------------------------------------------------- */
 
-/* Where no block begins or ends, what counts is the block that lies over all of the granule. */
+/* Where no block begins or ends, the block over all of the granule tells how to count. */
 static void change(pl_segment *seg, size_t from, size_t to, bool is_in)
 {
     const pl_block *over = seg->last[pl_granule_last(seg->started, seg->started_any, from)];

@@ -1,5 +1,5 @@
-/* asleep.h - which granules gave their memory back under a room that sleeps (sleep.h), and which of
- * them the tally counts as live or as shared.
+/* asleep.h - granules that gave their memory back under a room that sleeps (sleep.h), and how the
+ * tally counts them: as live or as shared.
  *
  * Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_ASLEEP_H
@@ -9,10 +9,10 @@
 
 /* The granules [from, to) have PL_CHUNK_ASLEEP from now on. */
 void pl_asleep_begin(pl_segment *seg, size_t from, size_t to);
-/* They have it no more, or soon. */
+/* The granules lose PL_CHUNK_ASLEEP now, or soon. */
 void pl_asleep_end(pl_segment *seg, size_t from, size_t to);
-/* Count the granules that b touches in the tally's figures of those asleep, or leave them out: b's
- * state is about to change, or has just changed. */
+/* Count the sleeping granules that b touches in the tally, or leave them out: b's state is about to
+ * change, or has just changed. */
 void pl_asleep_count(const pl_segment *seg, const pl_block *b, bool is_in);
 
 #endif

@@ -8,8 +8,8 @@
 
 enum { LINE_BYTES = 64, SLAB_BYTES = 2 << 20 /* a huge page */, PART_BYTES = 1 << 16 };
 
-/* Aligned to its size. The system gives it memory as it is touched; it counts as used in parts. A
- * block is two lines that processors fetch as a pair, no half of its neighbour's. */
+/* Aligned to its size. The system provides the memory as it is touched; memory counts as used in
+ * parts. A block is two lines that processors fetch as a pair, never halves of two blocks. */
 typedef struct pl_block_slab {
     struct pl_block_slab *next;
     size_t n_parts;

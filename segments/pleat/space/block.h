@@ -15,21 +15,21 @@ struct pl_segment;
 
 typedef enum pl_block_state {
     PL_BLOCK_LIVE,   /* a user has it */
-    PL_BLOCK_SHARED, /* freed, but streams other than its owner's, or a graph, may still use it */
+    PL_BLOCK_SHARED, /* freed, but further streams, or a graph, may still use it */
     PL_BLOCK_FREE,   /* resident; settled or pending: see `lane` */
     PL_BLOCK_HOLE,   /* not resident; whole granules */
     PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
-    PL_BLOCK_STALE,  /* whole granules whose chunk was taken; still mapped, not resident */
+    PL_BLOCK_STALE,  /* whole granules, chunk taken; still mapped, not resident */
     PL_BLOCK_KEPT,   /* freed, but allocated or freed in a capture whose graph may live */
-    PL_BLOCK_POISON, /* an undo failed here: out of service until destroyed */
+    PL_BLOCK_POISON, /* an undo failed: out of service until destroyed */
 } pl_block_state;
 enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 
 /* In place of a lane's number: a free block is settled, a use is the whole context's. */
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 
-/* A use of a block, besides its owner's, that the block waits for once it is freed: a stream's, the
- * whole context's, or a capture's. See shared.h. */
+/* A use besides the owner's, which the block waits for once freed: by a stream, by the whole
+ * context, or by a capture. See shared.h. */
 typedef struct pl_block_use {
     uint64_t tick;              /* freed: the stamp that the lane, or the context, must pass */
     struct pl_capture *capture; /* must be over before the stamp counts; NULL = none */
@@ -37,27 +37,27 @@ typedef struct pl_block_use {
     bool is_kept;               /* the block was allocated or freed in the capture itself */
 } pl_block_use;
 
-/* Where there are many, the uses without a capture come first: see uses.h. */
+/* Many uses are sorted, uses without a capture first: see uses.h. */
 typedef struct pl_block_uses {
     uint32_t n;
     uint32_t room;
     uint32_t n_plain;               /* sorted: uses without a capture */
     uint32_t n_late;                /* freed: uses [n_plain, n_late) are not demands yet */
     uint64_t freed_at;              /* the clock at the free: no late use needs a later stamp */
-    bool is_sorted;                 /* those without a capture come first */
-    const struct pl_capture *birth; /* live: in which it was allocated; a use holds it */
+    bool is_sorted;                 /* uses without a capture come first */
+    const struct pl_capture *birth; /* live: capture of the allocation; a use holds it */
     pl_block_use use[];             /* `room` of them */
 } pl_block_uses;
 
-/* A block fills two cache lines; what its neighbours are asked for is in the second. */
+/* A block fills two cache lines. Fields that neighbours ask for are in the second. */
 typedef struct pl_block {
     union {
         pl_index_node node; /* free and indexed; first member, as an index returns nodes */
         size_t requested;   /* live, shared, kept: bytes asked for */
     };
     union {
-        struct pl_block *queue_prev; /* its neighbours in the one queue that it is in */
-        struct pl_front *kept_in;    /* live: freed, and in this front's magazine; NULL = not;
+        struct pl_block *queue_prev; /* neighbours in the block's queue */
+        struct pl_front *kept_in;    /* live: freed, in this front's magazine; NULL = not;
                                       * or claimed */
     };
     struct pl_block *queue_next; /* kept_in: the next in the magazine */
@@ -68,20 +68,20 @@ typedef struct pl_block {
     struct pl_block *next;
     struct pl_segment *segment;
     uint64_t tick;       /* free, stale, shared, kept: stamp of the owner's last use; live, of a
-                      * second lane: number of the capture in which it was allocated */
+                      * second lane: number of the allocation's capture */
     pl_block_uses *uses; /* live, shared or kept; NULL = none */
-    uint32_t lane;       /* free, flight, stale: on which it pends; live, shared, kept: its owner */
+    uint32_t lane;       /* free, flight, stale: pends on this lane; live, shared, kept: owner */
     uint8_t state;       /* pl_block_state */
-    uint8_t was;         /* flight: the state it returns to */
+    uint8_t was;         /* flight: the state to return to */
     bool is_indexed;     /* free: settled, or the leader of its lane's run: see run.h */
-    bool is_private : 1; /* shared, kept: it became so in a private pool; pending: all owned */
-    bool is_apart : 1;   /* pending: its run is in the area's index, not in the lane's: area.h */
+    bool is_private : 1; /* shared, kept: became so in a private pool; pending: all owned */
+    bool is_apart : 1;   /* pending: the run is in the area's index, not in the lane's: area.h */
 } pl_block;
 
 /* In kept_in: a restore is about to free the block (checkpoint.h). */
 #define PL_BLOCK_CLAIM ((struct pl_front *)1)
 
-/* Have the part of the block at that offset, of pl_block, in the cache soon; NULL = none. */
+/* Prefetch the part of the block at that offset of pl_block; NULL = no block. */
 static inline void pl_block_expect(const pl_block *b, size_t offset)
 {
     __builtin_prefetch((const void *)((uintptr_t)b + offset));
@@ -114,7 +114,7 @@ static inline void pl_queue_remove(pl_block_queue *queue, pl_block *b)
     b->queue_next = NULL;
 }
 
-/* b, which is in it, goes to its end. */
+/* Move b, which is in the queue, to the queue's end. */
 static inline void pl_queue_renew(pl_block_queue *queue, pl_block *b)
 {
     pl_block *next = b->queue_next;
@@ -161,23 +161,23 @@ typedef struct pl_tally {
     size_t n_live_granules;             /* with a byte of a live block */
     size_t n_shared_granules; /* with shared bytes of no private pool, and no live or kept byte */
     size_t n_tied_granules;   /* vacant, but not loose */
-    size_t n_live_asleep;     /* such granules without a chunk (sleep.h) */
-    size_t n_shared_asleep;   /* the same, of shared granules */
+    size_t n_live_asleep;     /* live granules without a chunk (sleep.h) */
+    size_t n_shared_asleep;   /* shared granules without a chunk */
 } pl_tally;
 
-/* The store of blocks. It carves them from slabs one by one, since carving a whole slab at once
- * would touch all of its memory; blocks that come back are used again. A slab that is carved whole
+/* The store of blocks. Blocks are carved from slabs singly, since carving a whole slab at once
+ * would touch all of its memory. Blocks that come back are used again. A slab that is carved whole
  * can go into a huge page: of 65,536 blocks few have their page in the processor's cache of page
  * tables. The store gives no memory back before fini. */
 typedef struct pl_block_store {
     pl_host *host;   /* const */
     pl_block *spare; /* blocks that came back, linked by `next` */
-    size_t n_spare;  /* these, and those not carved yet */
+    size_t n_spare;  /* blocks in `spare`, and blocks not carved yet */
     struct pl_block_slab *slabs;
     struct pl_block_slab *newest;
-    struct pl_block_slab *carved;      /* the slab being carved; later ones are untouched */
-    struct pl_block_slab *small_paged; /* the first that is in small pages yet */
-    size_t n_carved;                   /* blocks of `carved` that have been carved */
+    struct pl_block_slab *carved;      /* the slab being carved; later slabs are untouched */
+    struct pl_block_slab *small_paged; /* the first slab still in small pages */
+    size_t n_carved;                   /* blocks of `carved` carved so far */
     pl_tally tally;                    /* of the blocks in segments */
 } pl_block_store;
 
@@ -189,11 +189,10 @@ static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t 
 {
     return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
 }
-/* A slab that has just been carved whole, or NULL: pl_block_slab_merge is called with it when the
- * lock has been dropped. */
+/* A slab that has just been carved whole, or NULL: for pl_block_slab_merge, without the lock. */
 struct pl_block_slab *pl_block_store_take_full(pl_block_store *store);
 void pl_block_slab_merge(struct pl_block_slab *slab); /* NULL is fine */
-/* One that was never used. */
+/* A block that was never used. */
 pl_block *pl_block_store_carve(pl_block_store *store);
 /* Cannot fail after a reserve. The block is zeroed except for `node`. */
 static inline pl_block *pl_block_store_get(pl_block_store *store)
@@ -218,7 +217,7 @@ static inline pl_block *pl_block_store_get(pl_block_store *store)
     b->is_private = false;
     b->is_apart = false;
 #if PLEAT_DEBUG_LEVEL >= 1
-    b->requested = SIZE_MAX; /* shows if it is read before it is written */
+    b->requested = SIZE_MAX; /* shows a read before the first write */
 #endif
     return b;
 }

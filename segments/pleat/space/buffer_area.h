@@ -1,5 +1,5 @@
-/* buffer_area.h - what a buffer's area has of the buffer (buffer.h), and a note when a closed
- * buffer's addresses have become one hole (hollow.h). Guarded by the device lock. */
+/* buffer_area.h - an area's record of its buffer (buffer.h), and a note when the addresses of a
+ * closed buffer have become one hole (hollow.h). Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_BUFFER_AREA_H
 #define PLEAT_SEGMENTS_BUFFER_AREA_H
 
@@ -18,8 +18,8 @@ typedef struct pl_buffer {
     uint64_t committed_bytes;
     size_t n_runs;
     bool is_open;
-    bool is_paged; /* its chunks have one granule each: decommitted pages go one by one */
-    bool is_busy;  /* a thread changes it; others wait for it to land */
+    bool is_paged; /* chunks have a single granule, so that pages can go singly */
+    bool is_busy;  /* a thread changes the buffer; further threads wait */
 } pl_buffer;
 
 static inline bool pl_hollow_is(const pl_area *area)
@@ -30,7 +30,7 @@ static inline bool pl_hollow_is(const pl_area *area)
            first->next == NULL;
 }
 
-/* The area has a hole that it had not, or its buffer was closed. */
+/* The area has a new hole, or its buffer was closed. */
 static inline void pl_hollow_note(pl_space *space, pl_area *area)
 {
     if (area->buffer != NULL && !area->is_noted && pl_hollow_is(area)) {

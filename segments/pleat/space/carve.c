@@ -36,8 +36,9 @@ void pl_carve_put_back(pl_space *space, pl_block *b)
     pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
 }
 
-/* *n_loose: the granules that were loose, and are not any more. Putting the rest back may make
- * others loose, in a segment that opens: so no change of n_loose tells them. */
+/* *n_loose: the number of granules that were loose, and are loose no more. In a segment that opens,
+ * putting the rest back may make further granules loose: a change of n_loose would tell too
+ * little. */
 static pl_block *cut_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end,
                          size_t *n_loose)
 {
@@ -105,8 +106,8 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
     return first;
 }
 
-/* Each granule is pinned with the block that has its first byte. Freeing the last block of a chunk
- * makes its granules loose, unless a pool owns them: a room that is asleep by now owns all. */
+/* A granule is pinned with the block that has the granule's first byte. Freeing the last block of a
+ * chunk makes the chunk's granules loose, unless a pool or a room that fell asleep owns them. */
 void pl_carve_restore(pl_space *space, pl_block *b)
 {
     const pl_segment *seg = b->segment;

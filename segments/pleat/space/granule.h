@@ -1,8 +1,8 @@
 /* granule.h - bitmaps of a segment's granules.
  *
- * Each bitmap has another one, `any`, with a bit for each of its words, set if the word is not 0.
- * A search looks at two words at most, and else at words of `any`, which stand for PL_WORD words
- * each: for 2^20 granules there are 256 of these. */
+ * Each bitmap comes with a bitmap `any`: a bit for every word, set if the word is not 0. A search
+ * looks at two words at most, and otherwise at words of `any`. A word of `any` stands for PL_WORD
+ * words: 2^20 granules have 256 words of `any`. */
 #ifndef PLEAT_SEGMENTS_GRANULE_H
 #define PLEAT_SEGMENTS_GRANULE_H
 
@@ -65,7 +65,7 @@ static inline size_t pl_granule_last(const uint64_t *words, const uint64_t *any,
     return i * PL_WORD + pl_granule_highest(word);
 }
 
-/* The largest order of a chunk that n granules, at least one, hold. */
+/* The largest order of a chunk that fits into n granules, n >= 1. */
 static inline unsigned pl_order_of(size_t n)
 {
     unsigned order = 63U - (unsigned)__builtin_clzll(n);

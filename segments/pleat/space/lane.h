@@ -1,17 +1,17 @@
-/* lane.h - what the allocator knows of one stream: its pending blocks and its ticks.
+/* lane.h - the allocator's record of a stream: its pending blocks and its ticks.
  *
- * A stream has a second lane for the blocks of private pools that it uses while it is being
- * captured. The capture can use blocks again that it freed itself, in its own order; memory that
- * the stream freed before the capture may still be pending when the graph is launched. No tick is
- * recorded for the second lane: when the capture is over, its blocks are settled, or move to the
- * first lane if the stream itself may have used any of them (pl_settle_rest).
+ * A stream has a second lane for the blocks of private pools that the stream uses during captures.
+ * The capture can use its own freed blocks again, in its own order. But memory that the stream
+ * freed before the capture may still be pending when the graph is launched. No tick is recorded for
+ * the second lane. When the capture is over, the second lane's blocks are settled. If the stream
+ * itself may have used any of them, they move to the first lane instead (pl_settle_rest).
  *
- * A pending block waits for a tick of its lane. A tick is a fence that is recorded now and then,
- * and only in calls that name the stream: at any other time the stream may have been destroyed, and
- * drivers promise nothing for its handle. Each free carries a stamp; the stamps of all lanes come
- * from one clock. A tick covers its lane's stamps up to its own number; a tick of the context
- * (context.h) covers the stamps of every lane. When a tick has passed on the GPU, the frees that it
- * covers are over, and their blocks are settled, some at a time. */
+ * A pending block waits for a tick of its lane. A tick is a fence, recorded now and then in calls
+ * that name the stream. At any other time the stream may have been destroyed, and drivers promise
+ * nothing for the handle of a destroyed stream. A free carries a stamp; the stamps of all lanes
+ * come from one clock. A tick covers its lane's stamps up to its own number; a tick of the context
+ * (context.h) covers the stamps of every lane. When a tick has passed on the GPU, the frees covered
+ * by the tick are over. Then their blocks are settled, some at a time. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
 
@@ -24,13 +24,13 @@ typedef struct pl_tick {
 } pl_tick;
 
 enum {
-    PL_LANE_TICKS = 64, /* recorded and not passed; one more replaces the newest */
+    PL_LANE_TICKS = 64, /* recorded and not passed; a further tick replaces the newest */
     PL_LANE_BEHIND = 8,
-    PL_LANE_YOUNG = 256, /* a lane with fewer frees in its life may be of a short-lived stream */
+    PL_LANE_YOUNG = 256, /* lanes with fewer frees may be of short-lived streams */
     PL_LANE_LOOKS = 64,  /* lanes looked at in one hold of the lock */
 };
 
-/* An order: the lane that has this entry waits on the GPU for `lane`'s ticks up to `number`. */
+/* An order: the lane with this entry waits on the GPU for `lane`'s ticks up to `number`. */
 typedef struct pl_behind {
     uint32_t lane;
     uint64_t number;
@@ -60,18 +60,18 @@ typedef struct pl_lane {
     uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
     bool is_capture;            /* const: the stream's second lane */
     bool is_idle;               /* const: of the device's idle stream (vmm/idle.h) */
-    bool is_mixed;              /* second lane: not all its blocks came and went in one capture */
-    bool is_gone;               /* its stream is gone: no more ticks will be recorded */
-    bool is_labelling;          /* an area refers to its stream, so the stream object stays */
-    bool is_closed : 1;         /* gone, and its last tick covers all its frees */
+    bool is_mixed;              /* second lane: blocks came and went in different captures */
+    bool is_gone;               /* stream gone: no further ticks will be recorded */
+    bool is_labelling;          /* an area refers to the stream, so the stream object stays */
+    bool is_closed : 1;         /* gone, and the last tick covers all frees */
     bool wants_tick : 1;        /* the wish: the next call that names the stream records a tick */
-    bool is_silent;             /* nothing has answered the wish: its stream may be gone */
+    bool is_silent;             /* the wish had no answer: the stream may be gone */
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */
-    struct pl_capture *capture; /* what its stream was last seen in; NULL = last seen at rest */
+    struct pl_capture *capture; /* capture the stream was last seen in; NULL = at rest */
     uint64_t next_tick;         /* the stamp of frees from now on, see pl_lane_stamp */
-    uint64_t passed_tick;       /* this tick and all before it have passed */
-    uint64_t recorded_tick;     /* stamps above this number are covered by no tick of the lane */
+    uint64_t passed_tick;       /* this tick and all earlier ticks have passed */
+    uint64_t recorded_tick;     /* no tick of the lane covers stamps above this number */
     pl_tick ticks[PL_LANE_TICKS];
     unsigned first_tick; /* ring: oldest recorded tick not known to have passed */
     unsigned n_ticks;
@@ -80,33 +80,33 @@ typedef struct pl_lane {
     uint64_t free_event;   /* n_events at the last free */
     uint64_t wish_event;   /* wants_tick: n_events at the wish */
     size_t unticked_bytes; /* freed since the last tick */
-    unsigned n_uses;       /* demands on it (shared.h) that began since the last tick */
-    unsigned n_used;       /* the same so far, at most PL_LANE_YOUNG */
+    unsigned n_uses;       /* demands on the lane (shared.h) begun since the last tick */
+    unsigned n_used;       /* such demands so far, at most PL_LANE_YOUNG */
     size_t used_bytes;     /* of the blocks of n_uses */
     size_t n_live;
     size_t n_refs;
     pl_block_queue pending; /* pending blocks, by tick */
     size_t pending_bytes;
-    pl_block_queue private_pending; /* the same of private pools' blocks */
+    pl_block_queue private_pending; /* pending blocks of private pools */
     size_t private_bytes;
-    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on this lane */
+    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the lane */
     size_t shared_bytes;
-    pl_index runs[PL_N_CLASSES];      /* of its pending blocks in the default pool, see run.h */
-    pl_area *areas[PL_N_CLASSES];     /* where its requests look first; NULL = none yet */
-    uint64_t tried_turn;              /* the last turn in which a request tried this lane */
-    pl_behind behind[PL_LANE_BEHIND]; /* orders of this lane after others, by the others' numbers */
+    pl_index runs[PL_N_CLASSES];      /* of pending blocks in the default pool, see run.h */
+    pl_area *areas[PL_N_CLASSES];     /* where requests look first; NULL = none yet */
+    uint64_t tried_turn;              /* last turn in which a request tried the lane */
+    pl_behind behind[PL_LANE_BEHIND]; /* orders of this lane after others, by lane number */
     pl_lane_link busy;
     pl_lane_link ticking;
     pl_lane_link ripe; /* a tick has passed since the lane was last settled */
-    /* next_tick and n_frees at the last look in a crowd: if both still hold, nothing was freed. */
+    /* next_tick and n_frees at the last look in a crowd: while both hold, nothing was freed. */
     uint64_t seen_next_tick;
     unsigned seen_n_frees;
     size_t n_seen_live; /* the walker's recount of n_live and n_refs */
     size_t n_seen_refs;
 } pl_lane;
 
-/* A list of lanes. Looks that settle, poll or wish move the lanes that they see to the end, so that
- * bounded looks, one after the other, see all lanes. */
+/* A list of lanes. Looks that settle, poll or wish move the lanes seen to the end. So bounded looks
+ * see all lanes in turn. */
 typedef struct pl_lane_ring {
     pl_lane *first;
     pl_lane *last;
@@ -118,8 +118,8 @@ static inline uint32_t pl_lane_number(const pl_stream *stream, bool is_capture)
     return 2 * pl_stream_index(stream) + 1 + is_capture;
 }
 
-/* Count a free of the lane at event `event` for its next tick. The call that frees need not have
- * named the stream: a later call that names the stream records the tick. */
+/* Count a free of the lane at event `event` for the lane's next tick. The call that frees need not
+ * have named the stream: a later call that names the stream records the tick. */
 static inline void pl_lane_note_free(pl_lane *lane, size_t bytes, uint64_t event)
 {
     lane->n_frees++;

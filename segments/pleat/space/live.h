@@ -1,7 +1,7 @@
 /* live.h - counts live blocks: by granule, and in the statistics.
  *
- * Granules between a block's first and last one hold nothing else, so pl_segment.users counts in
- * these two only. */
+ * Between its first and its last granule, a block shares granules with nobody. So pl_segment.users
+ * counts in the first and the last granule only. */
 #ifndef PLEAT_SEGMENTS_LIVE_H
 #define PLEAT_SEGMENTS_LIVE_H
 
@@ -11,7 +11,7 @@
 
 /* ---- by granule ------------------------------------------------------------------------------ */
 
-/* The granule's first live block has come, or its last one is going. (segment.c) */
+/* The granule's first live block has come, or its last live block is going. (segment.c) */
 void pl_live_turn(pl_tally *tally, const pl_users *users, bool comes);
 
 static inline void pl_live_begin_in(pl_tally *tally, pl_users *users)
@@ -28,7 +28,7 @@ static inline void pl_live_end_in(pl_tally *tally, pl_users *users)
     }
 }
 
-/* A block that begins in one granule and ends in the other is live, or is not any more. */
+/* A block that begins in granule `first` and ends in `last` becomes live, or stops being live. */
 static inline void pl_live_begin_between(pl_segment *seg, pl_tally *tally, size_t first,
                                          size_t last)
 {
@@ -62,7 +62,7 @@ static inline void pl_live_end(pl_segment *seg, pl_tally *tally, const pl_block 
 
 /* ---- in the statistics ----------------------------------------------------------------------- */
 
-/* One figure of the live blocks of one pool; current = peak - room. */
+/* A figure of the live blocks of a size pool; current = peak - room. */
 typedef struct pl_usage {
     uint64_t peak;
     int64_t room;   /* up to the peak; negative only while a peak is lifted */
@@ -106,9 +106,9 @@ static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, ui
     u->requested[pool].freed += requested;
 }
 
-/* Raise each peak that is passed (figures.c). */
+/* Raise every peak that is passed (figures.c). */
 void pl_usages_lift(pl_usages *u);
-/* Blocks of the small pool are not live any more. They were counted as freed before. `requested`
+/* Blocks of the small pool are live no more. The blocks were counted as freed before. `requested`
  * may be negative, as a front serves larger requests with the same blocks. */
 void pl_usages_end_kept(pl_usages *u, int64_t n, int64_t bytes, int64_t requested);
 void pl_usages_read(const pl_usages *u, pleat_stats *out);

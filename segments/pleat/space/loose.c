@@ -1,5 +1,4 @@
-/* loose.c - which granules of a segment are vacant, and which chunks can be taken: loose ones; and
- * which a private pool owns.
+/* loose.c - keeps which granules of a segment are vacant, loose, or owned by a private pool.
  *
  * Upholds I5 and I6 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/pleat/space/segment.h"
@@ -9,7 +8,7 @@
 #include "segments/pleat/space/granule.h"
 #include "vmm/base/lock.h"
 
-/* The bits of word i that lie in [from, last], which overlaps the word. */
+/* The bits of word i in [from, last], which overlaps the word. */
 static inline uint64_t word_mask(size_t i, size_t from, size_t last)
 {
     uint64_t mask = UINT64_MAX;
@@ -28,7 +27,7 @@ static bool is_set(const uint64_t *words, size_t g)
     return (words[g / PL_WORD] >> (g % PL_WORD) & 1) != 0;
 }
 
-/* How many bits are set, at least one? Mostly they are a row. */
+/* How many bits are set, at least one? Mostly the set bits are a row. */
 static inline size_t count_set(uint64_t word)
 {
     uint64_t row = word >> __builtin_ctzll(word);
@@ -37,7 +36,7 @@ static inline size_t count_set(uint64_t word)
                                   : (size_t)__builtin_popcountll(word);
 }
 
-/* Clear these bits of word i; returns how many were set. */
+/* Clear the bits of `mask` in word i; returns how many were set. */
 static inline size_t clear_in(uint64_t *words, uint64_t *any, size_t i, uint64_t mask)
 {
     uint64_t hit = words[i] & mask;
@@ -52,7 +51,7 @@ static inline size_t clear_in(uint64_t *words, uint64_t *any, size_t i, uint64_t
     return count_set(hit);
 }
 
-/* Set them; returns how many were clear. */
+/* Set the bits of `mask` in word i; returns how many were clear. */
 static inline size_t set_in(uint64_t *words, uint64_t *any, size_t i, uint64_t mask)
 {
     uint64_t fresh = mask & ~words[i];
@@ -67,7 +66,7 @@ static inline size_t set_in(uint64_t *words, uint64_t *any, size_t i, uint64_t m
     return count_set(fresh);
 }
 
-/* The same of the bits of [from, last]; mostly they are in one word. */
+/* The same for the bits of [from, last], which mostly are in a single word. */
 static inline size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
 {
     size_t i = from / PL_WORD;
@@ -121,7 +120,7 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
     return n;
 }
 
-/* Behind the tables there is a hole. */
+/* Behind the tables lies a hole. */
 static size_t last_granule(const pl_segment *seg, pleat_devptr end)
 {
     size_t last = pl_segment_granule(seg, end - 1);
@@ -178,8 +177,9 @@ static inline bool is_range_vacant(const pl_segment *seg, size_t from, size_t to
     return is_vacant;
 }
 
-/* The granules [*low, *high) are vacant, at least one: where chunks are that have others, too, the
- * granules of those that are vacant as a whole. Mostly all are in one chunk. */
+/* The granules [*low, *high), at least one, are vacant. Chunks at both ends may reach beyond.
+ * Extend [*low, *high) to the whole end chunk if all of its granules are vacant; otherwise leave
+ * the chunk out. Mostly all granules are in a single chunk. */
 static inline void fit_chunks(const pl_segment *seg, size_t *low, size_t *high)
 {
     size_t last = *high - 1;
@@ -196,7 +196,7 @@ static inline void fit_chunks(const pl_segment *seg, size_t *low, size_t *high)
     *high = is_vacant ? to : from;
 }
 
-/* Between the first chunk and the last one all are vacant. */
+/* Between the first chunk and the last chunk all granules are vacant. */
 static inline size_t loosen_row(pl_segment *seg, size_t from, size_t to)
 {
     size_t low = from;
@@ -252,9 +252,9 @@ size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
                                                     : loosen_row(seg, from, to);
 }
 
-/* Are there only free blocks from b down to `low`, and from b up to `high`, the outer ends of the
- * granules that it touches? is_one: low and high bound a single granule, and one block that is not
- * free decides for both: so the walk goes both ways at once and stops at the nearest such block. */
+/* Are all blocks free from b down to `low`, and from b up to `high`, the outer ends of the granules
+ * under b? is_one: low and high bound a single granule. Then a single block in use decides for both
+ * ends, so the walk goes both ways at once and stops at the first block in use. */
 static size_t look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
                           bool *is_free_below, bool *is_free_above)
 {
@@ -338,7 +338,7 @@ bool pl_segment_is_owned(const pl_segment *seg, pleat_devptr base, pleat_devptr 
     return count_row(seg->owned, true, from, n) == n;
 }
 
-/* Behind the tables there is a hole. */
+/* Behind the tables lies a hole. */
 static void own_each(pl_segment *seg, int byte)
 {
     memset(seg->owned, byte, seg->n_rooms / PL_WORD * sizeof *seg->owned);

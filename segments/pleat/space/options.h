@@ -16,8 +16,8 @@ typedef struct pl_pleat_options {
     pl_chunks chunks;
     unsigned chunk_share;   /* see policy.h */
     pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
-    pl_front_word front;    /* on: threads keep small blocks that they freed */
-    uint64_t reserve_bytes; /* most of the device that is left to others */
+    pl_front_word front;    /* on: threads keep small blocks after a free */
+    uint64_t reserve_bytes; /* most of the device left for others */
     size_t small_bytes;     /* requests below go to the small area */
 } pl_pleat_options;
 

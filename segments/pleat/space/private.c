@@ -9,9 +9,9 @@ enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* May a new pool have the area? Not if a block in it is live, shared, kept or in flight, if a
- * segment is opening, or if there are too many blocks to look at. What pends there gets the index
- * that it needs in a private pool. */
+/* May a new pool get the area? No, if a block in the area is live, shared, kept or in flight, if a
+ * segment is opening, or if the blocks are too many to look at. Makes the indexes that pending
+ * blocks need in a private pool. */
 static bool is_quiet(pl_space *space, pl_area *area)
 {
     size_t n_looks = QUIET_LOOKS;
@@ -66,8 +66,8 @@ void pl_private_release_area(pl_space *space, pl_area *area)
     space->last_released = area;
 }
 
-/* Take a quiet area out of the released ones; those that are not quiet go to the end of the list.
- * NULL if none of the few that are looked at is. */
+/* Take a quiet area out of the released areas. Areas that are not quiet go to the end of the list.
+ * NULL if none of the first RECYCLE_LOOKS areas is quiet. */
 static pl_area *recycle(pl_space *space)
 {
     for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
@@ -97,8 +97,8 @@ static void tell_memory(const pl_space *space, const pl_area *area, pl_action ac
     }
 }
 
-/* The area's memory goes from one stream to another. No mapping changes, but observers know memory
- * by its stream, so they are told that it goes and comes. */
+/* Move the area's memory to another stream. No mapping changes, but observers know memory by
+ * stream, so observers are told that the memory goes and comes. */
 static void move_to_stream(pl_space *space, pl_area *area, pl_stream *stream)
 {
     bool is_told = pl_observer_is_on(space->observer) && area->stream != stream;
@@ -121,7 +121,7 @@ static void requeue_pending(pl_space *space, pl_segment *seg)
     }
 }
 
-/* The pool owns nothing of it yet: what pends there stays everybody's, as what is settled does. */
+/* The pool owns nothing in the segment yet: pending and settled memory stay everybody's. */
 static void make_apart(pl_space *space, pl_segment *seg)
 {
     seg->is_apart = true;
@@ -140,8 +140,8 @@ static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
     move_to_stream(space, area, lane->stream);
 }
 
-/* Give the lane an area whose stream is gone: otherwise a pool that outlives many streams would
- * have an area for each. NULL: there is none. */
+/* Give the lane an area whose stream is gone: a pool that outlives many streams would else gather
+ * an area for each. NULL: no such area. */
 static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *lane,
                         pl_class class)
 {
@@ -167,7 +167,7 @@ static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lan
     pl_stat_add(&pool->reserved, resident_bytes(area));
 }
 
-/* Requests of a capture use both lanes' indexes. */
+/* Requests of a capture use the indexes of both lanes. */
 static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lane *lane)
 {
     pleat_status st = pl_area_reserve_index(&space->host, area, pl_lane_plain(lane->number));
@@ -175,7 +175,7 @@ static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lan
     return st == PLEAT_OK ? pl_area_reserve_index(&space->host, area, lane->number) : st;
 }
 
-/* The lane's own area; without one, an area to share if the pool has enough; NULL: neither. */
+/* The lane's own area. Without it, an area to share if the pool has enough areas; else NULL. */
 static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class class)
 {
     uint32_t number = pl_lane_plain(lane->number);
@@ -210,14 +210,14 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
             return PLEAT_ENOMEM_HOST;
         }
         enter(space, pool, area, lane);
-        area->class = class; /* not before: its pending runs were indexed by the old class */
+        area->class = class; /* only now: pending runs were indexed by the old class */
     }
     *out = area;
     return reserve_indexes(space, area, lane);
 }
 
-/* There may be ten thousands of pools. So a pool begins small, smaller the fewer addresses are
- * left, and each further segment is at least as large as all before it. */
+/* The pools may be ten thousands. So a pool begins small, smaller the fewer addresses are left.
+ * Each further segment is at least as large as all earlier segments together. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
     size_t want = space->total_chunks >> SHARE_LOG2;
@@ -275,7 +275,7 @@ static bool has_stray_block(const pl_segment *seg, bool is_draining)
     return false;
 }
 
-/* A room that is falling asleep, or waking, has segments of both kinds. */
+/* A room that is falling asleep, or waking, has private segments and others. */
 static bool is_strange(const pl_private *pool, const pl_segment *seg)
 {
     bool is_private = pool->room == NULL || pool->room->slumber != NULL;

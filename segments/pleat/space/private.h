@@ -1,34 +1,38 @@
 /* private.h - private pools: memory that a CUDA graph may keep using.
  *
  * A pool is a set of areas. Requests for a pool find fits and places in its areas only, and no
- * other request looks there. Everything else is shared: the lock, the limit, lanes and ticks, the
+ * other request looks in them. Everything else is shared: the lock, the limit, lanes and ticks, the
  * budget, the chunks. One rule keeps a pool's memory its own:
  *
  *   A granule in which a block of the pool has been is owned, and never becomes loose.
  *
- * Takes, trims and limits move loose granules only, so what the pool owns stays where it is,
- * pinned, until the pool is released. It owns no more: what lies in its segments beside that, and
- * what a request that failed had reserved there, is everybody's.
+ * Takes, trims and limits move loose granules only. So owned granules stay pinned in place until
+ * the pool is released. The pool owns no further granules. The rest of the memory in its segments
+ * serves everybody, also memory that a failed request had reserved there.
  *
- * Captures. On a stream that is being captured a request uses settled memory, and memory that the
- * same stream freed during the capture, which pends on the stream's second lane (lane.h). No block
- * of a pool is kept (capture.h): reuse within the pool is what the pool is for.
+ * Captures. On a stream that is being captured, a request uses settled memory. The request also
+ * uses memory that the same stream freed during the capture: such memory pends on the stream's
+ * second lane (lane.h). No block of a pool is kept (capture.h), as a pool exists to reuse its
+ * memory.
  *
  * Release. Graphs may have been launched on any stream, known or not, and may still run. So a
- * released pool drains until the driver has said that all graphs captured in it are gone
+ * released pool drains: until the driver has said that all graphs captured in the pool are gone
  * (vmm/graph_watch.h), or until a tick of the context has passed. If the driver does not watch all
- * its graphs, that tick is asked for at once. A draining pool's memory stays as it was, but is told
- * as the default pool's. After that its areas become the default pool's: they go to space.released,
- * where requests look when memory is short, and their segments open: granules under free blocks
- * become loose, some at a time, and can be taken. A later pool is given such an area if none of its
- * blocks is live, shared, kept or in flight, they are not very many, and none of its segments is
- * opening: so neither addresses nor areas add up, and memory that is still resident there serves
- * again without a driver call. The new pool owns nothing of it yet: what is settled there anyone
- * may take, and what pends anyone may wait for, until a block of the new pool has been there.
+ * graphs of the pool, the tick is asked for at once. A draining pool's memory stays as it was, but
+ * observers hear of the memory as the default pool's.
  *
- * Rooms. The blocks of a tag (room.h) have areas of their own, too, but are otherwise as those of
- * the default pool: to captures, to waits and to who needs memory. So a room is a pool that keeps
- * nothing, except while it is asleep; and it stays until the device is closed. */
+ * A drained pool's areas become the default pool's: they go to space.released, where requests look
+ * when memory is short. Their segments open: granules under free blocks become loose, some at a
+ * time, and can be taken. A later pool may get a released area if no block in it is live, shared,
+ * kept or in flight, if the blocks are few, and if no segment is opening. So neither addresses nor
+ * areas add up, and resident memory serves again without a driver call. At first the new pool owns
+ * nothing in the area. Until a block of the new pool has been in a granule, anyone may take the
+ * granule's settled memory, and wait for its pending memory.
+ *
+ * Rooms. The blocks of a tag (room.h) have areas of their own, too. Otherwise the blocks are like
+ * the default pool's: for captures, for waits and for requests that need memory. So a room is a
+ * pool that keeps nothing, except while the room is asleep. A room stays until the device is
+ * closed. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
 
@@ -45,48 +49,48 @@ struct pl_private {
     struct pl_private *prev;   /* in space.pools */
     uint64_t number;           /* const: from 1, in order of creation */
     pl_area *areas;            /* in which requests look */
-    pl_area *buffers;          /* a room: of its buffers; there may be very many */
+    pl_area *buffers;          /* of a room's buffers; may be very many */
     pleat_stat reserved;       /* bytes */
-    uint64_t over_tick;        /* draining: it is drained when the context has passed this stamp */
-    struct pl_capture *graphs; /* captures of its requests whose graphs may live */
-    size_t n_graphs;           /* captures in it: at 0 it is drained, too, */
-    uint64_t n_captures;       /* all that were ever in that list */
-    bool is_unwatched;         /* unless there was a graph that the driver does not watch */
-    bool is_draining;          /* released; its memory is told as the default pool's */
-    struct pl_room *room;      /* const: what a room has beside this, room.h; NULL = no room */
-    bool is_asleep;            /* a room: going to sleep, asleep, or waking: no request is served */
-    bool is_held;              /* a room: new segments are private; so are all while it sleeps */
+    uint64_t over_tick;        /* draining: drained when the context has passed this stamp */
+    struct pl_capture *graphs; /* captures with requests of the pool, whose graphs may live */
+    size_t n_graphs;      /* number of captures in `graphs`: at 0 the pool is drained, too, ... */
+    uint64_t n_captures;  /* all captures that `graphs` ever had */
+    bool is_unwatched;    /* ... unless the driver does not watch some graph */
+    bool is_draining;     /* released; told as the default pool's */
+    struct pl_room *room; /* const: the room's further state, room.h; NULL = no room */
+    bool is_asleep;       /* a room: going to sleep, asleep, or waking: serves no request */
+    bool is_held;         /* a room: new segments are private; in sleep all are private */
 };
 
-/* Does it own granules? A room that is asleep owns all of its own. */
+/* Does the pool own granules? A room that is asleep owns all granules of its own. */
 static inline bool pl_private_keeps(const pl_private *pool)
 {
     return pool->room == NULL || pool->is_held;
 }
 
 /* The pool's segment behind `seg`; NULL asks for the first segment. Returns NULL behind the last.
- * Segments keep their order; a new segment comes first, or behind the others of its area. */
+ * Segments keep their order; a new segment comes first, or last in its area. */
 pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);
 
-/* The pool whose graphs keep its memory; NULL for a room, which is no matter to captures. */
+/* The pool whose graphs keep its memory. NULL for a room, as captures ignore rooms. */
 static inline pl_private *pl_private_of_graphs(pl_private *pool)
 {
     return pool != NULL && pool->room == NULL ? pool : NULL;
 }
 
-/* The pool's area of the lane's stream and class: its own, one that was released, or a new one.
- * PLEAT_OK or ENOMEM_HOST. */
+/* The pool's area for the lane's stream and class: in use, released, or new. PLEAT_OK or
+ * ENOMEM_HOST. */
 pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
                              pl_area **out);
-/* Granules to reserve for one more segment of the area. */
+/* Granules to reserve for a further segment of the area. */
 size_t pl_private_want(const pl_space *space, const pl_area *area);
-/* The area is of no pool now: a later pool may have it. */
+/* The area has no pool now: a later pool may get the area. */
 void pl_private_release_area(pl_space *space, pl_area *area);
-void pl_private_destroy_all(pl_space *space); /* with the areas that were released */
+void pl_private_destroy_all(pl_space *space); /* released areas, too */
 /* 0, or 1: an invariant is broken. */
 int pl_private_check(const pl_space *space);
 
-/* The pool that observers and snapshots are told for the area; NULL = the default one. */
+/* The pool that observers and snapshots see for the area; NULL = the default pool. */
 static inline const pl_private *pl_private_told(const pl_area *area)
 {
     return area->pool != NULL && !area->pool->is_draining && area->pool->room == NULL ? area->pool

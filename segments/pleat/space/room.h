@@ -1,7 +1,7 @@
 /* room.h - rooms: the memory of the blocks of one tag.
  *
- * A room is a set of areas (private.h), so its blocks share granules with each other only. It may
- * have a limit; and it can sleep (sleep.h). Guarded by the device lock. */
+ * A room is a set of areas (private.h), so its blocks share granules only among themselves. A room
+ * may have a limit, and can sleep (sleep.h). Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_ROOM_H
 #define PLEAT_SEGMENTS_ROOM_H
 
@@ -21,14 +21,14 @@ typedef struct pl_room {
     uint64_t limit_bytes;    /* 0 = none */
     uint64_t n_sleeps;
     struct pl_slumber *slumber;  /* see sleep.h */
-    struct pl_slumber *retained; /* see kept.h; NULL while it sleeps */
+    struct pl_slumber *retained; /* see kept.h; NULL while the room sleeps */
     bool retains;
     uint64_t n_births;                  /* blocks that became live */
-    uint64_t n_births_retained;         /* of these, when it woke with what is retained */
-    pl_area *closed[PL_N_BUFFER_SIZES]; /* of its buffers that were closed, by size */
+    uint64_t n_births_retained;         /* n_births when the room woke with `retained` */
+    pl_area *closed[PL_N_BUFFER_SIZES]; /* closed buffers of the room, by size */
 } pl_room;
 
-/* Count bytes that a request is about to get. PLEAT_OK; ENOMEM_DEVICE: the limit forbids it. */
+/* Count bytes that a request is about to get. PLEAT_OK; ENOMEM_DEVICE: beyond the room's limit. */
 pleat_status pl_room_promise(pl_room *room, uint64_t bytes);
 static inline void pl_room_forget_promise(pl_room *room, uint64_t bytes)
 {

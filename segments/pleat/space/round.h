@@ -7,7 +7,7 @@
 
 _Static_assert((int)PL_ROUNDING_QUANTUM == PL_BLOCK_QUANTUM, "sizes of blocks");
 
-/* The bytes of a block for such a request. */
+/* The bytes of a block for the request. */
 static inline size_t pl_space_round(const pl_space *space, size_t requested)
 {
     return __builtin_expect(space->is_rounding, false)

@@ -38,13 +38,13 @@ static void enter(pl_space *space, pl_block *b, size_t bytes)
 
 typedef struct run {
     pl_block *first;
-    pl_block *leader; /* the first block that pends on the lane; NULL = all are settled */
+    pl_block *leader; /* the first block that pends on the lane; NULL = all settled */
     size_t bytes;
     size_t n_pieces;
 } run;
 
-/* Find the run of `lane` that b is part of, and index it: of its pending blocks only the leader
- * stays indexed. The lane may use b. */
+/* Find the run of `lane` with b, and index the run: of its pending blocks only the leader stays
+ * indexed. The lane may use b. */
 static run refresh_run(pl_space *space, pl_block *b, uint32_t lane)
 {
     run r = { .first = b };
@@ -104,7 +104,7 @@ void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last)
 
 pl_block *pl_run_first(pl_block *leader)
 {
-    /* Blocks before the leader are settled; since settled neighbours are merged, one at most. */
+    /* Only settled blocks precede the leader: at most one, as settled neighbours are merged. */
     if (leader->lane != PL_LANE_SETTLED && leader->prev != NULL &&
         leader->prev->state == PL_BLOCK_FREE && leader->prev->lane == PL_LANE_SETTLED) {
         return leader->prev;
@@ -167,15 +167,15 @@ static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, 
     space->n_pending_bytes -= bytes;
 }
 
-/* Does b pend in memory that its private pool owns, all of it? What the pool has not used yet is
- * everybody's, who may wait for it. */
+/* Does the private pool own all memory under b, which pends? Memory that the pool has not used yet
+ * is everybody's: any request may wait for it. */
 static inline bool belongs_to_pool(const pl_block *b)
 {
     return __builtin_expect(b->segment->is_private, false) &&
            pl_segment_is_owned(b->segment, b->base, pl_block_end(b));
 }
 
-/* Is its run in the area's index? */
+/* Is b's run in the area's index? */
 static inline bool is_in_area(const pl_block *b)
 {
     return b->segment->is_apart && b->segment->area->class != PL_CLASS_BUFFER;
@@ -219,7 +219,7 @@ static inline void unqueue(pl_space *space, pl_block *b)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Is the neighbour like b, which is free? With a single lane ticks may differ, since the later one
+/* Is the neighbour like b, which is free? With a single lane ticks may differ, since the later tick
  * covers both. */
 static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_block *neighbour)
 {
@@ -229,8 +229,8 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
              neighbour->is_private == b->is_private));
 }
 
-/* `high` becomes part of `low`, its lower neighbour. Both are free; if they are not alike, the
- * result has lane and tick of the busier one: pending before settled, later tick before earlier. */
+/* `high` becomes part of `low`, its lower neighbour. Both are free. If they are not alike, the
+ * busier block's lane and tick remain: pending before settled, later tick before earlier. */
 static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
 {
     bool is_low_busier = high->lane == PL_LANE_SETTLED ||
@@ -272,8 +272,7 @@ static pl_block *merge_alike(pl_space *space, pl_block *b)
 
 enum { N_COSTS = 64 };
 
-/* The cost of merging b with its upper neighbour: the bytes that then look busier, as a
- * logarithm. */
+/* The cost of a merge of b with its upper neighbour: log2 of the bytes that then look busier. */
 static unsigned cost_log2(const pl_block *b)
 {
     const pl_block *next = b->next;
@@ -292,8 +291,7 @@ static bool may_shorten(const pl_block *b, const pl_block *next)
            b->is_private == next->is_private;
 }
 
-/* The cost up to which pairs are to be merged so that PL_RUN_PIECES / 2 pieces, or fewer, are
- * left. */
+/* Merge pairs up to this cost: then at most PL_RUN_PIECES / 2 pieces are left. */
 static unsigned choose_cost(const run *r, uint32_t lane)
 {
     size_t n_pairs[N_COSTS] = { 0 };
@@ -322,16 +320,16 @@ static void shorten(pl_space *space, const run *r, uint32_t lane)
         }
         b = merge(space, b, b->next);
         if (b->is_private && b->lane != PL_LANE_SETTLED && !belongs_to_pool(b)) {
-            unqueue(space, b); /* it has got memory that its pool has not used yet */
+            unqueue(space, b); /* b has memory that the pool has not used yet */
             queue(space, b);
         }
     }
     pl_lock_touch(2 * r->n_pieces);
     run now = refresh_run(space, b, lane);
-    pl_run_refresh_beside(space, now.first, b); /* other lanes' runs may share its settled ends */
+    pl_run_refresh_beside(space, now.first, b); /* runs of other lanes may share the settled ends */
 }
 
-/* b has changed: index the runs that contain it anew, and shorten those with too many pieces. */
+/* b has changed: index the runs with b anew, and shorten runs of too many pieces. */
 static void bring_up(pl_space *space, pl_block *b)
 {
     uint32_t lanes[2] = { 0, 0 };
@@ -392,10 +390,10 @@ void pl_run_claim(pl_space *space, pl_block *b)
     unqueue(space, b);
 }
 
-/* The rest cannot be merged, since b's neighbour was not like b. Its granules are as loose as
- * before, and its tick is b's, so it takes b's place in the queue. A run of another lane reached
- * across b only if b was settled: above b, refreshing the rest updates such a run; below b, the
- * last lines do. */
+/* The rest cannot be merged, since b's neighbour was not like b. The rest's granules are as loose
+ * as before, and its tick is b's, so the rest takes b's place in the queue. A run of another lane
+ * reached across b only if b was settled. Above b, refreshing the rest updates such a run; below b,
+ * the last lines do. */
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
 {
     pl_run_drop(space, b);
@@ -423,8 +421,8 @@ void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     bring_up(space, b);
 }
 
-/* It keeps its place in a queue that stays the same: what goes from pool to pool would else wait
- * for a later tick each time. */
+/* If the queue stays the same, b keeps its place. Otherwise a block whose segment goes from pool
+ * to pool would wait for a later tick each time. */
 void pl_run_requeue(pl_space *space, pl_block *b)
 {
     pl_run_drop(space, b);

@@ -1,4 +1,4 @@
-/* segment.c - which pieces of a range are live, free or holes, and the tables of its granules.
+/* segment.c - the blocks of a range, and the tables of its granules.
  *
  * Upholds I1..I3 of segment.h. Guarded by the device lock. Never calls the driver. */
 #include "segments/pleat/space/segment.h"
@@ -29,7 +29,7 @@ static size_t tables_bytes(size_t n)
            (5 * n_words + 2 * n_any) * sizeof(uint64_t);
 }
 
-/* The tables lie one after the other, those of the largest elements first. */
+/* The tables lie side by side, tables of the largest elements first. */
 static void lay_tables(pl_segment *seg, size_t n)
 {
     size_t n_words = n / PL_WORD;
@@ -64,7 +64,7 @@ static pleat_status make_tables(pl_host *host, pl_segment *seg)
 
 void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end)
 {
-    size_t n = pl_segment_granule(seg, end) + 2; /* the hole behind `end` starts there */
+    size_t n = pl_segment_granule(seg, end) + 2; /* granule of the hole behind `end` */
     size_t most = most_rooms(seg);
 
     if (n <= seg->n_rooms) {
@@ -109,7 +109,7 @@ void pl_live_turn(pl_tally *tally, const pl_users *users, bool comes)
     tally->n_shared_granules -= users->n_shared > 0 && users->n_kept == 0 ? n : 0;
 }
 
-/* Count a kept or a shared block in a granule: n = 1 for one more, UINT32_MAX for one less. */
+/* Count a kept or a shared block in a granule: n = 1 adds a block, UINT32_MAX removes a block. */
 static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_kept, uint32_t n)
 {
     tally->n_shared_granules -= has_shared_only(users);
@@ -208,7 +208,7 @@ static inline void start_in(pl_segment *seg, size_t granule, pl_block *b)
     seg->last[granule] = b;
 }
 
-/* No block starts there any more. */
+/* No block starts in the granule any more. */
 static void clear_start(pl_segment *seg, size_t granule)
 {
     size_t i = granule / PL_WORD;
@@ -329,7 +329,7 @@ pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b
     b->prev = low;
     b->base = at;
     b->bytes -= low->bytes;
-    if (from != granule) { /* b was the last to start in the first one */
+    if (from != granule) { /* b was the last to start in `from` */
         seg->last[from] = low;
         if (seg->last[granule] == NULL) {
             start_in(seg, granule, b);
@@ -346,7 +346,7 @@ void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl
     pl_assert(b->prev == low && pl_block_end(low) == b->base && b->state == PL_BLOCK_FREE &&
               from == pl_segment_granule(seg, low->base));
     seg->n_reshaped++;
-    if (from != granule) { /* low was the last to start in `from`, b the first in the other one */
+    if (from != granule) { /* low was the last to start in `from`, b the first in `granule` */
         seg->last[from] = b;
         if (seg->last[granule] == b) {
             clear_start(seg, granule);
@@ -391,7 +391,7 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     pl_block_store_put(store, next);
 }
 
-/* The first block that starts in the granule; one does. */
+/* The first block that starts in the granule; at least one does. */
 static pl_block *first_in(const pl_segment *seg, size_t granule)
 {
     return granule == 0
@@ -399,7 +399,7 @@ static pl_block *first_in(const pl_segment *seg, size_t granule)
                : seg->last[pl_granule_last(seg->started, seg->started_any, granule - 1)]->next;
 }
 
-/* The last block that starts in the granule, or before it. */
+/* The last block that starts in the granule or below. */
 static pl_block *last_before(const pl_segment *seg, size_t granule)
 {
     if (granule >= seg->n_rooms) {
@@ -408,7 +408,7 @@ static pl_block *last_before(const pl_segment *seg, size_t granule)
     return seg->last[pl_granule_last(seg->started, seg->started_any, granule)];
 }
 
-/* A hole covers whole granules, so no other block starts in the granule of `at`. */
+/* A hole covers whole granules, so no block but the hole starts in the granule of `at`. */
 pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at)
 {
     pl_block *b = last_before(seg, pl_segment_granule(seg, at));
@@ -437,7 +437,7 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
     return b;
 }
 
-/* A hole covers the whole granule where it starts, so it is the last block that starts there. */
+/* A hole covers the whole granule of its start, so no later block starts in the granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out)
 {
     for (; *granule < seg->n_rooms; --*budget) {

@@ -1,12 +1,12 @@
-/* segment.h - a range of addresses cut into blocks, and what backs each of its granules.
+/* segment.h - a range of addresses cut into blocks, and the chunks of its granules.
  *
  *   base                                                                     base + bytes
  *   |## live ##|-- free --|#### live ####|..... hole .....|~ stale ~|-- free --|... hole ...|
  *   |  granule  |  granule  |  granule  |  granule  |  granule  |  granule  | ...
  *
  * A chunk backs 2^k granules side by side and is mapped and unmapped as a whole. A granule is
- * vacant when it has a chunk and only free blocks have bytes in it. It is loose when all granules
- * of its chunk are vacant: then the chunk can be taken. */
+ * vacant when it has a chunk and only free blocks have bytes in it. A granule is loose when all
+ * granules of its chunk are vacant: then the chunk can be taken. */
 #ifndef PLEAT_SEGMENTS_SEGMENT_H
 #define PLEAT_SEGMENTS_SEGMENT_H
 
@@ -53,32 +53,32 @@ typedef struct pl_segment {
     pl_tree_node node;       /* by address: space.h */
     struct pl_area *area;    /* const */
     pl_tally *tally;         /* const: of all segments */
-    struct pl_segment *next; /* in its area, in order of creation */
+    struct pl_segment *next; /* in the area, in order of creation */
     pl_range range;          /* const: the whole granules of `reserved` */
-    pl_range reserved;       /* const: what the driver reserved */
+    pl_range reserved;       /* const: as reserved by the driver */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
-    bool is_private;         /* what is owned is never loose: a private pool's, or a room asleep */
-    bool is_apart;           /* its area is a private pool's or a room's */
-    bool is_opening;         /* it was, and its granules become loose some at a time: private.h */
-    bool has_poison;         /* some of it is, or was, poisoned */
-    bool is_left;            /* at destruction: work may run on it, so it stays mapped */
-    pleat_devptr opened;     /* is_opening: the granules below this address are done */
+    bool is_private;         /* owned granules are never loose: private pools, rooms asleep */
+    bool is_apart;           /* the area is a private pool's or a room's */
+    bool is_opening;         /* was apart; granules become loose some at a time: private.h */
+    bool has_poison;         /* some block is, or was, poisoned */
+    bool is_left;            /* at destruction: stays mapped, as work may run on it */
+    pleat_devptr opened;     /* is_opening: granules below this address are done */
     struct pl_segment *next_opening;
     pl_block *first;
     void *tables;        /* const: the tables below, for the whole range; filled page by page */
     size_t tables_bytes; /* const */
-    size_t n_rooms;      /* granules whose entries are in use; entries behind them are zero */
+    size_t n_rooms;      /* granules whose entries are in use; further entries are zero */
     pl_chunk *chunks;    /* by granule; 0 = none */
-    uint8_t *orders;     /* by granule: its chunk has 1 << orders[g] of them; 0 without a chunk */
-    uint8_t *parts;      /* by granule: which of these it is; 0 without a chunk */
+    uint8_t *orders;     /* by granule: the chunk's order; 0 without a chunk */
+    uint8_t *parts;      /* by granule: its place in the chunk; 0 without a chunk */
     pl_block **last;
     uint64_t *started;
-    uint64_t *started_any; /* its words that are not 0, a bit each */
+    uint64_t *started_any; /* a bit for every word of `started` that is not 0 */
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
-    uint64_t *owned;  /* is_private: a block of the pool has been there; no meaning in others */
+    uint64_t *owned;  /* is_private: a block of the pool was in the granule; else no meaning */
     uint64_t *asleep; /* those with PL_CHUNK_ASLEEP */
     pl_users *users;  /* by granule */
     size_t n_loose;
@@ -86,7 +86,7 @@ typedef struct pl_segment {
     size_t n_resident; /* granules with a chunk */
     size_t n_asleep;   /* of these, with PL_CHUNK_ASLEEP */
     uint64_t
-        n_reshaped; /* blocks split and absorbed so far: pointers to blocks outlast no change */
+        n_reshaped; /* blocks split and absorbed so far: a change makes pointers to blocks stale */
 } pl_segment;
 
 /* The whole range is one hole made of a spare block of `store`. PLEAT_OK or ENOMEM_HOST. */
@@ -121,7 +121,7 @@ static inline pleat_devptr pl_segment_ceil(const pl_segment *seg, pleat_devptr a
     return pl_segment_floor(seg, at + pl_segment_granule_bytes(seg) - 1);
 }
 
-/* The granules [from, to) of the chunk that g is in; g alone where there is none. */
+/* The granules [from, to) of the chunk at g; without a chunk g alone. */
 static inline size_t pl_segment_chunk_from(const pl_segment *seg, size_t g)
 {
     return g - seg->parts[g];
@@ -145,31 +145,31 @@ void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 /* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) gets the high part.
  * The caller updates indexes and queues. Needs one spare block. */
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
-/* Cut a free block, which begins in granule `from`, at `at`: b keeps the high part and its place in
- * index and queue, the new block gets the low part, and its state, lane and tick from the caller.
+/* Cut a free block, which begins in granule `from`, at `at`. b keeps the high part, with b's place
+ * in index and queue. The new block gets the low part; the caller sets its state, lane and tick.
  * Needs one spare block. */
 pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, size_t from,
                              pleat_devptr at);
-/* The reverse: `low`, b's lower neighbour, which begins in granule `from` and is in no count any
- * more, becomes part of the free block b. Give its struct back. */
+/* The reverse: `low`, b's lower neighbour, becomes part of the free block b. `low` begins in
+ * granule `from` and is no longer counted. Gives the struct of `low` back. */
 void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *low,
                          size_t from);
-/* Append `next`, b's upper neighbour, to b, and give its struct back. */
+/* Append `next`, b's upper neighbour, to b, and give the struct of `next` back. */
 void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block *next);
-/* The block that covers `at`. Walks over blocks that start in the granule of `at`, from its nearer
- * end. */
+/* The block that covers `at`. Walks over blocks that start in the granule of `at`, from the end
+ * nearer to `at`. */
 pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at);
 /* The hole that covers `at`, or NULL. Walks over no blocks. */
 pl_block *pl_segment_hole_at(const pl_segment *seg, pleat_devptr at);
-/* *out is the first hole that starts in *granule or above, NULL if none does. Each look is taken
- * from the budget; returns false when that is spent. The next call goes on from *granule. */
+/* *out is the first hole that starts in *granule or above, or NULL. Every look is taken from the
+ * budget; returns false when the budget is spent. The next call goes on from *granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out);
 
 /* loose.c */
 size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last);
-/* The granules from one to the other are not vacant any more, and their chunks' are not loose;
- * returns how many were loose. Most blocks are small, and others live in their granule; none that
- * is not vacant is loose. */
+/* The granules [from, last] are vacant no more, and no chunk among them is loose any more. Returns
+ * how many granules were loose. Shortcut: most blocks are small and share their granule with live
+ * blocks. A granule that is not vacant is not loose either. */
 static inline size_t pl_segment_pin_between(pl_segment *seg, size_t from, size_t last)
 {
     uint64_t word = seg->vacant[from / 64] >> from % 64;
@@ -180,28 +180,29 @@ static inline size_t pl_segment_pin_between(pl_segment *seg, size_t from, size_t
     }
     return pl_segment_pin_granules(seg, from, last);
 }
-/* The same of the granules that [base, end) touches. */
+/* The same for the granules that [base, end) touches. */
 static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
     return pl_segment_pin_between(seg, pl_segment_granule(seg, base),
                                   pl_segment_granule(seg, end - 1));
 }
-/* Only free blocks cover [from, to), at least one granule: those that no private pool owns become
- * vacant, and loose where all of their chunk is vacant. Returns how many become loose. */
+/* Only free blocks cover [from, to), at least one granule. Granules that no private pool owns
+ * become vacant, and chunks that are all vacant become loose. Returns how many granules become
+ * loose. */
 size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to);
 size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
                                  size_t *n_looks);
-/* What of b is in the granules from `first` to `last` has just become free: those that only free
- * blocks cover become vacant, and those of chunks that are all vacant loose; returns how many. What
- * b was merged with is as vacant as it was. *n_looks: set to the blocks looked at in these two, if
- * any. */
+/* The part of b in the granules from `first` to `last` has just become free. Granules that only
+ * free blocks cover become vacant, and chunks that are all vacant become loose. Returns how many
+ * granules become loose. Blocks merged with b are as vacant as before. *n_looks: set to the blocks
+ * looked at in the granules `first` and `last`, if any. */
 static inline size_t pl_segment_loosen_between(pl_segment *seg, const pl_block *b, size_t first,
                                                size_t last, size_t *n_looks)
 {
     bool is_down = b->base > pl_segment_address(seg, first);
     bool is_kept_below = is_down && b->prev->state != PL_BLOCK_FREE;
 
-    if (first == last && is_kept_below) { /* as mostly: others live there */
+    if (first == last && is_kept_below) { /* mostly: live blocks share the granule */
         return 0;
     }
     bool is_up = pl_block_end(b) < pl_segment_address(seg, last + 1);
@@ -218,7 +219,7 @@ static inline size_t pl_segment_loosen_between(pl_segment *seg, const pl_block *
     last -= is_kept_above;
     return first <= last ? pl_segment_loosen_granules(seg, first, last + 1) : 0;
 }
-/* The same of the granules that [base, end) touches. */
+/* The same for the granules that [base, end) touches. */
 static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base,
                                        pleat_devptr end, size_t *n_looks)
 {
@@ -231,10 +232,10 @@ void pl_segment_own(pl_segment *seg, pleat_devptr base, pleat_devptr end);
 bool pl_segment_is_owned(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 void pl_segment_own_all(pl_segment *seg);
 void pl_segment_own_none(pl_segment *seg);
-/* The number of vacant granules that [base, end) touches, and of loose ones. */
+/* The number of vacant, or of loose, granules that [base, end) touches. */
 size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 size_t pl_segment_count_loose(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
-/* Loose granules beside them, of chunks that it touches. */
+/* Loose granules outside [base, end), in chunks that [base, end) touches. */
 size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, pleat_devptr end);
 /* Loose granules in a row from `from` on, at most `most`. */
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most);

@@ -1,6 +1,6 @@
 /* segment_check.c - do I1..I10 of segment.h hold?
  *
- * It recomputes them from the blocks and the chunks. Guarded by the device lock. */
+ * Recomputes the tables from the blocks and the chunks. Guarded by the device lock. */
 #include "segments/pleat/space/segment.h"
 
 #include "segments/pleat/space/granule.h"
@@ -27,7 +27,7 @@ static bool tells_words(const uint64_t *words, const uint64_t *any, size_t n_wor
     return true;
 }
 
-/* Do the tables have exactly n granules in which blocks start? */
+/* Do the tables have exactly n granules where blocks start? */
 static bool knows_starts(const pl_segment *seg, size_t n)
 {
     for (size_t g = 0; g < seg->n_rooms; g++) {
@@ -71,8 +71,8 @@ static int check_list(const pl_segment *seg)
     return knows_starts(seg, n_started) ? 0 : 3;
 }
 
-/* What the blocks tell of one granule; `b` covers its first byte. Returns the block that covers the
- * first byte behind it. */
+/* Tell about the blocks of a granule; `b` covers the granule's first byte. Returns the block that
+ * covers the first byte behind the granule. */
 static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
                               bool *is_backed, bool *is_free, bool *is_flying)
 {
@@ -108,7 +108,7 @@ static bool is_chunk_vacant(const pl_segment *seg, size_t g)
     return g == to;
 }
 
-/* Has each granule of the chunk that begins with `from` its handle, its order and its own place? */
+/* For the chunk that begins with `from`: does every granule have its handle, order and place? */
 static bool is_chunk_whole(const pl_segment *seg, size_t from)
 {
     size_t to = pl_segment_chunk_to(seg, from);
@@ -121,7 +121,7 @@ static bool is_chunk_whole(const pl_segment *seg, size_t from)
     return g == to;
 }
 
-/* One granule's tables, where nothing flies: 0, or the number of what is broken. */
+/* Check the tables of a granule that is not in flight: 0, or the number of the broken invariant. */
 static int check_chunk(const pl_segment *seg, size_t g)
 {
     size_t from = pl_segment_chunk_from(seg, g);

@@ -1,5 +1,5 @@
-/* space.c - the areas, segments and flights of one device, and the pace of long work. Guarded by
- * the device lock. */
+/* space.c - areas, segments and flights of a device; the pace of long work. Under the device
+ * lock. */
 #include "segments/pleat/space/space.h"
 
 #include <string.h>
@@ -28,8 +28,8 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element,
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* An area that no lane has any more; else a new one; else, if there are PL_MOST_AREAS, the one with
- * the fewest lanes. */
+/* An area without lanes; else a new area; else, of PL_MOST_AREAS, the area with the fewest
+ * lanes. */
 static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
 {
     pl_area **areas = space->areas[class];
@@ -78,7 +78,7 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
         cursor->is_listing = true;
         cursor->listed = pool != NULL ? pool->areas : space->released;
     } else if (cursor->listed != NULL) {
-        bool is_listed = cursor->listed->pool == pool; /* a pool may have got it meanwhile */
+        bool is_listed = cursor->listed->pool == pool; /* a pool may have got the area meanwhile */
         cursor->listed = is_listed ? cursor->listed->next : NULL;
     }
     return cursor->listed;
@@ -145,8 +145,8 @@ pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at)
     return seg != NULL && at - seg->range.base < seg->range.bytes ? seg : NULL;
 }
 
-/* After so many events a driver that refused memory is asked again: other users of the device may
- * have released some. */
+/* After so many events a driver that refused memory is asked again, as memory may be free by
+ * now. */
 enum { PL_FULL_EVENTS = 10000 };
 
 size_t pl_space_cap(const pl_space *space)

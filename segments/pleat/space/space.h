@@ -1,8 +1,8 @@
 /* space.h - the pleat allocator's state for one device; shared by the files that implement it.
  *
- * One lock (rank 20) guards everything in here. It is never held across a driver call: a thread
- * that needs the driver first takes the blocks that it works on out of every index (state FLIGHT),
- * drops the lock, calls the driver, takes the lock again and commits or puts the blocks back.
+ * One lock (rank 20) guards everything in here. The lock is never held across a driver call. A
+ * thread that needs the driver takes its blocks out of every index (state FLIGHT), drops the lock
+ * and calls the driver. Then the thread takes the lock again, and commits or puts the blocks back.
  *
  * Glossary of segments/pleat. (docs/design.md, chapter 2, has the nouns of all layers.)
  *
@@ -10,14 +10,14 @@
  *   range         a reserved span of addresses
  *   segment       a range that is cut into blocks
  *   granule       the unit in which a segment is mapped (the device's chunk size)
- *   chunk         the physical memory of a granule, or of 2^k of them side by side; one handle of
+ *   chunk         the physical memory of 2^k granules side by side, k >= 0; one handle of
  *                 the driver, mapped as a whole
- *   order         of a chunk: that k
+ *   order         of a chunk: the k of its 2^k granules
  *   resident      backed by a chunk; holes, stale and poisoned blocks are not
  *   idle          a chunk that is mapped nowhere
  *   block         a piece of a segment, in one of the states of block.h
  *   live          allocated and not yet freed
- *   owner         of a block: the stream that it was allocated on
+ *   owner         of a block: the stream of its allocation
  *   hole          a block of whole granules that are not mapped
  *   class         small or large: requests below the option small_kib are small
  *   area          the segments of one class where the requests of a stream look first
@@ -30,36 +30,36 @@
  *   tied          a vacant granule that is not loose: another granule of its chunk is in use
  *   pinned        a resident granule that is not loose, or a granule reserved by a flight
  *   owned         a granule of a private pool in which a block of the pool has been: never loose
- *   take          to move a chunk from under free blocks to a place that needs it
+ *   take          to move a chunk from under free blocks to a place that needs memory
  *   stale         a block whose chunks were taken: still mapped, no longer resident
  *   torn          live memory whose mapping a compaction lost, and could not restore
  *   scratch       addresses where a compaction fills chunks
  *   poisoned      a block that could not be unmapped: out of service
- *   flight        what a thread does with memory that it has reserved, while the lock is dropped
- *   tally         what is counted of all blocks, so that statistics look at none
+ *   flight        work of a thread on memory that the thread has reserved, without the lock
+ *   tally         counts over all blocks, so that statistics look at no block
  *
  * Streams and time
- *   lane          what the allocator knows of one stream
+ *   lane          the allocator's record of one stream
  *   second lane   a stream's lane for private pools' blocks during its captures; the stream's other
  *                 lane is its first, or plain, one
  *   stamp         the number that a free carries, from one clock for all lanes
  *   tick          a numbered fence on a stream: covers its lane's stamps up to that number
  *   context tick  the same on the whole context: covers the stamps of all lanes
- *   passed, over  a tick has passed when the GPU has reached its fence; then what it covers is over
+ *   passed, over  a tick has passed when the GPU has reached its fence; then covered frees are over
  *   settled       free, and every use is over: any stream may have it
  *   pending       free, but the last use, on one stream, may not be over
  *   use           a note that another stream than its owner, or a capture, uses a live block
  *   shared        freed with uses that may not be over: waits for several streams, or for a graph
- *   demand        what a use becomes at the free: a stamp that a lane, or the context, must pass;
+ *   demand        a use after the free: a stamp that a lane, or the context, must pass;
  *                 or a capture whose graph must be gone
  *   wish          a lane's note that a tick is wanted: the next call that names the stream records
  *                 one
- *   to order      to make a stream wait on the GPU for a tick of another one
+ *   to order      to make a stream wait on the GPU for another stream's tick
  *   handover      giving pending memory to another stream by an order
- *   adopt         to make memory of other lanes pend on the own one, behind such an order
+ *   adopt         to make memory of other lanes pend on the own lane, behind an order
  *   gone          a stream that was destroyed, and its lane
  *   silent        a lane whose wish has had no answer for a while: its stream may be gone
- *   crowd         so many lanes that those which nothing refers to are given up
+ *   crowd         so many lanes that lanes without references are given up
  *
  * Captures and graphs
  *   capture       one capture sequence of the driver, with all streams that were forked into it
@@ -72,14 +72,14 @@
  *   opening       a segment of a drained pool whose granules become loose, some at a time
  *
  * Requests
- *   front         what a thread keeps of the blocks that it freed, to have them without the lock
+ *   front         blocks that a thread freed and keeps, for its requests without the lock
  *   magazine      blocks of one requested size in a front
  *   event         an allocation or a free; the allocator's measure of time
  *   turn          one round of a request through the lanes that it can order after or wait for
- *   remedy        what is tried for a request that finds no place, before it is refused
+ *   remedy        a step tried for a request that finds no place, before the refusal
  *   hold          the time from taking the lock to dropping it; bounded, except in an attempt after
  *                 too many foiled ones (pl_pace)
- *   breathe       to drop the lock for a moment, so that others have it */
+ *   breathe       to drop the lock for a moment, so that others get the lock */
 #ifndef PLEAT_SEGMENTS_SPACE_H
 #define PLEAT_SEGMENTS_SPACE_H
 
@@ -99,51 +99,51 @@
 enum { PL_BLOCK_QUANTUM = 512, PL_N_BUFFER_SIZES = 64 };
 
 /* Memory that a thread works on while the lock is dropped: in no index and no queue. A request that
- * finds no memory waits until all flights that had taken off before have landed. */
+ * finds no memory waits until all earlier flights have landed. */
 typedef struct pl_flying {
     struct pl_flying *prev;
     struct pl_flying *next;
     uint64_t number; /* in order of taking off */
 } pl_flying;
 
-/* The tick of the whole context: it covers every lane's stamps up to its number. At most one is
- * recorded and has not passed. */
+/* The tick of the whole context, which covers every lane's stamps up to its number. At most one
+ * tick is recorded and has not passed. */
 typedef struct pl_context {
-    uint64_t next_tick; /* stamps of new frees are no lower than this */
+    uint64_t next_tick; /* stamps of new frees are at least this number */
     uint64_t passed_tick;
     pl_tick tick;          /* fence NULL = none */
     bool is_busy;          /* a thread records or queries the tick now, or is about to */
     bool is_patient;       /* is_busy: a thread waits until no capture can just have begun */
-    bool is_recording;     /* a thread records it now: no capture may begin */
+    bool is_recording;     /* a thread records the tick now: no capture may begin */
     bool is_synchronizing; /* is_recording: by a synchronisation, which may take long */
-    bool is_unsupported;   /* the driver has no such event */
-    bool is_wanted;        /* memory waits that only this tick can cover */
+    bool is_unsupported;   /* the driver has no event of the context */
+    bool is_wanted;        /* some memory needs a tick of the context */
     unsigned n_refused;    /* attempts in a row that met an unknown capture */
     uint64_t event;        /* n_events at the last attempt to record */
     size_t gone_bytes;     /* of gone or silent lanes and released pools, not covered */
     pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
 } pl_context;
 
-/* With more lanes, those that nothing refers to are given up. Their streams may be gone or not:
- * drivers do not tell, and a handle may never come again. Tests of builds that walk everything
- * after each call have few streams: there the number is small, so that this code runs too. */
+/* With more lanes, lanes without references are given up. Their streams may be gone or not: drivers
+ * do not tell, and a handle may never come again. Builds that walk everything after each call have
+ * tests with few streams. There the number is small, so that these tests run the code. */
 enum { PL_CROWD = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024 };
 
 enum { PL_CAPTURE_HEADS = 1024 };
 
 /* When a thread's call last saw a capture that nobody announced. */
 typedef struct pl_sight {
-    const void *thread; /* something of that thread alone; NULL = never */
+    const void *thread; /* an address of the thread alone; NULL = never */
     uint64_t ms;
 } pl_sight;
 
-/* Chunks of one order that are mapped nowhere; there is room for all that the device can have. */
+/* Chunks of an order that are mapped nowhere, with room for all chunks of the device. */
 typedef struct pl_idle {
     pl_chunk *chunks;
     size_t n;
 } pl_idle;
 
-/* Granules of the chunk, or chunks, at [from, from + 2^PL_MOST_ORDER) whose mapping is lost: see
+/* Granules at [from, from + 2^PL_MOST_ORDER), of one chunk or several, without a mapping:
  * split.c. */
 typedef struct pl_torn {
     pl_segment *segment; /* NULL = nothing is torn */
@@ -178,44 +178,44 @@ typedef struct pl_space {
 
     pl_block_store store;
     pl_ptrmap live;
-    pl_lane **lanes; /* by number - 1; NULL = no such lane */
+    pl_lane **lanes; /* by number - 1; NULL = no lane */
     size_t n_lane_rooms;
     uint32_t n_lanes;
-    uint32_t looked_at;   /* index in `lanes`: the last that the search for gone lanes looked at */
+    uint32_t looked_at;   /* index in `lanes`: where the search for gone lanes stopped */
     pl_lane_ring busy;    /* lanes with pending or shared blocks */
     pl_lane_ring ticking; /* lanes with recorded ticks */
-    pl_lane_ring ripe;    /* lanes of which a tick has passed: they may have blocks to settle */
+    pl_lane_ring ripe;    /* lanes with a passed tick: they may have blocks to settle */
     uint64_t clock;       /* the newest stamp that a free may carry */
     uint64_t n_turns;     /* the last number given to a turn: see pl_lane.tried_turn */
     uint64_t short_event; /* n_events when a request last needed pending memory; 0 = never */
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
-    pl_area *closed[PL_N_BUFFER_SIZES]; /* of buffers that were closed, by size: buffer.h */
-    pl_area *noted;                     /* of these, some that have no memory: hollow.h */
-    size_t n_noted;                     /* so many */
-    size_t n_buffers;                   /* open ones */
-    size_t n_buffer_blocks;             /* live blocks in them: not in the live map */
-    struct pl_private *pools;           /* the private pools that are not released */
+    pl_area *closed[PL_N_BUFFER_SIZES]; /* areas of closed buffers, by size: buffer.h */
+    pl_area *noted;                     /* closed buffers without memory: hollow.h */
+    size_t n_noted;                     /* in `noted` */
+    size_t n_buffers;                   /* open buffers */
+    size_t n_buffer_blocks;             /* live blocks in buffers: not in the live map */
+    struct pl_private *pools;           /* private pools not yet released */
     uint64_t n_pools_made;
-    struct pl_private *draining; /* the released ones whose graphs may still run; oldest first */
+    struct pl_private *draining; /* released pools whose graphs may still run; oldest first */
     struct pl_private *last_draining;
-    pl_area *released; /* areas that were a private pool's: see private.h */
+    pl_area *released; /* areas of former private pools: see private.h */
     pl_area *last_released;
     pl_tree segments;    /* by address */
-    size_t n_walking;    /* walks over them that may drop the lock: none goes meanwhile */
+    size_t n_walking;    /* walks over segments that may drop the lock: no segment goes */
     pl_segment *opening; /* the first of the list of opening segments */
     struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
     struct pl_capture *first_capture;              /* of all */
-    struct pl_capture *under_way;                  /* the first that is not known to have ended */
+    struct pl_capture *under_way;                  /* the first not known to have ended */
     struct pl_capture *looked_up; /* the next to be checked for a gone graph; NULL = all were */
     struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
     size_t n_captures;
-    size_t n_capturing;        /* captures that are not known to have ended */
+    size_t n_capturing;        /* captures not known to have ended */
     _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
     size_t n_disowned;         /* disowned captures: their graphs may still run */
     uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
-    pl_sight unannounced[2];   /* the last, and the last by another thread than that one */
+    pl_sight unannounced[2];   /* the last, and the last by a different thread */
     uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
 
     pl_idle idle[PL_N_ORDERS];
@@ -223,32 +223,32 @@ typedef struct pl_space {
 
     size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
-    size_t n_pinned;   /* resident granules that are not loose, and those that flights reserved */
-    size_t n_flying;   /* of these, used by nothing but requests in flight */
+    size_t n_pinned; /* resident granules that are not loose, and granules that flights reserved */
+    size_t n_flying; /* of n_pinned, used by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
     size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_chunks;
-    size_t full_at;        /* the driver refused more chunks than these; SIZE_MAX = never */
+    size_t full_at;        /* the driver refused further chunks at this count; SIZE_MAX = never */
     uint64_t full_event;   /* n_events at that refusal */
     size_t limit_chunks;   /* SIZE_MAX = no limit set */
-    unsigned n_limiting;   /* calls that set a limit now: more chunks than that may still be held */
-    size_t total_chunks;   /* const: what the device has in all */
-    size_t reserve_chunks; /* const: of these left to others: see reserve.h */
-    size_t n_others;       /* of these others held when the driver was last asked */
-    size_t ask_free_at;    /* n_chunks from which on it is asked again */
+    unsigned n_limiting;   /* calls that set a limit now: the limit may still be exceeded */
+    size_t total_chunks;   /* const: all chunks of the device */
+    size_t reserve_chunks; /* const: left to others, see reserve.h */
+    size_t n_others;       /* chunks of others when the driver was last asked */
+    size_t ask_free_at;    /* ask the driver again from this n_chunks on */
     pl_flying *first_flying;
     pl_flying *last_flying;
-    unsigned n_flights;   /* in the list; a restore counts the live blocks that it will make, too */
+    unsigned n_flights;   /* in the list; also the live blocks that a restore will make */
     uint64_t n_taken_off; /* flights so far */
-    bool is_moving;       /* one of them moves what is live: see pl_space_begin_move */
+    bool is_moving;       /* a flight moves live blocks: see pl_space_begin_move */
 
     bool has_compacted;   /* a compaction has won memory: see policy.c */
     bool is_compacting;   /* or a room falls asleep or wakes: see still.h */
-    size_t n_asleep;      /* granules without a chunk under rooms that are asleep: see sleep.h */
+    size_t n_asleep;      /* granules without a chunk under sleeping rooms: sleep.h */
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
-    size_t scratch_bytes; /* that stay mapped there, as unmapping them failed */
-    bool is_scratch_busy; /* copies into it may still run */
+    size_t scratch_bytes; /* bytes still mapped in `scratch`, as an unmapping failed */
+    bool is_scratch_busy; /* copies into `scratch` may still run */
     pl_torn torn;         /* while something is, no request is served */
 
     uint64_t n_events; /* allocations and frees so far */
@@ -264,7 +264,7 @@ typedef struct pl_space {
     unsigned n_fronts;
     unsigned n_stops; /* while not 0, no owner is inside a front */
 
-    pl_usages usages; /* of live blocks, those in fronts included */
+    pl_usages usages; /* of live blocks, including blocks in fronts */
     uint64_t n_taken; /* chunks taken so far */
 
     unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: round.h */
@@ -279,7 +279,7 @@ static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
 
 /* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
-/* The next area of a pool (NULL = the default one). The caller zeroes `cursor` before the first
+/* The next area of a pool (NULL = the default pool). The caller zeroes `cursor` before the first
  * call. Returns NULL after the last area. */
 typedef struct pl_area_cursor {
     unsigned i;
@@ -289,7 +289,7 @@ typedef struct pl_area_cursor {
 } pl_area_cursor;
 pl_area *pl_space_next_area(const pl_space *space, const struct pl_private *pool,
                             pl_area_cursor *cursor);
-/* The number of the stream's first lane, given that of either lane. */
+/* The number of the stream's first lane, given the number of either lane. */
 static inline uint32_t pl_lane_plain(uint32_t number)
 {
     return ((number - 1) & ~UINT32_C(1)) + 1;
@@ -310,18 +310,18 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
     }
     return lane->next_tick > space->context.next_tick ? lane->next_tick : space->context.next_tick;
 }
-/* Has a tick of the lane, or of the context, that covers this stamp passed? */
+/* Has a tick of the lane, or of the context, passed and covered this stamp? */
 static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
 {
     return tick <= lane->passed_tick || tick <= space->context.passed_tick;
 }
-/* Has this hold, which began when n_pieces was `since`, done as much as a hold may? */
+/* Has this hold, begun when n_pieces was `since`, done all the work that a hold may do? */
 enum { PL_PIECES_A_HOLD = 384 };
 static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {
     return space->n_pieces - since > PL_PIECES_A_HOLD;
 }
-/* A queue of the lane has changed: link the lane as busy, or unlink it. */
+/* A queue of the lane has changed: link the lane as busy, or unlink the lane. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
     bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
@@ -335,16 +335,16 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
         }
     }
 }
-/* Have room for index i in the array that the pointer at `array` points to, of elements of that
- * size; new ones are zero. PLEAT_OK or ENOMEM_HOST. */
+/* Have room for index i in an array. `array`: the address of the pointer to the array; element:
+ * bytes of an element. New elements are zero. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
                                    size_t i);
-/* The segments in the order of their addresses. NULL: there is none (any more). */
+/* The segments in the order of their addresses. NULL: no further segment. */
 pl_segment *pl_space_lowest(const pl_space *space);
 pl_segment *pl_segment_above(const pl_segment *seg);
 void pl_space_init_segments(pl_space *space);
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
-/* The highest segment that begins at or below `at`, or NULL; and that which covers it. */
+/* The highest segment that begins at or below `at`, and the segment that covers `at`; or NULL. */
 pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at);
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
 /* The most chunks that may be held now: by the limit, the device and the driver's last refusal. */
@@ -365,13 +365,13 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
 void pl_space_take_off(pl_space *space, pl_flying *flying);
 void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
- * none of its own. */
+ * no flight of its own. */
 void pl_space_wait_for_flights(pl_space *space);
 /* Flights of a compaction, one at a time: the bytes of live blocks move, and chunks that are not
- * loose change. The blocks stay blocks like any. */
+ * loose change. The blocks stay ordinary blocks. */
 void pl_space_begin_move(pl_space *space, pl_flying *flying);
 void pl_space_end_move(pl_space *space, pl_flying *flying);
-/* For who looks at the chunks of live blocks: wait while they move. May drop the lock. */
+/* Wait until no chunks of live blocks move, for callers that look at them. May drop the lock. */
 void pl_space_wait_for_move(pl_space *space);
 /* The chunk is mapped nowhere any more, or not yet. */
 static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
@@ -382,7 +382,7 @@ static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned 
     idle->chunks[idle->n++] = chunk;
     space->n_idle += (size_t)1 << order;
 }
-/* There is one of this order. */
+/* An idle chunk of the order exists. */
 static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
 {
     pl_idle *idle = &space->idle[order];
@@ -390,13 +390,13 @@ static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
     space->n_idle -= (size_t)1 << order;
     return idle->chunks[--idle->n];
 }
-/* Drop the lock for a moment, so that others can have it. */
+/* Drop the lock for a moment, so that other threads get the lock. */
 void pl_space_breathe(pl_space *space);
 
 /* ---- work that is too long for one hold of the lock ---- */
 
-/* How long such work has held the lock. Its own memory is in flight; anything else that it has seen
- * may have changed after it breathed. */
+/* How long such work has held the lock. Memory of the work is in flight. Other memory seen before
+ * may have changed after a breath. */
 typedef struct pl_pace {
     uint64_t since; /* n_pieces when this hold began */
     uint64_t alone; /* pl_pace_turn when the work began */
@@ -418,17 +418,17 @@ static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_u
                        .is_unbroken = is_unbroken };
 }
 
-/* True if nobody can have taken memory since the work began: it did not breathe, or there was no
- * event and no flight. It then counts as one hold: what others gave back came after it. */
+/* True if nobody can have taken memory since the work began: the work did not breathe, or no event
+ * and no flight came. Then the work counts as one hold, before memory given back meanwhile. */
 static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
 {
     return !pace->has_breathed || pace->alone == pl_pace_turn(space);
 }
 
-/* n more steps were done, which pl_lock_touch knows of already. May drop the lock. */
+/* n further steps were done, already reported to pl_lock_touch. May drop the lock. */
 void pl_pace_count(pl_space *space, pl_pace *pace, size_t n);
 
-/* The same, and tell pl_lock_touch. */
+/* The same, and report the steps to pl_lock_touch. */
 static inline void pl_pace_step(pl_space *space, pl_pace *pace, size_t n)
 {
     pl_lock_touch(n);

@@ -1,26 +1,26 @@
-/* capture.h - memory that a stream capture has seen.
+/* capture.h - memory of stream captures.
  *
- * A graph bakes addresses in. So a block that is allocated, freed or recorded as used while its
- * stream is captured belongs to that capture, whichever of the capture's streams it was: after its
- * free nobody uses it, and its chunks are never taken, until the graph is gone. Where it can, the
- * driver tells that the graph, all executables made of it and every launch are over
- * (vmm/graph_watch.h). Otherwise the owner of the graph says so, by the handle of a stream that
- * took part; of several captures on one stream this means the oldest. Launches may be under way
- * then, on any stream: a tick of the context covers them.
+ * A graph bakes addresses in. So a block belongs to a capture if a call allocated, freed or
+ * recorded the block while the call's stream was captured, with whichever stream of the capture.
+ * After the free nobody uses the block, and its chunks are never taken, until the graph is gone. A
+ * capable driver tells when the graph, its executables and all launches are over
+ * (vmm/graph_watch.h). Otherwise the owner of the graph says so, by the handle of a stream of the
+ * capture. Of several captures on the stream, the oldest is meant. Launches may be under way then
+ * on any stream, so a tick of the context covers the launches.
  *
- * A private pool's blocks are not kept for a graph: they wait for the end of the capture only.
+ * Blocks of a private pool wait for the end of the capture only, not for the graph.
  *
- * pleat asks what a stream is doing in calls that name the stream; between two of them, what the
- * earlier one saw counts. */
+ * pleat asks about a stream in calls that name the stream. Between two calls, the last answer
+ * counts. */
 #ifndef PLEAT_SEGMENTS_CAPTURE_H
 #define PLEAT_SEGMENTS_CAPTURE_H
 
 #include "segments/pleat/space/space.h"
 #include "vmm/graph_watch.h"
 
-/* There may be very many captures, one for each living graph. So lists find them: by id; those
- * under way, which are few, as each has a stream that was seen in it; those of a pool; and by
- * handle those that an owner may release (pl_participant). */
+/* There may be very many captures, one for each living graph. So lists find captures by id, by
+ * pool, and by a handle that an owner may release (pl_participant). A list of captures under way is
+ * short: a stream was last seen in each of them. */
 typedef enum pl_capture_list {
     PL_CAPTURES_ALL,
     PL_CAPTURES_UNDER_WAY,
@@ -42,7 +42,7 @@ typedef struct pl_part {
     struct pl_part *newer;
 } pl_part;
 
-/* A stream's handle, and its captures that are neither released nor disowned. */
+/* A stream's handle, and its captures, without released and disowned captures. */
 typedef struct pl_participant {
     void *handle; /* const */
     struct pl_participant *next;
@@ -57,22 +57,22 @@ typedef struct pl_participant {
 typedef struct pl_capture {
     struct pl_capture *next; /* in space.captures */
     pl_capture_link links[PL_N_CAPTURE_LISTS];
-    uint64_t id;             /* const: the driver's; 0 = none */
+    uint64_t id;             /* const: given by the driver, or 0 */
     uint64_t number;         /* const: in order of first sight */
     pl_graph_watch *watch;   /* const; NULL = the driver does not tell when the graph is gone */
-    struct pl_private *pool; /* the first that its requests used; NULL = none */
+    struct pl_private *pool; /* the first pool of its requests; NULL = none */
     bool has_ended;          /* as far as pleat saw or was told */
-    bool is_broken;          /* invalidated: no graph comes of it */
-    unsigned n_lanes;        /* that were last seen in it */
+    bool is_broken;          /* invalidated: will have no graph */
+    unsigned n_lanes;        /* lanes last seen in the capture */
     bool is_released;        /* its graph counts as gone */
-    bool is_disowned;        /* its owner says that its graph is gone, the driver not yet */
-    uint64_t over_tick;      /* released: its launches are over when the context passes this */
-    pl_part *parts;          /* its streams', as long as its owner may release it */
+    bool is_disowned;        /* gone for the owner, not yet for the driver */
+    uint64_t over_tick;      /* released: launches are over when the context passes this */
+    pl_part *parts;          /* its streams', while the owner may release the capture */
     uint32_t n_refs;
     pl_block_queue waiting;
 } pl_capture;
 
-/* A capture seen for the first time, which owns `watch` (NULL = none). NULL: no host memory. */
+/* A capture seen for the first time, owner of `watch` (NULL = none). NULL: no host memory. */
 pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watch);
 
 static inline void pl_capture_hold(pl_capture *capture)
@@ -80,42 +80,44 @@ static inline void pl_capture_hold(pl_capture *capture)
     capture->n_refs++;
 }
 void pl_capture_drop(pl_space *space, pl_capture *capture);
-/* May blocks that wait for it go on? is_private: blocks of private pools. */
+/* May blocks go on after the wait for the capture? is_private: blocks of private pools. */
 static inline bool pl_capture_is_over(const pl_capture *capture, bool is_private)
 {
     return is_private ? capture->has_ended : capture->is_released;
 }
-/* `lane` is a stream's second one: is the stream in a capture that is not known to have ended? */
+/* `lane`: the second lane of a stream. Is the stream in a capture without a known end? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 
-/* Would a tick of the context break a capture that is known or announced? */
+/* Would a tick of the context break a known or announced capture? */
 static inline bool pl_capture_forbids_tick(const pl_space *space)
 {
     return space->n_capturing > 0 || space->n_expected > 0;
 }
-/* A call saw a capture that nobody announced. */
+/* A call saw a capture without an announcement. */
 void pl_capture_note_unannounced(pl_space *space);
-/* May another thread have begun such a capture that no call has named yet? The calling thread has
- * not: it is in this call. */
+/* May another thread have begun a capture without an announcement, and not named its stream yet?
+ * The calling thread has not, since the thread is in a call. */
 bool pl_capture_may_have_begun(const pl_space *space);
-/* Set the error's detail: which capture forbids a tick of the context, and what to do about it, as
- * it may have ended long ago. False if no capture is known or announced. */
+/* Set the error's detail: which capture forbids a tick of the context, and how to end the capture,
+ * which may be over long ago. False if no capture is known or announced. */
 bool pl_capture_name_lasting(const pl_space *space);
 
-/* Has the driver said that its graph is gone? */
+/* Has the driver said that the graph is gone? */
 static inline bool pl_capture_is_gone(const pl_capture *capture)
 {
     return capture->watch != NULL && pl_graph_watch_is_gone(capture->watch);
 }
-/* Note that the capture has ended. Blocks that wait for it do not go on yet. */
+/* Note the end of the capture. Blocks of the capture do not go on yet. */
 void pl_capture_end(pl_space *space, pl_capture *capture);
-/* The same for all under way whose graph is gone; blocks go on at the next pl_capture_look. */
+/* Note the end of all captures under way whose graph is gone. Blocks go on at the next
+ * pl_capture_look. */
 void pl_capture_end_gone(pl_space *space);
-/* It is released, or being freed: it counts as disowned no longer. */
+/* The capture is released, or being freed, so no longer disowned. */
 void pl_capture_own_up(pl_space *space, pl_capture *capture);
-/* Unlink it from its pool, if any, when the graph or the pool is gone. May free it. */
+/* Unlink the capture from its pool, if any, when the graph or the pool is gone. May free the
+ * capture. */
 void pl_capture_leave_pool(pl_space *space, pl_capture *capture);
-/* Unlink some captures from a pool that is going. True: no capture refers to it any more. */
+/* Unlink some captures from a pool before its end. True: no capture refers to the pool any more. */
 bool pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
 void pl_capture_free_all(pl_space *space); /* at the end of the space */
 

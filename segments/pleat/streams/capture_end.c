@@ -46,11 +46,11 @@ static bool has_something_to_release(const pl_capture *capture)
            (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL);
 }
 
-/* A release of a few blocks costs as much as so many looks. */
+/* A release of a few blocks costs as much as this number of looks. */
 enum { RELEASE_COST = 7 };
 
-/* A block that goes on may drop other captures, and the next one too: pl_capture_drop keeps
- * looked_up valid. */
+/* A block that goes on may drop any other capture, even the next: pl_capture_drop keeps looked_up
+ * valid. */
 bool pl_capture_look(pl_space *space)
 {
     uint64_t since = space->n_pieces;
@@ -74,8 +74,8 @@ bool pl_capture_look(pl_space *space)
         }
         any = true;
         pl_capture_hold(capture);
-        if (pl_capture_release(space, capture, 0)) { /* its launches are over, too */
-            space->looked_up = capture;              /* some of its blocks still wait */
+        if (pl_capture_release(space, capture, 0)) { /* the launches are over, too */
+            space->looked_up = capture;              /* some blocks of the capture still wait */
             n = 1;
         }
         n = n > RELEASE_COST ? n - RELEASE_COST : 1;
@@ -96,7 +96,8 @@ void pl_capture_look_well(pl_space *space)
     }
 }
 
-/* Some blocks go on in each hold; those that wait for the graph, not for the end, are skipped. */
+/* Each hold passes some blocks on. Blocks that wait for the graph, not only for the end, are
+ * skipped. */
 static void pass_on(pl_space *space, pl_capture *capture)
 {
     for (unsigned n_vain = 0; capture->waiting.first != NULL && n_vain < MOST_VAIN;) {
@@ -116,7 +117,7 @@ static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
     return capture;
 }
 
-/* The search starts again for each capture, as the lock was dropped. */
+/* The search starts again after a capture, as the lock was dropped. */
 void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
 {
     for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {

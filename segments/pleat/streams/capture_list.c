@@ -46,7 +46,7 @@ static pl_participant **participants_like(pl_space *space, const void *handle)
                                 (PL_CAPTURE_HEADS - 1)];
 }
 
-/* The link that points to the handle's participant; NULL is there if it has none yet. */
+/* The link that points to the handle's participant, or to NULL at the end of the chain. */
 static pl_participant **find_participant(pl_space *space, const void *handle)
 {
     pl_participant **at = participants_like(space, handle);

@@ -11,8 +11,8 @@
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
 
-/* PLEAT_ECAPTURE: the capture is still under way. PLEAT_OK: it has ended, as the stream is at rest,
- * in another capture, or gone. Else why the driver did not answer. Drops the lock. */
+/* PLEAT_ECAPTURE: the capture is still under way. PLEAT_OK: the capture has ended, as the stream is
+ * at rest, gone, or in another capture. Else why the driver did not answer. Drops the lock. */
 static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture, void *handle)
 {
     pl_capture_info info = { .is_capturing = false };
@@ -30,7 +30,7 @@ static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture,
     return st == PLEAT_OK && info.is_capturing && info.id == id ? PLEAT_ECAPTURE : st;
 }
 
-/* Launches may be under way on any stream: only a tick of the context tells when they are over. */
+/* Launches may be under way on any stream. Only a tick of the context tells when they are over. */
 static void release_launched(pl_space *space, pl_capture *capture)
 {
     uint64_t over_tick = space->clock;
@@ -50,8 +50,8 @@ static void release_launched(pl_space *space, pl_capture *capture)
     pl_capture_drop(space, capture);
 }
 
-/* Where the driver watches the graph, its owner's word alone gives no memory away: the graph may
- * live and be launched. */
+/* Where the driver watches the graph, the word of the owner alone gives no memory away: the graph
+ * may live and be launched. */
 static pleat_status release_of_stream(pl_space *space, void *handle)
 {
     pl_capture_look_well(space);
@@ -87,7 +87,7 @@ pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
     return st;
 }
 
-/* The capture is held while the lock is dropped, so that it stays in the list. */
+/* A hold keeps the capture in the list while the lock is dropped. */
 void pl_pleat_let_captures_go(pl_allocator *a)
 {
     pl_space *space = (pl_space *)a;
@@ -111,8 +111,8 @@ void pl_pleat_let_captures_go(pl_allocator *a)
     pl_lock_release(&space->lock);
 }
 
-/* is_expected: a capture may begin when this returns, so no thread may still be recording what
- * would break it. Otherwise: such a capture has ended. */
+/* is_expected: a capture may begin when this returns. So the call waits until no thread is
+ * recording a tick of the context. Otherwise: an announced capture has ended. */
 void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
 {
     pl_space *space = (pl_space *)a;

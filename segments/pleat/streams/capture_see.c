@@ -7,8 +7,8 @@
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */
 
-/* Has the capture broken since its stream was asked? Then it has no graph to watch, and its memory
- * would be kept for a graph that never comes. A broken capture has no id to compare. */
+/* Has the capture broken since its stream was asked? Then no graph will come, and memory kept for
+ * the graph would be kept for ever. A broken capture has no id to compare. */
 static bool has_broken(pl_stream *stream)
 {
     pl_capture_info now;
@@ -16,7 +16,7 @@ static bool has_broken(pl_stream *stream)
     return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
 }
 
-/* NULL: the driver cannot tell when the graph is gone, so its owner will. May drop the lock. */
+/* NULL: the driver cannot tell when the graph is gone, so the owner will. May drop the lock. */
 static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_graph_watch *watch = NULL;
@@ -33,7 +33,7 @@ static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_captur
     return watch;
 }
 
-/* While the lock is dropped another thread may see the capture first, by another of its streams. */
+/* While the lock is dropped, another thread may see the capture first, on a further stream. */
 static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
                                    pl_capture **out)
 {
@@ -106,8 +106,8 @@ static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
     return PLEAT_OK;
 }
 
-/* Link the capture to the first pool that it uses: the end of that pool's route ends it. A pool
- * drains without a tick of the context only if all its captures are linked to it and watched. */
+/* Link the capture to its first pool. The capture ends with the route of the pool. A pool drains
+ * without a tick of the context only if all its captures are linked and watched. */
 static void use_pool(pl_capture *capture, pl_private *pool)
 {
     if (capture->pool == pool) {
@@ -149,7 +149,7 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
     if (st == PLEAT_OK && now.is_broken) {
         lane->capture->is_broken = true;
-        pl_capture_see_end(space, lane->capture); /* the program may end it later */
+        pl_capture_see_end(space, lane->capture); /* the program may end the capture later */
     }
     if (st == PLEAT_OK && pool != NULL) {
         use_pool(lane->capture, pool);

@@ -1,9 +1,9 @@
 /* context.c - the tick of the whole context: see context.h.
  *
- * The rule it upholds: the tick is recorded beside no known capture, and rarely where an unknown
- * one may be under way. The host waits for other streams here and in pl_tick_wait only. Guarded by
- * the device lock, which is dropped around every driver call; the thread that drops it has set
- * is_busy, or shares the fence. */
+ * Rule of this file: the tick is recorded beside no known capture, and rarely beside an unknown
+ * one. The host waits for other streams only in this file and in pl_tick_wait. Guarded by the
+ * device lock, dropped around every driver call. A thread that drops the lock has set is_busy, or
+ * shares the fence. */
 #include "segments/pleat/streams/context.h"
 
 #include "segments/pleat/streams/capture.h"
@@ -30,11 +30,11 @@ static void end_recording(pl_space *space)
 
 enum {
     LEAST_PATIENCE_MS = 2,
-    MOST_PATIENCE_MS = 400, /* how long a tick waits for its moment */
+    MOST_PATIENCE_MS = 400, /* the longest wait for a moment to record the tick */
     PAUSE_NS = 50000,       /* between two looks */
 };
 
-/* Sleep without the lock, between two looks at what takes others milliseconds. */
+/* Sleep without the lock, between two looks at the slow work of another thread. */
 static void pause_a_moment(pl_space *space)
 {
     pl_lock_release(&space->lock);
@@ -47,7 +47,7 @@ static bool is_quiet(const pl_space *space)
     return !pl_capture_forbids_tick(space) && !pl_capture_may_have_begun(space);
 }
 
-/* Wait for a moment in which the tick breaks no capture, as far as can be known. */
+/* Wait for a moment when the tick breaks no capture, as far as can be known. */
 static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     pl_context *context = &space->context;
@@ -87,7 +87,7 @@ static uint64_t begin_context_tick(pl_space *space)
     return number;
 }
 
-/* Refusals in a row that count: each doubles the events before the next try. */
+/* Each refusal in a row doubles the events before the next try, up to so many refusals. */
 enum { MOST_REFUSED = 20 };
 
 pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms)
@@ -132,9 +132,9 @@ void pl_context_tick_want(pl_space *space)
     }
 }
 
-/* Unless somebody waits for it, the tick is recorded rarely, since the driver has to look at every
- * stream for it. It is rarer where captures were seen that nobody announced, and twice as rare
- * again after each refusal, which shows that there are unknown captures. */
+/* Unless a caller waits for the tick, the tick is rare, since the driver looks at every stream.
+ * After captures without an announcement the tick is rarer. A refusal shows an unknown capture, and
+ * makes the tick twice as rare. */
 static const uint64_t CONTEXT_EVENTS = 1024;
 static const uint64_t WARY_EVENTS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
@@ -149,7 +149,7 @@ void pl_context_tick_record_if_due(pl_space *space)
     bool is_time = n_events >= n_least;
     bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary;
 
-    /* In a crowd a few bytes are worth it, as they keep a lane; and nothing pends for ever. */
+    /* In a crowd a few bytes are worth a tick, as they keep a lane. And nothing pends for ever. */
     bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
                        pl_space_is_crowded(space) || n_events >= n_least << LATE_LOG2;
 
@@ -187,8 +187,8 @@ static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience
     return st;
 }
 
-/* Wait until the recorded tick has passed. Another thread may query its fence meanwhile, so the
- * fence is shared. */
+/* Wait until the recorded tick has passed. The fence is shared, as another thread may query the
+ * fence meanwhile. */
 static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
 {
     pl_context *context = &space->context;
@@ -212,9 +212,9 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
     return st;
 }
 
-/* One wait of a caller, for however many ticks. */
+/* One wait of a caller, for any number of ticks. */
 typedef struct waiting {
-    uint64_t upto;    /* stamp that has to be passed */
+    uint64_t upto;    /* the wait ends when this stamp is passed */
     uint32_t wait_ms; /* of the whole call; UINT32_MAX: for ever */
     uint64_t began_ms;
 } waiting;
@@ -224,8 +224,8 @@ static uint32_t time_left(const waiting *w)
     return pl_deadline_left(w->wait_ms);
 }
 
-/* How long to wait for a good moment: counted from the start, as a tick of another thread may have
- * used up the time. */
+/* How long to wait for a good moment. The time counts from the start of the call, as the tick of
+ * another thread may have used up the time. */
 static uint32_t patience_left(const waiting *w)
 {
     uint32_t most_ms = time_left(w) < MOST_PATIENCE_MS ? time_left(w) : MOST_PATIENCE_MS;
@@ -243,9 +243,10 @@ static bool is_covered(const pl_space *space, uint64_t upto)
            (context->tick.fence != NULL && context->tick.number >= upto);
 }
 
-/* Have a tick that covers what was freed by now. Waits for a thread that records or queries one: a
- * few driver calls. That takes long if the thread waits for its moment, or synchronises, for want
- * of the event or for a compaction: a caller without time left does not wait for it then. */
+/* Record a tick that covers every free until now. Waits for a thread that records or queries a
+ * tick, which takes a few driver calls. The thread may take long, if waiting for its moment or
+ * synchronising, without the event or for a compaction. Then a caller without time left does not
+ * wait. */
 static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
     while (space->context.is_busy) {
@@ -269,9 +270,9 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
 
-/* A tick of the caller's own, since one under way covers too little. Like a synchronisation it
- * keeps nobody waiting that has no time, while the driver records it. PLEAT_OK; ECAPTURE; ENOTSUP;
- * ENOMEM_HOST; EDRIVER. */
+/* A tick of the caller's own, since a tick under way covers too little. While the driver records
+ * the tick, threads without time do not wait, as with a synchronisation. PLEAT_OK; ECAPTURE;
+ * ENOTSUP; ENOMEM_HOST; EDRIVER. */
 static pleat_status record_own(pl_space *space, pl_tick *out)
 {
     pl_context *context = &space->context;
@@ -320,8 +321,8 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
     return st;
 }
 
-/* A tick that is under way covers less than what was freed by now: so the caller waits for it, and
- * for one that comes after it, whichever thread records that. */
+/* A tick under way covers older frees only. So the caller waits for the tick, then for a later
+ * tick, recorded by any thread. */
 enum { MOST_CONTEXT_WAITS = 4 };
 
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
@@ -330,7 +331,7 @@ pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_m
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
-        uint32_t left_ms = time_left(&w); /* a caller that may wait has 1 ms for each tick */
+        uint32_t left_ms = time_left(&w); /* a caller with time has 1 ms or more for each tick */
         st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
         if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
             return st;

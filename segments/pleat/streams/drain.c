@@ -15,8 +15,8 @@ void pl_private_open_segment(pl_space *space, pl_segment *seg)
     space->opening = seg;
 }
 
-/* The pool's graphs use the area no more. The granules of its free blocks become loose some at a
- * time; those of blocks that are freed from now on, at once. */
+/* The pool's graphs use the area no more. The granules of free blocks become loose some at a time.
+ * The granules of blocks freed from now on become loose at once. */
 static void open_area(pl_space *space, pl_area *area)
 {
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
@@ -71,7 +71,7 @@ static bool is_drained(const pl_space *space, const pl_private *pool)
            (pool->n_graphs == 0 && !pool->is_unwatched);
 }
 
-/* Take the first drained pool out of the list, oldest first; the few that are looked at and not
+/* Take the first drained pool out of the list, oldest first. Looks at a few pools: pools not
  * drained go to the end. */
 static pl_private *next_drained(pl_space *space)
 {
@@ -92,7 +92,7 @@ bool pl_private_drain(pl_space *space)
     bool any = false;
 
     if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
-        pool->next = space->draining; /* more captures are to forget it: the next call goes on */
+        pool->next = space->draining; /* the next call makes more captures forget the pool */
         space->last_draining = space->draining != NULL ? space->last_draining : pool;
         space->draining = pool;
         return true;

@@ -5,23 +5,23 @@
 
 enum { FREES_WHEN_TIGHT = 16, SHORT_EVENTS = 4096, LANE_LOG2 = 8 };
 
-/* Of what is held: what may wait for a tick after uses, on a lane and on all of them. */
+/* Uses may wait for a tick up to these parts of the held memory, on one lane and on all lanes. */
 enum { USES_LANE_LOG2 = 10, USES_ALL_LOG2 = 8 };
 
-/* More than a part of what is held? */
+/* More than a part of the held memory? */
 static bool is_much(const pl_space *space, size_t bytes, unsigned share_log2)
 {
     return bytes >> space->granule_log2 > space->n_chunks >> share_log2;
 }
 
-/* Since its last tick the lane has freed more than a part of what is held: worth a tick. */
+/* Since its last tick the lane has freed more than a part of the held memory: worth a tick. */
 static bool has_freed_much(const pl_space *space, const pl_lane *lane)
 {
     return is_much(space, lane->unticked_bytes, LANE_LOG2);
 }
 
-/* Near the limit another stream will soon want what was freed here, and that stream can be ordered
- * only after a tick. */
+/* Near the limit another stream will soon want the freed memory, but can be ordered only after a
+ * tick. */
 static bool is_tight(const pl_space *space)
 {
     size_t cap = pl_space_cap(space);
@@ -29,16 +29,16 @@ static bool is_tight(const pl_space *space)
     return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
 }
 
-/* Not long ago a request needed memory that pended on other streams. Where several streams are in
- * use, each free then gets a tick, so that the next such request finds all of it covered. */
+/* Not long ago a request needed memory that pended on other streams. With several streams every
+ * free then gets a tick, so that the next request finds all pending memory covered. */
 static bool is_short(const pl_space *space)
 {
     return space->short_event != 0 && space->n_events - space->short_event < SHORT_EVENTS;
 }
 
-/* A lane in use records a tick by itself before long, and of many lanes nearly all have a little
- * that no tick covers. So one is asked for early only where it covers much, where no free will
- * bring it, or where memory is short. What is little in each of very many lanes adds up. */
+/* A lane in use records a tick by itself before long. Of many lanes nearly all have a little memory
+ * without a tick. So an early tick is worth a wish only if the tick covers much, if no free will
+ * record a tick, or if memory is short. In very many lanes, small amounts add up. */
 bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
 {
     uint64_t n_quiet = space->n_events - lane->free_event;
@@ -50,17 +50,17 @@ bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
            lane->wants_tick || is_short(space);
 }
 
-/* A short-lived stream may be destroyed after this free, and then no tick can be recorded for it.
- * So a young lane gets a tick when it has no live block. */
+/* A short-lived stream may be destroyed after this free, too soon for a later tick. So a young lane
+ * without a live block gets a tick. */
 bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
     bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
 
-    if (lane->is_idle) { /* its frees are over at once, and it goes with the device */
+    if (lane->is_idle) { /* frees are over at once, and the lane goes with the device */
         return lane->wants_tick;
     }
     if (pl_device_is_host(space->dev) && bytes >= space->granule_bytes) {
-        return true; /* nobody has it before a tick: no order of streams holds the host back */
+        return true; /* no reuse before a tick: no order of streams holds the host back */
     }
     if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
         return true;
@@ -77,9 +77,9 @@ bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
            lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
 }
 
-/* Unlike what is freed on its own stream, nobody can have this memory before the tick, nor be
- * ordered behind it. So it is time for one as soon as much waits, on this lane or on all of them
- * together, and at each use where memory is tight, or on a stream that may be gone before its next
+/* Nobody can have this memory before the tick, nor be ordered behind the uses, unlike memory freed
+ * on its own stream. So a tick is due as soon as much memory waits, on this lane or on all lanes.
+ * At every use a tick is due if memory is tight, or if the stream may be gone before its next
  * tick. */
 static bool is_time_for_uses(const pl_space *space, const pl_lane *lane, size_t bytes)
 {

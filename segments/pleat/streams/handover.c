@@ -4,7 +4,7 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/shared_order.h"
 
-enum { MOST_MOVED = 512 }; /* blocks looked at in one hold */
+enum { MOST_MOVED = 512 }; /* looks at blocks in one hold */
 
 static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_block *first)
 {
@@ -47,15 +47,15 @@ static size_t whole_granules(const pl_block *b)
     return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
 }
 
-/* What has come so far, and how many blocks may still be looked at. */
+/* Blocks and granules moved so far, and looks left. */
 typedef struct haul {
     size_t n_blocks;
     size_t n_granules;
     size_t n_looks;
 } haul;
 
-/* Move blocks of another lane's queue to `user`, if their stamps are not above `upto` and they have
- * at least `least` whole granules, until n granules have come. */
+/* Move blocks of another lane's queue to `user` until n granules have come. Stamps may not be above
+ * `upto`, and each block needs at least `least` whole granules. */
 static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
                   size_t least, size_t n, haul *h)
 {
@@ -63,7 +63,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
 
     for (pl_block *b = pending->first; b != NULL && b->tick <= upto && h->n_looks > 0; b = next) {
         size_t whole = whole_granules(b);
-        next = b->queue_next; /* not b's new lane's: no merge absorbs it */
+        next = b->queue_next; /* in the old queue: no merge absorbs the next block */
         h->n_looks--;
         if (whole < least) {
             continue;
@@ -81,9 +81,9 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
     }
 }
 
-/* Move blocks with whole granules; if they do not suffice, all blocks, since small pieces may join
- * large runs; then private pools' blocks, which serve requests of their pool only. Returns whether
- * n granules have come. */
+/* Move blocks with whole granules first. If they do not suffice, move all blocks, since small
+ * pieces may join large runs. Blocks of private pools come last, for requests of their pool only.
+ * Returns whether n granules have come. */
 static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
                          bool is_private, haul *h)
 {
@@ -102,7 +102,7 @@ static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_
     return n != SIZE_MAX && h->n_granules >= n;
 }
 
-/* The newest tick of `other`; its fence is shared for the call. */
+/* The newest tick of `other`, with its fence shared for the call. */
 static pl_tick share_newest(const pl_lane *other)
 {
     pl_tick tick = other->ticks[(other->first_tick + other->n_ticks - 1) % PL_LANE_TICKS];
@@ -129,7 +129,7 @@ static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
 
 enum { MOST_ORDERS = 8 };
 
-/* Blocks that wait for `other` wait for more lanes: order after those, too, that have a tick. */
+/* Blocks that wait for `other` also wait for further lanes: order after lanes that have a tick. */
 static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, bool is_private)
 {
     size_t n_moved = 0;

@@ -20,8 +20,8 @@ void pl_lanes_lose(pl_space *space, pl_lane *lane)
     }
 }
 
-/* Another call may still be recording a tick, behind which the last one comes. The caller's n_refs
- * keep the lane. */
+/* If a call is still recording a tick, the last tick comes behind. The caller's n_refs keep the
+ * lane. */
 void pl_lanes_retire(pl_space *space, pl_lane *lane)
 {
     while (lane->is_recording) {
@@ -102,8 +102,8 @@ static bool is_quiet(pl_lane *lane)
     return is_same;
 }
 
-/* Give up a lane that nothing refers to; if its stream is named again, it counts as new. Lanes stay
- * if their stream was last seen in a capture, or if an area refers to it. */
+/* Give up a lane that nothing refers to. If its stream is named again, the lane counts as new. A
+ * lane stays if its stream was last seen in a capture, or if an area refers to the stream. */
 static void let_leave(pl_space *space, pl_lane *lane)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
@@ -112,7 +112,7 @@ static void let_leave(pl_space *space, pl_lane *lane)
         return;
     }
     if (lane->is_capture) {
-        give_up(space, lane); /* the first lane stays, and with it the stream */
+        give_up(space, lane); /* the first lane stays, and keeps the stream */
     } else if (pl_stream_try_release(lane->stream)) {
         give_up(space, lane);
     }

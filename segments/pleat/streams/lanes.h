@@ -1,9 +1,9 @@
 /* lanes.h - streams' lanes come and go.
  *
  * The first call that names a stream makes its lane. When the stream is gone, no further tick of
- * the lane will cover what pends on it. The lane is given up when nothing refers to it any more.
+ * the lane will cover pending memory. A lane without references is given up.
  *
- * Every function here is called with the space's lock held. */
+ * Every function of this file is called with the space's lock held. */
 #ifndef PLEAT_SEGMENTS_LANES_H
 #define PLEAT_SEGMENTS_LANES_H
 
@@ -24,12 +24,12 @@ static inline pleat_status pl_lanes_of(pl_space *space, pl_stream *stream, bool 
     return pl_lanes_add(space, stream, is_capture, out);
 }
 
-/* Look at n lanes: mark those whose stream is gone, and give them up, with their streams, if
- * nothing refers to them. In a crowd also give up other lanes that nothing refers to. */
+/* Look at n lanes. Mark lanes of gone streams, and give such a lane and its stream up if nothing
+ * refers to the lane. In a crowd, also give up lanes of living streams that nothing refers to. */
 void pl_lanes_look_for_gone(pl_space *space, unsigned n);
-/* The lane's stream is gone: no more ticks will be recorded for it. */
+/* The lane's stream is gone, so no more ticks will be recorded. */
 void pl_lanes_lose(pl_space *space, pl_lane *lane);
-/* The owner of the stream is about to destroy it: record a last tick behind all its work. Drops the
+/* The owner is about to destroy the stream: record a last tick behind all its work. Drops the
  * lock. */
 void pl_lanes_retire(pl_space *space, pl_lane *lane);
 

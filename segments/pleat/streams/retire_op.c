@@ -13,7 +13,8 @@ static pl_lane *lane_of(const pl_space *space, const pl_stream *stream, bool is_
     return i < space->n_lane_rooms ? space->lanes[i] : NULL;
 }
 
-/* The stream may just have ended a capture; once it is retired, nothing else tells of that. */
+/* The stream may just have ended a capture. Once the stream is retired, no call would see the
+ * end. */
 static void see(pl_space *space, const pl_stream *stream, const pl_capture_info *info)
 {
     pl_lane *lane = lane_of(space, stream, false);
@@ -25,7 +26,7 @@ static void see(pl_space *space, const pl_stream *stream, const pl_capture_info 
     }
 }
 
-/* False: there is no such lane. */
+/* False: the lane does not exist. */
 static bool retire(pl_space *space, const pl_stream *stream, bool is_capture)
 {
     pl_lane *lane = lane_of(space, stream, is_capture);
@@ -38,7 +39,7 @@ static bool retire(pl_space *space, const pl_stream *stream, bool is_capture)
     return lane != NULL;
 }
 
-/* Streams are released under the lock only, so the stream is still there after pl_stream_put. */
+/* Streams are released under the lock only, so the stream lives on after pl_stream_put. */
 void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
 {
     pl_space *space = (pl_space *)a;

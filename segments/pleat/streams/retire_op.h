@@ -1,4 +1,4 @@
-/* retire_op.h - the owner of a stream says that it is about to destroy it. */
+/* retire_op.h - the owner of a stream says that the stream is about to be destroyed. */
 #ifndef PLEAT_SEGMENTS_RETIRE_OP_H
 #define PLEAT_SEGMENTS_RETIRE_OP_H
 

@@ -1,8 +1,8 @@
 /* settle.c - memory that is over becomes available to every stream: see settle.h.
  *
- * The rule it upholds: memory that one stream freed reaches another only after a fence behind the
- * free has passed (settled), or after the other was made to wait for such a fence (handover.h).
- * Guarded by the device lock, which is dropped while fences are asked about (tick.c). */
+ * Rule of this file: memory freed by one stream reaches another only behind a fence after the free.
+ * Either the fence has passed (settled), or the receiver was made to wait for the fence
+ * (handover.h). Guarded by the device lock, dropped for queries of fences (tick.c). */
 #include "segments/pleat/streams/settle.h"
 
 #include "segments/pleat/space/private.h"
@@ -49,7 +49,7 @@ static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_
     return n_settled;
 }
 
-/* `since`: n_pieces when the hold began, since all work in one hold counts together. */
+/* `since`: n_pieces at the start of the hold, since all work in one hold counts together. */
 static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
 {
     if (lane->is_capture) {
@@ -66,8 +66,8 @@ size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
     return settle_lane(space, lane, n, space->n_pieces);
 }
 
-/* Of very many busy lanes most may have nothing that is over. So lanes whose own ticks have passed
- * come first. */
+/* Most of very many busy lanes may have nothing to settle. So lanes with passed ticks come
+ * first. */
 static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
 {
     size_t n_looks = space->ripe.n < PL_LANE_LOOKS ? space->ripe.n : PL_LANE_LOOKS;
@@ -107,15 +107,15 @@ size_t pl_settle_some(pl_space *space, size_t n)
 
 enum { MOST_SETTLED = 1 << 22 };
 
-/* The lock is yielded, not only breathed: a request that may not wait, as in a capture, gives other
- * threads no other time to go on with their streams and captures. Without yielding, of 10^6
- * requests beside three threads that capture and destroy streams some hundreds were refused. */
+/* The lock is yielded, not only breathed. A request that may not wait, as in a capture, would leave
+ * other threads no time for their streams and captures. Without yielding, some hundreds of 10^6
+ * requests were refused, beside three threads that capture and destroy streams. */
 bool pl_settle_all(pl_space *space)
 {
     bool any = false;
 
-    /* As many looks as it takes to see all lanes. Looks that settle something are not counted, but
-     * their blocks are, since others may go on freeing for ever. */
+    /* Enough looks to see all lanes. A look that settles blocks is not counted, but its blocks are,
+     * since other threads may go on freeing for ever. */
     size_t n_blocks = MOST_SETTLED;
     for (size_t n = space->busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
         size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
@@ -144,9 +144,9 @@ void pl_settle_everything(pl_space *space)
     }
 }
 
-/* A block that came and went in one capture is used by its graph only, whenever that is launched;
- * since the pool keeps its memory for its graphs, the block counts as settled. If the lane has
- * other blocks too (is_mixed), they all pend on the first lane instead. */
+/* A block that came and went in one capture is used by its graph only. The pool keeps memory for
+ * its graphs, so the block counts as settled. If the lane has further blocks (is_mixed), all pend
+ * on the first lane instead. */
 size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
@@ -157,7 +157,7 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 
     for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
         pl_block *b = lane->private_pending.first;
-        b = b != NULL ? b : lane->pending.first; /* blocks of pools that were released since */
+        b = b != NULL ? b : lane->pending.first; /* blocks of pools released since */
         if (b == NULL) {
             break;
         }
@@ -201,8 +201,8 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     space->context.is_wanted = space->context.is_wanted || bytes > 0;
 }
 
-/* A wish that has had no answer for so many events may never get one: drivers do not tell when a
- * stream is destroyed. */
+/* A wish without an answer for so many events may never get one: drivers do not tell when a stream
+ * is destroyed. */
 enum { WISH_EVENTS = 8 };
 
 static void look_for_answer(pl_space *space, pl_lane *lane)
@@ -216,8 +216,8 @@ static void look_for_answer(pl_space *space, pl_lane *lane)
 
 enum { MOST_ANSWERS = 8 };
 
-/* Leave wishes, and record the ticks of some of those that stay, in whatever call. Returns whether
- * any was recorded. */
+/* Leave wishes. Record the ticks of some streams that stay, in whatever call. Returns whether any
+ * tick was recorded. */
 static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
 {
     size_t n_looks = space->busy.n < n ? space->busy.n : n;
@@ -227,7 +227,7 @@ static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_a
     pl_lock_touch(n_looks);
     for (; n_looks > 0; n_looks--) {
         pl_lane *lane = space->busy.first;
-        pl_lane_ring_remove_busy(&space->busy, lane); /* to its end: the next look sees others */
+        pl_lane_ring_remove_busy(&space->busy, lane); /* goes last: the next look sees new lanes */
         pl_lane_ring_push_busy(&space->busy, lane);
         if (lane == user || lane->is_gone || lane->is_capture ||
             !pl_settle_has_uncovered(space, lane) || !(is_any || pl_due_is_worth(space, lane))) {
@@ -258,8 +258,7 @@ bool pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n)
 
 /* ---- after a free ---------------------------------------------------------------------------- */
 
-/* A look at other lanes notices streams that no call names any more, before memory is short of what
- * pends on them. */
+/* A look at a few lanes notices streams that no call names any more, before memory gets short. */
 enum { LANES_PER_LOOK = 4 };
 
 static void look_around(pl_space *space, pl_lane *lane)
@@ -269,7 +268,7 @@ static void look_around(pl_space *space, pl_lane *lane)
     pl_context_tick_record_if_due(space);
     if (pl_space_is_crowded(space)) {
         (void)pl_tick_poll(space, LANES_PER_LOOK);
-        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane can leave when nothing pends there */
+        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane without pending memory can leave */
     }
     lane->n_refs--;
 }

@@ -8,11 +8,10 @@
 #include "segments/pleat/streams/tick.h"
 #include "segments/pleat/streams/uses.h"
 
-/* Builds that walk everything after each call have few uses of a block: there few are many, so that
- * parking is tested too. */
+/* Builds that walk everything have few uses of a block. A low limit lets tests reach parking. */
 enum {
-    USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* demands of a block before it is parked */
-    USES_A_HOLD = 1024,                             /* demands of all blocks in one hold */
+    USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* demands of a block passed before parking */
+    USES_A_HOLD = 1024,                             /* demands of all blocks passed in one hold */
 };
 
 /* ---- where a block waits --------------------------------------------------------------------- */
@@ -33,8 +32,8 @@ static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
                                         : &pl_space_lane_at(space, use->lane)->shared_pending;
 }
 
-/* Queue b for its last use. Stamps do not fall along a lane's queue: an older one is raised to the
- * stamp before it. */
+/* Queue b for its last use. Stamps do not fall along a lane's queue: an older stamp is raised to
+ * the stamp before. */
 static void wait_in_line(pl_space *space, pl_block *b)
 {
     pl_block_queue *queue = queue_of(space, b);
@@ -91,10 +90,10 @@ bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
     return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
 }
 
-/* The use's capture is over; the rest of the demand is on a lane or the context. If the driver said
- * that the graph is gone, only the stream's own work with the block, outside the capture, is left.
- * If the owner said so, launches may still run, and only a tick of the context covers those. In a
- * private pool, which outlives its graphs, the stream's own use begins now. */
+/* The use's capture is over, and the demand goes on, on a lane or the context. If the driver said
+ * that the graph is gone, only the stream's own work outside the capture is left. If the owner said
+ * so, launches may still run, and only a tick of the context covers launches. A private pool
+ * outlives its graphs, so the stream's own use begins now. */
 static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_capture *capture = use->capture;
@@ -111,8 +110,8 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
     pl_capture_drop(space, capture);
 }
 
-/* All demands are met: b pends on its owner, or is settled. If its owner is a second lane whose
- * capture is over, it pends on the first one. */
+/* All demands are met: b pends on its owner, or is settled. If the owner is a second lane and its
+ * capture is over, b pends on the first lane. */
 static void leave(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
@@ -136,7 +135,8 @@ static void leave(pl_space *space, pl_block *b)
 }
 
 /* Must the demand cover the stream's own work, outside the use's capture? Not if the stream is the
- * owner, since the block pends on the owner in the end; nor while that capture is under way. */
+ * owner, since the block pends on the owner in the end. Not while the capture is under way,
+ * either. */
 static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_block_use *use)
 {
     bool is_owner = pl_lane_plain(b->lane) == lane->number;
@@ -146,7 +146,7 @@ static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_bloc
     return !is_owner && !is_going_on;
 }
 
-/* Make a use a demand. If the stream is being captured now, that graph may use the block, too. */
+/* Make a use a demand. If the stream is being captured now, the graph may use the block, too. */
 static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_lane *lane = pl_space_lane_at(space, use->lane);
@@ -161,7 +161,7 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
     }
 }
 
-/* Let b go on in another hold, with a demand that is met. There is room for it in the list. */
+/* Let b go on in another hold, with a met demand. The list has room for the demand. */
 static void park(pl_space *space, pl_block *b)
 {
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
@@ -170,8 +170,8 @@ static void park(pl_space *space, pl_block *b)
     *bytes_of(space, b) += b->bytes;
 }
 
-/* Pass b's demands, the last first, until it has to wait for one; with none left it leaves. Returns
- * how many were looked at. */
+/* Pass b's demands, the last first, until b has to wait for one. With none left, b leaves. Returns
+ * how many demands were looked at. */
 static size_t go_on(pl_space *space, pl_block *b)
 {
     size_t n_seen = 0;
@@ -264,8 +264,8 @@ size_t pl_shared_pass_context(pl_space *space, size_t n)
     return pass_queue(space, &space->context.shared_pending, n);
 }
 
-/* Private pools' blocks wait for the end of the capture only, others for the end of the graph.
- * Those that cannot go on yet move to the end of the queue. */
+/* Blocks of private pools wait for the end of the capture only, all further blocks for the end of
+ * the graph. Blocks that cannot go on yet move to the end of the queue. */
 size_t pl_shared_pass_capture(pl_space *space, pl_capture *capture, size_t n)
 {
     const pl_block *first_left = NULL;

@@ -6,7 +6,7 @@
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/uses.h"
 
-/* Count a look at a block, or at one of its uses. */
+/* Count a look at a block or at a use. */
 static void count_look(size_t *n_looks)
 {
     pl_lock_touch(1);
@@ -42,8 +42,8 @@ static void adopt(pl_space *space, pl_lane *user, pl_block *b)
 
 enum { MOST_LOOKS = 1024 };
 
-/* Before b pends on the user in a private pool or a room, its area needs an index for the user:
- * make it. */
+/* A block in a private pool or a room can pend on the user only if its area has an index for the
+ * user: make the index. */
 static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {
     return !b->segment->is_apart ||
@@ -75,8 +75,8 @@ size_t pl_shared_adopt(pl_space *space, pl_lane *user, bool is_private)
     return n_adopted;
 }
 
-/* Has the lane passed `tick`, or is `user` behind it, or can it be by an order? In the last case
- * *missing is the lane. */
+/* Has the lane passed `tick`, or is `user` behind the tick, or would an order suffice? In the last
+ * case *missing is the lane. */
 static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t number, uint64_t tick,
                       pl_lane **missing)
 {
@@ -90,8 +90,8 @@ static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t numbe
     return tick <= lane->recorded_tick;
 }
 
-/* A lane that `user` still has to be ordered after to have b. NULL if there is none, or if orders
- * alone are not enough. */
+/* A lane that `user` still has to be ordered after to have b. NULL: none, or orders alone are not
+ * enough. */
 static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_block *b,
                            size_t *n_looks)
 {

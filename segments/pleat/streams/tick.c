@@ -1,9 +1,9 @@
 /* tick.c - ticks of lanes and their fences: see tick.h and lane.h.
  *
- * The rule it upholds: a tick covers what its stream did before the call that records it, and
- * nothing else. Frees that come while it is recorded get stamps above its number, and a fence that
- * can never be seen to pass makes no tick. Guarded by the device lock, which is dropped around
- * every driver call; meanwhile n_refs of the lane keeps the lane. */
+ * Rule of this file: a tick covers the work of its stream before the recording call, and nothing
+ * else. Frees during the recording get stamps above the number of the tick. A fence that can never
+ * be seen to pass makes no tick. Guarded by the device lock, dropped around every driver call.
+ * Meanwhile n_refs of the lane keeps the lane. */
 #include "segments/pleat/streams/tick.h"
 
 #include "segments/pleat/front/front.h"
@@ -15,7 +15,7 @@ static const pl_tick *newest_tick(const pl_lane *lane)
     return &lane->ticks[(lane->first_tick + lane->n_ticks - 1) % PL_LANE_TICKS];
 }
 
-/* When the ring is full the newest tick gives way: the new one covers its frees, a little later. */
+/* In a full ring the newest tick gives way. The new tick covers the same frees, a little later. */
 static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
 {
     if (lane->n_ticks == PL_LANE_TICKS) {
@@ -28,8 +28,8 @@ static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
     pl_lane_ring_push_ticking(&space->ticking, lane);
 }
 
-/* A fence of a stream out of reach stands for the whole device, and no query finds it passed: it
- * makes no tick, and what it should have covered waits for one of the context. */
+/* A fence of a stream out of reach stands for the whole device, and no query finds the fence
+ * passed. So the fence makes no tick, and the frees wait for a tick of the context. */
 static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick, size_t freed_bytes)
 {
     if (pl_fence_is_whole_device(tick.fence)) {
@@ -70,7 +70,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     }
     lane->n_refs--;
     lane->is_recording = false;
-    if (space->n_waiting > 0) { /* perhaps for this: pl_lanes_retire */
+    if (space->n_waiting > 0) { /* perhaps for the end of the recording: pl_lanes_retire */
         pl_cond_broadcast(&space->landed);
     }
     if (st == PLEAT_OK) {
@@ -100,7 +100,7 @@ void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
 
 /* ---- polling --------------------------------------------------------------------------------- */
 
-/* Take the oldest tick out of the ring; its fence is the caller's. */
+/* Take the oldest tick out of the ring. The caller owns the fence. */
 static pl_tick pop_tick(pl_space *space, pl_lane *lane)
 {
     pl_tick tick = lane->ticks[lane->first_tick];
@@ -122,7 +122,7 @@ static void pass(pl_space *space, pl_lane *lane, uint64_t number)
     lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
 }
 
-/* The oldest ticks of a few lanes: queried together, they cost one entry into the driver. */
+/* The oldest ticks of a few lanes. Queried together, ticks cost one entry into the driver. */
 typedef struct questions {
     pl_lane *lanes[PL_TICK_QUERIES + 1]; /* NULL: the context's */
     pl_fence *fences[PL_TICK_QUERIES + 1];
@@ -138,7 +138,7 @@ static void ask_about(questions *q, pl_lane *lane)
     q->fences[q->n++] = lane->ticks[lane->first_tick].fence;
 }
 
-/* Choose at most n lanes from the front of the ring; the lanes that are looked at go to its end. */
+/* Choose at most n lanes from the front of the ring. Every lane looked at goes to the end. */
 static void choose_lanes(pl_space *space, questions *q, size_t n)
 {
     size_t n_looks = space->ticking.n < PL_LANE_LOOKS ? space->ticking.n : PL_LANE_LOOKS;
@@ -177,7 +177,7 @@ void pl_tick_end_context(pl_space *space, bool has_passed)
 static void take_answer(pl_space *space, const questions *q, size_t i)
 {
     pl_lane *lane = q->lanes[i];
-    bool is_spoiled = pl_fence_is_spoiled(q->fences[i]); /* it never passes */
+    bool is_spoiled = pl_fence_is_spoiled(q->fences[i]); /* never passes */
 
     if (lane == NULL) {
         space->context.is_busy = false;
@@ -195,7 +195,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     pl_fence_return(tick.fence);
     if (q->passed[i]) {
         pass(space, lane, tick.number);
-    } else { /* what only this tick covered needs another one */
+    } else { /* frees covered only by this tick need a new one */
         lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
         lane->wants_tick = !lane->is_gone;
     }
@@ -210,7 +210,7 @@ static bool ask(pl_space *space, questions *q)
         return false;
     }
     pl_lock_release(&space->lock);
-    (void)!pl_fence_query_many(q->fences, q->n, q->passed); /* each fence knows of its failure */
+    (void)!pl_fence_query_many(q->fences, q->n, q->passed); /* a failed fence is marked */
     pl_lock_acquire(&space->lock);
     for (size_t i = 0; i < q->n; i++) {
         any = any || q->passed[i];
@@ -234,8 +234,8 @@ bool pl_tick_poll_lane(pl_space *space, pl_lane *lane)
     return any;
 }
 
-/* A round queries each lane once. If a tick passed in it there is another round, since the next
- * tick of the same lane may have passed, too. */
+/* A round queries each lane once. A tick that passed calls for another round, since the next tick
+ * of its lane may have passed, too. */
 bool pl_tick_poll(pl_space *space, size_t n)
 {
     bool any = false;
@@ -276,7 +276,7 @@ pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
     lane->n_refs--;
     if (st == PLEAT_OK) {
         pass(space, lane, tick.number);
-        (void)pl_tick_poll_lane(space, lane); /* the older ones have passed too: pop them */
+        (void)pl_tick_poll_lane(space, lane); /* older ticks have passed too: pop them */
     }
     return st;
 }

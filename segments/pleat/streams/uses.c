@@ -5,11 +5,11 @@
 
 #include "segments/pleat/streams/capture.h"
 
-/* Builds that walk everything after each call have few uses of a block: there few are many, so that
- * sorted lists are tested too. */
+/* Builds that walk everything have few uses of a block. A low limit lets tests reach sorted
+ * lists. */
 enum {
     USES_MIXED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 64, /* the most in an unsorted list */
-    USES_SEARCHED = 256, /* of the newest uses by captures: mostly those of one capture's streams */
+    USES_SEARCHED = 256, /* newest uses by captures to search: mostly streams of one capture */
 };
 
 void pl_uses_drop(pl_space *space, const pl_block_use *use)
@@ -34,7 +34,7 @@ void pl_uses_drop_all(pl_space *space, pl_block *b)
     pl_host_free(&space->host, uses);
 }
 
-/* Have room for one more use. */
+/* Make room for one more use. */
 static pleat_status reserve(pl_space *space, pl_block *b)
 {
     pl_block_uses *uses = b->uses;
@@ -81,7 +81,7 @@ pleat_status pl_uses_copy(pl_space *space, const pl_block *from, pl_block *to)
     return PLEAT_OK;
 }
 
-/* Search from the newest use down, since mostly that is the one. */
+/* Search from the newest use down, since the newest are mostly wanted. */
 static pl_block_use *search(pl_block_use *use, size_t n, const pl_lane *lane,
                             const pl_capture *capture)
 {
@@ -108,7 +108,7 @@ static pl_block_use *find_use(pl_block_uses *uses, const pl_lane *lane, const pl
     return search(&uses->use[uses->n - n_captured], n_captured, lane, capture);
 }
 
-/* Move the use at i, which has no capture, to the others without one. */
+/* Move the use at i, which has no capture, to the front part without captures. */
 static void move_forward(pl_block_uses *uses, uint32_t i)
 {
     pl_block_use plain = uses->use[i];
