@@ -29,16 +29,18 @@ static pleat_mapping pieces[MOST_PIECES];
  * request. */
 static size_t check_list(pleat instance, pleat_devptr ptr, uint64_t bytes, uint64_t expected_bytes)
 {
-    pl_driver *drv = pl_device_driver(pleat_internal_device(instance, 0));
+    pl_device *dev = pleat_internal_device(instance, 0);
     size_t n = 0;
     pleat_devptr at = ptr;
     ck_assert_int_eq(pleat_mapping_list(instance, 0, ptr, bytes, pieces, MOST_PIECES, &n),
                      PLEAT_OK);
     ck_assert_uint_le(n, MOST_PIECES);
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
     for (size_t i = 0; i < n; i++) {
         cu_devptr base = 0;
         size_t size = 0;
-        ck_assert_int_eq(pl_cu_mem_address_range(drv, &base, &size, at), CU_SUCCESS);
+        ck_assert_int_eq(pl_cu_mem_address_range(pl_device_driver(dev), &base, &size, at),
+                         CU_SUCCESS);
         ck_assert_uint_eq(pieces[i].base, base);
         ck_assert_uint_eq(pieces[i].bytes, size);
         ck_assert_uint_eq(pieces[i].base + pieces[i].offset, at);
@@ -47,6 +49,7 @@ static size_t check_list(pleat instance, pleat_devptr ptr, uint64_t bytes, uint6
         ck_assert_uint_eq(pieces[i].reserved, 0);
         at += pieces[i].used_bytes;
     }
+    pl_device_leave(dev);
     ck_assert_uint_eq(at - ptr, expected_bytes);
     return n;
 }

@@ -39,6 +39,7 @@ typedef struct owned {
 /* The threads' counts; the test asserts. */
 typedef struct tally {
     atomic_uint_fast64_t n_wrong; /* statuses that no operation may return */
+    atomic_int wrong_line;        /* where the last was seen */
     atomic_uint_fast64_t n_refused;
     atomic_uint_fast64_t n_lent;
     atomic_uint_fast64_t n_trimmed;
@@ -64,12 +65,15 @@ static size_t random_below(worker *w, size_t n)
     return (size_t)(random_next(w) % n);
 }
 
-static void expect(worker *w, bool is_right)
+static void expect_at(worker *w, bool is_right, int line)
 {
     if (!is_right) {
         atomic_fetch_add(&w->tally->n_wrong, 1);
+        atomic_store(&w->tally->wrong_line, line);
     }
 }
+
+#define expect(w, is_right) expect_at(w, is_right, __LINE__)
 
 /* ---- the pattern --------------------------------------------------------------------------- */
 
@@ -234,7 +238,8 @@ static void play(const scene *s)
     pleat_sim_hazard hazard = { .text = "" };
     size_t n_hazards = pleat.sim.hazards(&hazard, 1);
     ck_assert_msg(n_hazards == 0, "%zu hazards, the first: %s", n_hazards, hazard.text);
-    ck_assert_uint_eq(t.n_wrong, 0);
+    ck_assert_msg(t.n_wrong == 0, "%llu went wrong, one at line %d", (unsigned long long)t.n_wrong,
+                  t.wrong_line);
     pleat_stats stats = pleat_counted_mixed();
     ck_assert_uint_eq(stats.allocation[PLEAT_SIZES_ALL].current, 0);
     ck_assert_uint_gt(stats.n_taken_granules, 0);

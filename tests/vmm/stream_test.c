@@ -220,12 +220,15 @@ START_TEST(the_per_thread_stream_is_one_per_thread)
 }
 END_TEST
 
-START_TEST(a_known_per_thread_stream_costs_no_call)
+/* A green context may be current. */
+START_TEST(a_known_per_thread_stream_costs_one_look_at_the_context)
 {
     pl_stream *mine = get(CU_STREAM_PER_THREAD);
     uint64_t n_calls = vmm_sim_counted(&sim).calls;
+    uint64_t n_looks = sim.n_calls("cuCtxGetCurrent");
     ck_assert_ptr_eq(get(CU_STREAM_PER_THREAD), mine);
-    ck_assert_uint_eq(vmm_sim_counted(&sim).calls, n_calls);
+    ck_assert_uint_eq(vmm_sim_counted(&sim).calls, n_calls + 1);
+    ck_assert_uint_eq(sim.n_calls("cuCtxGetCurrent"), n_looks + 1);
 }
 END_TEST
 
@@ -755,7 +758,7 @@ SUITE(vmm_stream)
     TCase *threads = tcase_create("threads");
     tcase_add_checked_fixture(threads, open_new, close_all);
     tcase_add_test(threads, the_per_thread_stream_is_one_per_thread);
-    tcase_add_test(threads, a_known_per_thread_stream_costs_no_call);
+    tcase_add_test(threads, a_known_per_thread_stream_costs_one_look_at_the_context);
     tcase_add_test(threads, a_new_device_does_not_inherit_an_old_ones_per_thread_stream);
     tcase_add_test(threads, threads_that_meet_the_same_streams_agree_on_them);
     suite_add_tcase(suite, threads);
