@@ -67,7 +67,11 @@ typedef struct pl_front {
     size_t most_bytes;       /* of a block */
     _Atomic uint32_t n_kept; /* atomic: blocks in the front */
     size_t bytes;            /* bytes of these blocks, rounded */
-    int64_t requested;       /* bytes freed into the front less those taken, since the last count */
+    /* By how much its requests may raise the figures of live blocks before a peak is lifted. */
+    _Atomic bool has_room; /* atomic: room was given since the last collection */
+    int64_t room_n;
+    int64_t room_bytes;
+    int64_t room_requested;
     _Atomic uint64_t n_freed;    /* atomic: blocks freed into the front since the last count; */
     uint64_t freed_bytes;        /* the bytes of these blocks, rounded, */
     uint64_t freed_requested;    /* and as requested */

@@ -15,8 +15,7 @@ typedef struct api_figures {
 void api_figures_begin(api_figures *f, size_t requested);
 void api_figures_end(api_figures *f, size_t requested);
 void api_figures_reset_peaks(api_figures *f);
-/* Peaks may be too high by what so many fronts keep. `when`: a number for the message. */
-void api_figures_expect(const api_figures *f, const pleat_stats *s, unsigned n_fronts,
-                        uint64_t when);
+/* `when`: a number for the message. */
+void api_figures_expect(const api_figures *f, const pleat_stats *s, uint64_t when);
 
 #endif

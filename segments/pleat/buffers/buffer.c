@@ -125,7 +125,9 @@ void pl_buffer_destroy_all(pl_space *space)
 /* Count one more live block of so many bytes; 0 bytes where a block is cut. */
 static void count_begin(pl_space *space, size_t bytes)
 {
-    pl_fronts_begin_live(space, PLEAT_SIZES_LARGE, bytes, bytes);
+    if (!pl_usages_begin_below_peak(&space->usages, PLEAT_SIZES_LARGE, bytes, bytes)) {
+        pl_fronts_begin(space, PLEAT_SIZES_LARGE, bytes, bytes);
+    }
 }
 
 static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)

@@ -88,11 +88,15 @@ static void count_all_freed(pl_space *space, pl_front *front)
     space->usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
     space->n_events += 2 * n; /* most were asked for again */
     atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
-    pl_usages_end_kept(&space->usages, atomic_load_explicit(&front->n_kept, memory_order_relaxed),
-                       (int64_t)front->bytes, front->requested);
     front->freed_bytes = 0;
     front->freed_requested = 0;
-    front->requested = 0;
+}
+
+static void give_all_room(pl_space *space, pl_front *front)
+{
+    pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
+                        front->room_requested);
+    atomic_store_explicit(&front->has_room, false, memory_order_relaxed);
 }
 
 static void count_late(pl_space *space, pl_front *front)
@@ -120,6 +124,7 @@ static void empty(pl_space *space, pl_front *front)
 
     count_all_freed(space, front);
     count_late(space, front);
+    give_all_room(space, front);
     free_late(space, front, lane);
     for (unsigned i = 0; i < PL_FRONT_BINS / 64; i++) {
         for (; front->filled[i] != 0; front->filled[i] &= front->filled[i] - 1) {
@@ -145,7 +150,8 @@ static bool has_anything(const pl_front *front)
 {
     return atomic_load_explicit(&front->n_kept, memory_order_relaxed) > 0 ||
            pl_front_n_late(front) > 0 ||
-           atomic_load_explicit(&front->n_freed, memory_order_relaxed) > 0;
+           atomic_load_explicit(&front->n_freed, memory_order_relaxed) > 0 || front->room_n != 0 ||
+           front->room_bytes != 0 || front->room_requested != 0;
 }
 
 /* The first front that has blocks or counts. */
@@ -181,7 +187,7 @@ void pl_fronts_count(pl_space *space)
     }
 }
 
-/* ---- peaks ----------------------------------------------------------------------------------- */
+/* ---- room below the peaks -------------------------------------------------------------------- */
 
 pl_front *pl_fronts_own(pl_front *from, uint32_t lane)
 {
@@ -191,13 +197,30 @@ pl_front *pl_fronts_own(pl_front *from, uint32_t lane)
     return from;
 }
 
-/* If no block is late, no thread is stopped. */
-static void count_all_late(pl_space *space)
+static int64_t at_most(int64_t n, int64_t most)
+{
+    return n < most ? n : most;
+}
+
+static bool lend(pl_space *space, pl_front *front, int64_t bytes, int64_t requested)
+{
+    bool any = front->room_n > 0 || front->room_bytes > 0 || front->room_requested > 0;
+
+    pl_usages_give_room(&space->usages, front, at_most(1, front->room_n),
+                        at_most(bytes, front->room_bytes),
+                        at_most(requested, front->room_requested));
+    return any;
+}
+
+/* Count late blocks, and let all fronts but one give their room. While memory still grows, no front
+ * has any room, so the fronts are asked before threads are stopped. */
+static void collect(pl_space *space, const pl_front *except)
 {
     bool any = false;
 
     for (const pl_front *f = space->fronts; f != NULL; f = f->next) {
-        any = any || pl_front_n_late(f) > f->n_counted;
+        any = any || pl_front_n_late(f) > f->n_counted ||
+              (f != except && atomic_load_explicit(&f->has_room, memory_order_relaxed));
     }
     if (!any) {
         return;
@@ -205,14 +228,52 @@ static void count_all_late(pl_space *space)
     pl_fronts_stop(space);
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
         count_late(space, f);
+        if (f != except) {
+            give_all_room(space, f);
+        }
     }
     pl_fronts_go(space);
 }
 
-void pl_fronts_lift_peaks(pl_space *space)
+void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested)
 {
-    count_all_late(space);
-    pl_usages_lift(&space->usages);
+    pl_front *front = pl_fronts_own(space->fronts, 0);
+
+    if (front != NULL && lend(space, front, (int64_t)bytes, (int64_t)requested) &&
+        pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        return;
+    }
+    collect(space, NULL);
+    if (!pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_usages_begin(&space->usages, pool, bytes, requested);
+    }
+}
+
+static int64_t lacking(int64_t n, int64_t room)
+{
+    return n > room ? n - room : 0;
+}
+
+static bool has_room(const pl_usage group[PLEAT_N_SIZES], int64_t n)
+{
+    return group[PLEAT_SIZES_ALL].room >= n && group[PLEAT_SIZES_SMALL].room >= n;
+}
+
+bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devptr *out)
+{
+    if (!pl_front_has(front, bytes)) {
+        return false;
+    }
+    const pl_block *top = front->magazines[pl_front_bin(bytes)].top;
+    int64_t n = lacking(1, front->room_n);
+    int64_t n_bytes = lacking((int64_t)top->bytes, front->room_bytes);
+    int64_t n_requested = lacking((int64_t)bytes, front->room_requested);
+    if (!has_room(space->usages.n, n) || !has_room(space->usages.bytes, n_bytes) ||
+        !has_room(space->usages.requested, n_requested)) {
+        collect(space, front);
+    }
+    pl_usages_take_room(&space->usages, front, n, n_bytes, n_requested);
+    return pl_front_alloc(front, bytes, out);
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */

@@ -6,10 +6,15 @@
  * fronts are emptied before figures are read, before blocks are walked, and for a request that
  * finds no free resident memory.
  *
- * A block in a front is live in the figures, too, until the front is emptied. So a peak of live
- * blocks may be too high by the blocks in fronts: by PL_FRONT_BYTES and PL_FRONT_BLOCKS a front. A
- * late block is live in the figures until the block is counted: by the owner's next call, by a
- * request that might lift a peak, or by a thread that empties the front.
+ * Peaks are exact. Each figure of live blocks has room up to its peak (live.h). A front has a part
+ * of that room. A block freed into the front adds to the front's room, a block taken from the front
+ * uses the room up. Where the room does not suffice, the request takes the lock. Under the lock a
+ * request first uses the room of the pools, then its own front's, then that of all others', and
+ * only then lifts the peak.
+ *
+ * A late block is live in the figures, too, until the block is counted: by the owner's next call,
+ * by a request that might lift a peak, or by a thread that empties the front. A late block is in
+ * nobody's room.
  *
  * A hold of the lock empties a front, which has few blocks. The lock is dropped between fronts.
  *
@@ -43,16 +48,8 @@ static inline bool pl_fronts_empty(pl_space *space)
 }
 /* Empty the fronts and count the requests that they have served, before figures are read. */
 void pl_fronts_count(pl_space *space);
-/* A block was counted as live that passes a peak, unless late blocks are counted as freed first. */
-void pl_fronts_lift_peaks(pl_space *space);
-/* Count a block as live. */
-static inline void pl_fronts_begin_live(pl_space *space, unsigned pool, size_t bytes,
-                                        size_t requested)
-{
-    if (!pl_usages_begin(&space->usages, pool, bytes, requested)) {
-        pl_fronts_lift_peaks(space);
-    }
-}
+/* Count a block as live that the pools have no room for below the peaks. */
+void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested);
 /* Count a live block as freed. */
 static inline void pl_fronts_end_live(pl_space *space, const pl_block *b)
 {
@@ -60,6 +57,8 @@ static inline void pl_fronts_end_live(pl_space *space, const pl_block *b)
 }
 /* The calling thread's first front in the list from `from` on, for the lane, 0 = any; or NULL. */
 pl_front *pl_fronts_own(pl_front *from, uint32_t lane);
+/* The request finds its block in the calling thread's front, which had no room. */
+bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devptr *out);
 
 /* front_call.c: the owner's calls inside its front (pl_front.alloc and free). */
 bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out);
@@ -74,6 +73,28 @@ static inline unsigned pl_front_bin(size_t bytes)
 static inline bool pl_front_has(const pl_front *front, size_t bytes)
 {
     return bytes <= PL_FRONT_MOST_BYTES && front->magazines[pl_front_bin(bytes)].top != NULL;
+}
+/* False: it might lift a peak. */
+static inline bool pl_front_use_room(pl_front *front, size_t bytes, size_t requested)
+{
+    int64_t room_n = front->room_n - 1;
+    int64_t room_bytes = front->room_bytes - (int64_t)bytes;
+    int64_t room_requested = front->room_requested - (int64_t)requested;
+
+    if ((room_n | room_bytes | room_requested) < 0) {
+        return false;
+    }
+    front->room_n = room_n;
+    front->room_bytes = room_bytes;
+    front->room_requested = room_requested;
+    return true;
+}
+static inline void pl_front_add_room(pl_front *front, size_t bytes, size_t requested)
+{
+    atomic_store_explicit(&front->has_room, true, memory_order_relaxed);
+    front->room_n += 1;
+    front->room_bytes += (int64_t)bytes;
+    front->room_requested += (int64_t)requested;
 }
 static inline uint32_t pl_front_n_late(const pl_front *front)
 {

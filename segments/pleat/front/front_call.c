@@ -24,7 +24,6 @@ static inline void count_freed(pl_front *front, size_t bytes, size_t requested)
     atomic_store_explicit(&front->n_freed, n + 1, memory_order_relaxed);
     front->freed_bytes += bytes;
     front->freed_requested += requested;
-    front->requested += (int64_t)requested;
 }
 
 bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
@@ -38,6 +37,9 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
         return false;
     }
     size_t bytes = b->bytes;
+    if (!pl_front_use_room(front, bytes, requested)) {
+        return false;
+    }
     m->top = b->queue_next;
     if (--m->n == 0) {
         front->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
@@ -47,7 +49,6 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
     b->kept_in = NULL;
     b->requested = requested;
     count_kept(front, UINT32_MAX, (size_t)0 - bytes);
-    front->requested -= (int64_t)requested;
     *out = b->base;
     return true;
 }
@@ -82,6 +83,7 @@ static inline bool keep(pl_front *front, pl_block *b)
     m->top = b;
     count_kept(front, 1, bytes);
     count_freed(front, bytes, b->requested);
+    pl_front_add_room(front, bytes, b->requested);
     return true;
 }
 

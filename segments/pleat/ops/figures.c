@@ -15,20 +15,39 @@ static void lift(pl_usage group[PLEAT_N_SIZES])
     }
 }
 
-void pl_usages_lift(pl_usages *u)
+static void use(pl_usage group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
 {
-    lift(u->n);
-    lift(u->bytes);
-    lift(u->requested);
+    group[PLEAT_SIZES_ALL].room -= (int64_t)n;
+    group[pool].room -= (int64_t)n;
+    lift(group);
 }
 
-void pl_usages_end_kept(pl_usages *u, int64_t n, int64_t bytes, int64_t requested)
+void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
 {
-    for (unsigned pool = PLEAT_SIZES_ALL; pool <= PLEAT_SIZES_SMALL; pool++) {
-        u->n[pool].room += n;
-        u->bytes[pool].room += bytes;
-        u->requested[pool].room += requested;
-    }
+    use(u->n, pool, 1);
+    use(u->bytes, pool, bytes);
+    use(u->requested, pool, requested);
+}
+
+static int64_t give(pl_usage group[PLEAT_N_SIZES], int64_t n)
+{
+    group[PLEAT_SIZES_ALL].room += n;
+    group[PLEAT_SIZES_SMALL].room += n;
+    return n;
+}
+
+void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
+{
+    front->room_n -= give(u->n, n);
+    front->room_bytes -= give(u->bytes, bytes);
+    front->room_requested -= give(u->requested, requested);
+}
+
+void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
+{
+    pl_usages_give_room(u, front, -n, -bytes, -requested);
+    lift(u->n);
+    lift(u->bytes);
     lift(u->requested);
 }
 

@@ -79,7 +79,9 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     rq->lane->n_live++;
     b->segment->area->n_used++;
     pl_ptrmap_insert(&space->live, b->base, b);
-    pl_fronts_begin_live(space, pl_stats_pool(b->bytes), b->bytes, requested);
+    if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
+        pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
+    }
     pl_room_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }

@@ -128,6 +128,18 @@ static inline bool has_room(const pl_space *space)
     return space->live.count + space->n_flights < space->live.quick && space->store.n_spare > 0;
 }
 
+/* Count a block as live. */
+static inline void count_begun(pl_space *space, pl_front *front, size_t bytes, size_t requested)
+{
+    unsigned pool = pl_stats_pool(bytes);
+    bool has_room = front != NULL && pool == PLEAT_SIZES_SMALL &&
+                    pl_front_use_room(front, bytes, requested);
+
+    if (!has_room && !pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_fronts_begin(space, pool, bytes, requested);
+    }
+}
+
 static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t requested,
                       pleat_devptr *out)
 {
@@ -137,7 +149,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
         return false;
     }
     if (front != NULL && pl_front_has(front, requested)) {
-        return pl_front_alloc(front, requested, out);
+        return pl_fronts_serve(space, front, requested, out);
     }
     pl_index *index;
     pl_block *b = find(space, lane, bytes, &index);
@@ -149,7 +161,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     size_t last = pl_segment_granule(b->segment, base + bytes - 1);
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->live, base);
-    pl_fronts_begin_live(space, pl_stats_pool(bytes), bytes, requested);
+    count_begun(space, front, bytes, requested);
     space->n_events++;
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
@@ -280,6 +292,22 @@ static inline freed look(const pl_space *space, const pl_lane *lane, pl_block *b
                     .stamp = pl_lane_stamp(space, lane) };
 }
 
+/* The calling thread's front gets the room if there is no other: its next request may be for it. */
+static inline void count_ended(pl_space *space, pl_front *front, const pl_block *b)
+{
+    size_t bytes = b->bytes;
+    size_t requested = b->requested;
+    unsigned pool = pl_stats_pool(bytes);
+
+    if (front != NULL && space->fronts == front && front->next == NULL &&
+        pool == PLEAT_SIZES_SMALL) {
+        pl_usages_count_freed(&space->usages, PLEAT_SIZES_SMALL, bytes, requested);
+        pl_front_add_room(front, bytes, requested);
+        return;
+    }
+    pl_usages_end(&space->usages, pool, bytes, requested);
+}
+
 /* Bytes were freed on the lane. True: the lock may have been dropped. */
 static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
 {
@@ -290,12 +318,14 @@ static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bo
     return false;
 }
 
-/* A live block, out of the map, is freed now. is_counted: as freed, in the figures. */
-static inline void end_live(pl_space *space, pl_lane *lane, const pl_block *b, bool is_counted)
+/* A live block, out of the map, is freed now. front: the calling thread's, or NULL. is_counted: as
+ * freed, in the figures. */
+static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
+                            bool is_counted)
 {
     space->n_events++;
     if (__builtin_expect(!is_counted, true)) {
-        pl_fronts_end_live(space, b);
+        count_ended(space, front, b);
     }
     lane->n_live--;
     b->segment->area->n_used--;
@@ -341,7 +371,7 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
         return false;
     }
     pl_ptrmap_remove_at(&space->live, b->base, slot);
-    end_live(space, lane, b, false);
+    end_live(space, lane, NULL, b, false);
     free_beside(space, lane, &f);
     (void)settle_freed(space, lane, bytes, is_named);
     return true;
@@ -382,10 +412,11 @@ static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
         pl_assert(late.block->lane == front->lane && late.block->uses == NULL); /* of a front */
         rest = is_at_rest(space, lane) && may_free(space, lane, &f) ? lane : NULL;
         unmap(space, &late);
-        end_live(space, lane, late.block, is_counted);
         if (__builtin_expect(rest != NULL, true)) {
+            end_live(space, lane, front, late.block, is_counted);
             free_beside(space, lane, &f);
         } else {
+            end_live(space, lane, NULL, late.block, is_counted);
             pl_run_free(space, late.block, lane->number, f.stamp);
         }
         if (settle_freed(space, lane, bytes, is_named)) {

@@ -124,6 +124,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
 {
     pl_space *space = r->space;
     pl_lane *lane = pl_space_lane_at(space, wanted->lane);
+    unsigned pool = pl_stats_pool(b->bytes);
 
     b->requested = wanted->requested;
     b->kept_in = NULL;
@@ -136,7 +137,9 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     b->segment->area->n_used++;
     pl_ptrmap_move(&space->live, &space->host, MOVES);
     pl_ptrmap_insert(&space->live, b->base, b);
-    pl_fronts_begin_live(space, pl_stats_pool(b->bytes), b->bytes, b->requested);
+    if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
+        pl_fronts_begin(space, pool, b->bytes, b->requested);
+    }
     space->n_events++;
     space->n_flights--;
     r->n_promised--;

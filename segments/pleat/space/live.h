@@ -75,22 +75,25 @@ typedef struct pl_usages {
     pl_usage requested[PLEAT_N_SIZES];
 } pl_usages;
 
-/* True: the room suffices. */
-static inline bool pl_usage_begin(pl_usage group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
+/* Count a block as live, if that lifts no peak. False: nothing has changed. */
+static inline bool pl_usages_begin_below_peak(pl_usages *u, unsigned pool, uint64_t bytes,
+                                              uint64_t requested)
 {
-    int64_t in_all = group[PLEAT_SIZES_ALL].room -= (int64_t)n;
-    int64_t in_pool = group[pool].room -= (int64_t)n;
+    int64_t n = (int64_t)bytes;
+    int64_t r = (int64_t)requested;
 
-    return (in_all | in_pool) >= 0;
-}
-
-/* Count a block as live. False: pl_usages_lift must come next. */
-static inline bool pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
-{
-    bool has_n = pl_usage_begin(u->n, pool, 1);
-    bool has_bytes = pl_usage_begin(u->bytes, pool, bytes);
-
-    return pl_usage_begin(u->requested, pool, requested) && has_bytes && has_n;
+    if (u->n[PLEAT_SIZES_ALL].room < 1 || u->n[pool].room < 1 ||
+        u->bytes[PLEAT_SIZES_ALL].room < n || u->bytes[pool].room < n ||
+        u->requested[PLEAT_SIZES_ALL].room < r || u->requested[pool].room < r) {
+        return false;
+    }
+    u->n[PLEAT_SIZES_ALL].room -= 1;
+    u->n[pool].room -= 1;
+    u->bytes[PLEAT_SIZES_ALL].room -= n;
+    u->bytes[pool].room -= n;
+    u->requested[PLEAT_SIZES_ALL].room -= r;
+    u->requested[pool].room -= r;
+    return true;
 }
 
 static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
@@ -106,11 +109,23 @@ static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, ui
     u->requested[pool].freed += requested;
 }
 
-/* Raise every peak that is passed (figures.c). */
-void pl_usages_lift(pl_usages *u);
-/* Blocks of the small pool are live no more. The blocks were counted as freed before. `requested`
- * may be negative, as a front serves larger requests with the same blocks. */
-void pl_usages_end_kept(pl_usages *u, int64_t n, int64_t bytes, int64_t requested);
+/* The same, but the room goes to somebody else. */
+static inline void pl_usages_count_freed(pl_usages *u, unsigned pool, uint64_t bytes,
+                                         uint64_t requested)
+{
+    u->n[pool].freed += 1;
+    u->bytes[pool].freed += bytes;
+    u->requested[pool].freed += requested;
+}
+
+/* figures.c: the same as the first, and lifts peaks; figures of it; its peaks are now. */
+void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested);
+/* Room of the small pool, and of all, goes from a front to the pools; from them to a front, which
+ * lifts peaks if they have less. */
+void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes,
+                         int64_t requested);
+void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes,
+                         int64_t requested);
 void pl_usages_read(const pl_usages *u, pleat_stats *out);
 void pl_usages_reset_peaks(pl_usages *u);
 
