@@ -238,8 +238,8 @@ def table(rows):
 
 def short_table(rows):
     """README's: memory and driver time, pleat's and in parentheses expandable segments'."""
-    lines = ["| device | works | held / live: mean, worst | driver ms, first pass | failing |",
-             "|---|---:|---:|---:|---:|"]
+    lines = ["| device | works that count | held / live: mean, worst (expandable's) | driver ms, "
+             "first pass | failing |", "|---|---:|---:|---:|---:|"]
     for row in rows:
         if row["costs"] == "a100":
             lines.append(f"| {row['memory']} | {row['works']} | {memory(row)} | "

@@ -175,7 +175,7 @@ def least_table(rows, allocators):
 def first_table(rows):
     """README's first screen: pleat and PyTorch's two caches."""
     lines = ["| | least device a job needs / its live memory: mean, worst | completes on 1.02 x its "
-             "live memory | stops of the device there |", "|---|---:|---:|---:|"]
+             "live memory | waits of the host for the GPU, on 1.02 x |", "|---|---:|---:|---:|"]
     for allocator, name in FIRST.items():
         row = next(row for row in rows if row["allocator"] == allocator)
         cells = [f"{cell(row['least_mean'])}, {cell(row['least_worst'])}",
