@@ -9,6 +9,7 @@ import cycles
 import lint_docs
 import lint_layers
 import lint_size
+import lint_words
 from source import functions, without_comments_and_strings
 from tags import doubled_types
 
@@ -209,6 +210,31 @@ class Caps(unittest.TestCase):
             return len(list(lint_size.check_length(pathlib.Path(path), "x\n" * n_lines)))
         self.assertEqual([n_found("vmm/some.c", n) for n in (500, 501)], [0, 1])
         self.assertEqual([n_found("python/tests/some.py", n) for n in (800, 801)], [0, 1])
+
+
+class Words(unittest.TestCase):
+    PLAIN = "The lock is dropped around calls of the driver."
+    POINTING = ("What it is that those which have it there do with what others of these had before "
+                "it was theirs: that one; the other one, which is such.")
+
+    def test_a_sentence_that_points_scores_more(self):
+        self.assertLess(lint_words.score(self.PLAIN), 1)
+        self.assertGreater(lint_words.score(self.POINTING), 10)
+
+    def test_sentences_of_comments_docstrings_and_pages_are_found(self):
+        texts = {"a.c": f"int x; /* {self.POINTING} */\n", "a.py": f'"""{self.POINTING}"""\n',
+                 "a.md": f"# A\n\n{self.POINTING}\n\n| {self.PLAIN} |\n"}
+        for name, text in texts.items():
+            found = list(lint_words.scored(pathlib.Path(name), text))
+            self.assertEqual(len(found), 1, name)
+            self.assertEqual(len(list(lint_words.check("code", found, 100))), 1, name)
+        template = 'A = """' + self.POINTING + '"""\n'
+        self.assertEqual(list(lint_words.scored(pathlib.Path("a.py"), template)), [])
+
+    def test_a_mean_over_the_bound_is_found(self):
+        found = [(1.0, "a.c:1", self.PLAIN), (3.0, "a.c:2", self.PLAIN)]
+        self.assertEqual([len(list(lint_words.check("code", found, most))) for most in (2, 1.9)],
+                         [0, 1])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* green_test.c - green contexts: what they are made of, whose their streams and events are, what an
- * event of the whole context covers, and what is left when they are destroyed. */
+/* green_test.c - green contexts, their streams, events and end. An event of the whole primary context
+ * covers the work of its green contexts since CUDA 13. */
 /* labels: unit */
 #include "tests/support/sim_world.h"
 #include "tests/support/suite.h"
