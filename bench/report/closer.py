@@ -21,7 +21,7 @@ KEY = " &nbsp;".join(f'<span style="background:var(--{kind.split(":")[0]}, {colo
                      f'#888">&emsp;</span> {kind}' for colour, kind in zip(COLOURS, KINDS))
 LIVE_LINE = "#8a8a8a"
 MOST_DRAWN = 6000  # pieces of one map; smaller ones beyond are left out and said so
-HEAD = f"""<meta name="generator" content="pleat ab">
+HEAD = f'''<meta name="generator" content="pleat ab">
 <meta name="viewport" content="width=device-width">
 <style>
 body {{ background: #fff; color: #1a1a1a; font-family: system-ui, "DejaVu Sans", sans-serif; }}
@@ -31,10 +31,10 @@ a {{ color: inherit; }}
   :root {{ --hole: {HOLE_IN_THE_DARK}; }}
   body {{ background: #1d1e20; color: #e8e6e1; }}
 }}
-</style>"""
+</style>'''
 BACK = '<nav><a href="report.html">← the report</a></nav>'
 # Bokeh's own parts know no colour scheme: in the dark, those of the plots are changed once they stand.
-DARK = """<script>
+DARK = '''<script>
 if (matchMedia('(prefers-color-scheme: dark)').matches) {
   const ink = '#e8e6e1', soft = '#a5a29b', paper = '#1d1e20';
   const of = { Figure: { background_fill_color: paper, border_fill_color: paper, outline_line_color: '#3b3b3b' },
@@ -57,7 +57,7 @@ if (matchMedia('(prefers-color-scheme: dark)').matches) {
   };
   change();
 }
-</script>"""
+</script>'''
 DARKER = {look.INK: "#e8e6e1", COLOURS[3]: HOLE_IN_THE_DARK, LIVE_LINE: "#a0a0a0", "#1b6ca8": "#5aa9e0",
           "#b3261e": "#ff8a80", "#4b7f52": "#7fc98a", "#8a5a00": "#d9a441", "#6a4c93": "#b49be0",
           "#5f5f5f": "#b0b0b0", "#00798c": "#4cc3d6", "#a23b72": "#e58fbc", "#3d405b": "#a3a8d0"}

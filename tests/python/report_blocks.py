@@ -146,7 +146,7 @@ def check_many(pleat, folder):
 
 
 # Draws parts of the run. Of some pixels it writes the entry, the bytes below them and the block.
-SAMPLE = """<script>
+SAMPLE = '''<script>
 const out = [];
 for (const [from, width, low, high] of PARTS) {
   const top = work.live[work.peak];
@@ -159,7 +159,7 @@ for (const [from, width, low, high] of PARTS) {
   }
 }
 document.body.appendChild(Object.assign(document.createElement('pre'), { id: 'sampled', textContent: JSON.stringify(out) }));
-</script>"""
+</script>'''
 PARTS = [[0, 1, 0, 1], [0.3, 0.002, 0, 1], [0.6, 0.01, 0.2, 0.4], [0.7, 0.2, 0, 0.05]]
 NOBODY, OTHER = -1, -2
 

@@ -127,7 +127,7 @@ def test_a_card_has_what_the_pages_say() -> None:
 
 
 # A program that needs some GiB, depending on the allocator, and logs each run.
-NEEDY = """#!/bin/sh
+NEEDY = '''#!/bin/sh
 capacity=$(echo "$PLEAT_SIM" | sed 's/capacity:\\([0-9]*\\),.*/\\1/')
 gib=$((capacity / 1073741824))
 case "$PYTORCH_CUDA_ALLOC_CONF $*" in
@@ -138,7 +138,7 @@ esac
 echo $name $gib $need $* >>"$0.log"
 echo "pleat_runtime: device 0 of $gib.00 GiB held @held@ GiB at most, 0.00 at the end" >&2
 [ $gib -ge $need ] || { echo "@words@" >&2; exit 1; }
-"""
+'''
 
 
 def make_needy(folder: Path, **values: object) -> Path:
