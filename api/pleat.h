@@ -302,9 +302,9 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *           earlier steps stay done.
  *  Threads  any; one compaction of a device at a time. Other threads may allocate and free
  *           meanwhile, if they submit no work. May be called from within a callback.
- *  Blocks   on all work of the device, at most 30 times wait_ms (with a driver before 555, without
- *           a limit). Then on create, map, copies, unmap and release. Other threads go on: these
- *           calls hold no lock. Opens no device. */
+ *  Blocks   on all work of the device, at most 30 times wait_ms or a second, the longer (with a
+ *           driver before 555, without a limit). Then on create, map, copies, unmap and
+ *           release. Other threads go on: these calls hold no lock. Opens no device. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_compact_sized(pleat instance, int device,
                                                                  size_t out_bytes,
                                                                  pleat_compaction *out);

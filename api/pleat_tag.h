@@ -153,8 +153,8 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_set_limit(pleat instance, int de
  *           PLEAT_EPOISONED: the tag sleeps, but the driver did not unmap all of it, and refused to
  *           map unmapped memory again; nothing is lost, and pleat_tag_wake goes on from there.
  *  Threads  any; one sleep, wake or compaction of a device at a time.
- *  Blocks   on the GPU, until what was submitted is over, at most 30 times wait_ms (with a driver
- *           before 555, without a limit); on copies, and on the disk. */
+ *  Blocks   on the GPU, until what was submitted is over, at most 30 times wait_ms or a second,
+ *           the longer (with a driver before 555, without a limit); on copies, and on the disk. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_tag_sleep_sized(pleat instance, int device,
                                                             const char *tag, pleat_sleep how,
                                                             const char *folder, size_t out_bytes,

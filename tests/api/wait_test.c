@@ -410,10 +410,10 @@ static void use_memory_beside(void)
     ck_assert_uint_le(took_ms, WAIT_MS + SLACK_MS);
 }
 
-static void open_tagged(const char *sim_conf)
+static void open_tagged(const char *sim_conf, const char *conf)
 {
     is_real = true;
-    instance = api_torch_make(API_PLEAT, sim_conf, CONF);
+    instance = api_torch_make(API_PLEAT, sim_conf, conf);
     for (int i = 0; i < N_STREAMS; i++) {
         streams[i] = api_stream(instance, 0);
     }
@@ -443,7 +443,7 @@ static void close_tagged(int quiet)
 
 START_TEST(what_needs_an_idle_gpu_gives_up_on_a_kernel_that_does_not_end)
 {
-    open_tagged(ENDLESS);
+    open_tagged(ENDLESS, CONF);
     beside = use_memory_beside;
     uint64_t begin_ms = now_ms();
     ck_assert_int_eq(quiets[_i](), PLEAT_EPENDING);
@@ -460,10 +460,22 @@ START_TEST(what_needs_an_idle_gpu_gives_up_on_a_kernel_that_does_not_end)
 }
 END_TEST
 
+START_TEST(what_needs_an_idle_gpu_waits_a_second_where_requests_wait_for_nothing)
+{
+    open_tagged(ENDLESS, "wait_ms:0");
+    uint64_t begin_ms = now_ms();
+    ck_assert_int_eq(quiets[_i](), PLEAT_EPENDING);
+    expect_took(begin_ms, 1000, 1000 + SLACK_MS);
+    api_expect(PLEAT_EPENDING, "1000 ms", "at least 1,000");
+    expect_awake();
+    close_tagged(_i);
+}
+END_TEST
+
 /* On the simulator a synchronisation answers that it would last for ever. */
 START_TEST(nothing_is_unmapped_where_a_synchronisation_is_not_over)
 {
-    open_tagged(ENDLESS ",without:[cuCtxRecordEvent]");
+    open_tagged(ENDLESS ",without:[cuCtxRecordEvent]", CONF);
     ck_assert_int_eq(quiets[_i](), PLEAT_EPENDING);
     expect_awake();
     close_tagged(_i);
@@ -547,6 +559,8 @@ SUITE(api_wait)
     TCase *idle = suite_case(suite, "idle", api_sim_load, NULL);
     tcase_add_loop_test(idle, what_needs_an_idle_gpu_gives_up_on_a_kernel_that_does_not_end, 0,
                         N_QUIETS);
+    tcase_add_loop_test(idle, what_needs_an_idle_gpu_waits_a_second_where_requests_wait_for_nothing,
+                        0, N_QUIETS);
     tcase_add_loop_test(idle, nothing_is_unmapped_where_a_synchronisation_is_not_over, 0, N_QUIETS);
     TCase *crowd = suite_case(suite, "crowd", api_sim_load, NULL);
     tcase_add_loop_test(crowd, a_call_beside_threads_ends, 0, N_API_ALLOCATORS);

@@ -24,13 +24,15 @@ void pl_still_end(pl_space *space)
     pl_cond_broadcast(&space->landed);
 }
 
-/* Programs submit work far ahead of the GPU. So waits for all work may last longer. */
-enum { WORK_WAITS = 30, MOST_WAIT_MS = 1 << 30 };
+/* Programs submit work far ahead of the GPU. So waits for all work may last longer, also where
+ * requests do not wait at all (wait_ms:0). */
+enum { WORK_WAITS = 30, LEAST_WAIT_MS = 1000, MOST_WAIT_MS = 1 << 30 };
 
 static uint32_t most_wait(const pl_space *space)
 {
-    uint64_t most_ms = (uint64_t)WORK_WAITS * (space->wait_ms > 0 ? space->wait_ms : 1);
+    uint64_t most_ms = (uint64_t)WORK_WAITS * space->wait_ms;
 
+    most_ms = most_ms > LEAST_WAIT_MS ? most_ms : LEAST_WAIT_MS;
     return most_ms < MOST_WAIT_MS ? (uint32_t)most_ms : MOST_WAIT_MS;
 }
 
@@ -48,8 +50,8 @@ pleat_status pl_still_wait(pl_space *space)
     pl_lock_acquire(&space->lock);
     st = st == PLEAT_OK ? pl_context_finish(space, most_ms) : st;
     if (st == PLEAT_EPENDING) {
-        pl_driver_set_detail("work that was submitted before is not over after %u ms, 30 times "
-                             "wait_ms: perhaps a kernel that does not end by itself",
+        pl_driver_set_detail("work that was submitted before is not over after %u ms (30 times "
+                             "wait_ms, at least 1,000): perhaps a kernel that does not end",
                              (unsigned)most_ms);
     }
     return st;
