@@ -1,12 +1,14 @@
-/* yield_test.c - a request that looks for memory yields the processor: other threads may have to
- * make the missing step.
+/* yield_test.c - a thread that looks for memory, or for a good moment, yields the processor: other
+ * threads may have to make the missing step.
  *
  * Here the other threads run only inside sched_yield. So a served request proves a pl_lock_yield.
  * The proof with many threads is tests/api/capture_churn_test.c. */
 /* labels: unit */
 /* alone: it replaces sched_yield */
 #include <check.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -157,6 +159,97 @@ START_TEST(opening_what_a_pool_left_yields_every_few_blocks)
 }
 END_TEST
 
+/* ---- a good moment --------------------------------------------------------------------------- */
+
+enum { BEGINS, IS_OUTSIDE, COMES, IS_DONE };
+
+/* A thread that has made a capture. Outside of a call it may be beginning the next capture. */
+static _Atomic int stage;
+static size_t n_held; /* yields while a thread is kept inside */
+
+static pl_space *space_of(void)
+{
+    return (pl_space *)pleat.a;
+}
+
+static void wait_for_stage(int wanted)
+{
+    while (atomic_load(&stage) < wanted) {
+        (void)syscall(SYS_sched_yield);
+    }
+}
+
+static void *capture_and_call(void *arg)
+{
+    bool *is_fine = arg;
+    cu_graph graph = NULL;
+    pleat_devptr ptr[2] = { 0, 0 };
+    const pl_allocator_ops *ops = pleat.a->ops;
+    *is_fine = pl_device_enter(pleat.dev) == PLEAT_OK &&
+               pl_cu_stream_begin_capture(pleat.sim.drv, pleat.handles[1],
+                                          CU_CAPTURE_MODE_GLOBAL) == CU_SUCCESS &&
+               ops->alloc(pleat.a, SMALL, pleat.streams[1], &ptr[0]) == PLEAT_OK &&
+               pl_cu_stream_end_capture(pleat.sim.drv, pleat.handles[1], &graph) == CU_SUCCESS &&
+               pl_cu_graph_destroy(pleat.sim.drv, graph) == CU_SUCCESS &&
+               ops->free(pleat.a, ptr[0], pleat.streams[1]) == PLEAT_OK;
+    atomic_store(&stage, IS_OUTSIDE);
+    wait_for_stage(COMES);
+    *is_fine = ops->alloc(pleat.a, SMALL, pleat.streams[1], &ptr[1]) == PLEAT_OK && *is_fine;
+    pl_device_leave(pleat.dev);
+    return NULL;
+}
+
+static bool is_inside(void)
+{
+    pl_space *space = space_of();
+    pl_lock_acquire(&space->lock);
+    bool is = space->n_capturers == 1 && space->capturers[0].is_inside;
+    pl_lock_release(&space->lock);
+    return is;
+}
+
+/* Wait until the thread is wanted, then let it come in. */
+static void let_it_come(void)
+{
+    if (!space_of()->context.is_holding) {
+        others = let_it_come;
+        return;
+    }
+    n_held++;
+    atomic_store(&stage, COMES);
+    while (!is_inside()) {
+        (void)syscall(SYS_sched_yield);
+    }
+}
+
+/* Leave memory that only a tick of the context covers: its stream was the only one, and had a
+ * block. */
+static void leave_uncovered(void)
+{
+    pleat_get(SMALL, 2);
+    pleat_put(pleat_get_and_use(40 * MIB, 2), 2);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord"), 0);
+    pleat_renew_stream(2);
+}
+
+START_TEST(who_may_be_beginning_a_capture_is_given_the_processor)
+{
+    pthread_t thread;
+    bool is_fine = false;
+    leave_uncovered();
+    stage = BEGINS;
+    ck_assert_int_eq(pthread_create(&thread, NULL, capture_and_call, &is_fine), 0);
+    wait_for_stage(IS_OUTSIDE);
+    others = let_it_come;
+    pleat_get_and_use(120 * MIB, 3);
+    others = NULL;
+    atomic_store(&stage, COMES);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(is_fine);
+    ck_assert_uint_eq(n_held, 1);
+}
+END_TEST
+
 SUITE(segments_yield)
 {
     TCase *settling = suite_case(suite, "settling", open_impatient, pools_close);
@@ -167,4 +260,6 @@ SUITE(segments_yield)
     tcase_add_test(plain, settling_very_much_yields_every_few_blocks);
     tcase_add_test(plain, opening_what_a_pool_left_yields_every_few_blocks);
     suite_one_thread(plain);
+    TCase *beside = suite_case(suite, "beside", open_plain, pleat_close);
+    tcase_add_test(beside, who_may_be_beginning_a_capture_is_given_the_processor);
 }

@@ -19,6 +19,7 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/granule.h"
+#include "segments/pleat/streams/capturers.h"
 #include "vmm/base/deadline.h"
 
 /* ---- which chunks ---------------------------------------------------------------------------- */
@@ -173,10 +174,12 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
     pl_fronts_unbind(space, 0);
     pleat_status st = compact(space, &told);
     pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
         *out = told;

@@ -332,7 +332,7 @@ static bool may_bind(const pl_space *space, const pl_lane *lane, const pl_stream
 
     return space->options.front == PL_FRONT_ON && !space->is_rounding && is_told &&
            space->n_fronts < PL_MOST_FRONTS && space->torn.segment == NULL &&
-           !space->is_compacting &&
+           !space->is_compacting && space->n_capturers == 0 &&
            atomic_load_explicit(&space->n_expected, memory_order_relaxed) == 0;
 }
 

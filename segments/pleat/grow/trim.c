@@ -14,6 +14,7 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
@@ -80,7 +81,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
         st = wait_for_lanes(space, wait_ms, 1);
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
-        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_NOW; /* a mere look can be repeated */
+        pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* a mere look can be repeated */
         pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
             st = wait_for_lanes(space, wait_ms, 0);
@@ -330,10 +331,12 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     (void)pl_fronts_empty(space);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
                                  wait ? wait_ms : 0, &n_released);
     pl_hollow_let_go(space, 0, SIZE_MAX);
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     if (st == PLEAT_OK) {
         *released = (uint64_t)n_released << space->granule_log2;
@@ -419,6 +422,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     (void)pl_fronts_empty(space);
     pleat_status st = wait_for_turn(space);
     st = st == PLEAT_OK ? check_live(space, limit) : st;
@@ -435,6 +439,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
         space->n_limiting--;
         pl_cond_broadcast(&space->landed);
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }

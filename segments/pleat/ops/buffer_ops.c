@@ -12,6 +12,7 @@
 #include "segments/pleat/grow/fit.h"
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
@@ -124,6 +125,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
     pl_buffer *buffer;
 
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     pleat_status st = open_locked(space, room, n_want, n, &buffer);
     if (st == PLEAT_OK) {
         buffer->most_bytes = most;
@@ -131,6 +133,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
         buffer->is_paged = is_paged;
         *out = pl_buffer_segment(buffer)->range.base;
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }
@@ -440,12 +443,14 @@ pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *wan
         return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
     }
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = pl_lanes_of(space, stream, false, &plain);
     if (st == PLEAT_OK) {
         plain->n_refs++;
         st = occupy_and_change(space, wanted, plain, &info);
         plain->n_refs--;
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }

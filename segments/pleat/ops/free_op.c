@@ -13,6 +13,7 @@
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
@@ -151,9 +152,11 @@ static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pl
 {
     pl_lane *plain;
     pl_block *b;
+    bool is_inside = pl_capturers_enter(space, info->is_capturing);
     pleat_status st = find_named(space, ptr, stream, info, &plain, &b);
 
     st = st == PLEAT_OK ? free_found(space, b, plain, info->is_capturing, true) : st;
+    pl_capturers_leave(space, is_inside);
     return st;
 }
 
@@ -264,6 +267,7 @@ pleat_status pl_pleat_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream
         return st;
     }
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = find_named(space, ptr, stream, &info, &plain, &b);
     if (st == PLEAT_OK) {
         bool is_foreign = pl_lane_plain(b->lane) != plain->number;
@@ -272,6 +276,7 @@ pleat_status pl_pleat_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream
         }
         pl_tick_record_if_wanted(space, plain);
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }

@@ -12,6 +12,7 @@
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 #include "vmm/driver.h"
@@ -382,6 +383,7 @@ static void free_metadata(pl_space *space)
     free_uses(space);
     free_lanes(space);
     pl_capture_free_all(space);
+    pl_capturers_forget_all(space);
     pl_buffer_destroy_all(space);
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         for (unsigned i = 0; i < space->n_areas[class]; i++) {

@@ -26,6 +26,7 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_owner.h"
 #include "segments/pleat/streams/capture_see.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/retire_op.h"
@@ -152,8 +153,11 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
         .bytes = pl_space_round(space, bytes),
         .is_capturing = info->is_capturing,
     };
+    bool is_inside = pl_capturers_enter(space, info->is_capturing);
+    pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
 
-    return alloc_locked(space, stream, &rq, info, bytes, out);
+    pl_capturers_leave(space, is_inside);
+    return st;
 }
 
 static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,

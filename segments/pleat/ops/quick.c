@@ -19,7 +19,8 @@ static bool is_free(const pl_block *b)
 static inline bool is_at_rest(const pl_space *space, const pl_lane *lane)
 {
     return lane != NULL && lane->capture == NULL && !lane->wants_tick && !lane->is_closed &&
-           space->torn.segment == NULL && !pl_observer_is_on(space->observer);
+           space->n_capturers == 0 && space->torn.segment == NULL &&
+           !pl_observer_is_on(space->observer);
 }
 
 static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)

@@ -21,6 +21,7 @@
 #include "segments/pleat/space/round.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
@@ -364,11 +365,13 @@ pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const p
         return PLEAT_EPOOL;
     }
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     pleat_status st = try_restore(space, pool, saved, is_settled, out);
     if (st == PLEAT_EPENDING && pl_context_tick_wait(space, PL_CARE_NOW, 0) == PLEAT_OK) {
         st = try_restore(space, pool, saved, is_settled, out);
     }
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     return st;
 }

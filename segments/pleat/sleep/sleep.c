@@ -4,6 +4,7 @@
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/sleep/kept.h"
 #include "segments/pleat/space/granule.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/drain.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
@@ -222,9 +223,11 @@ pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sle
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
     pleat_status st = sleep_locked(space, room, how, &told);
     pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     *out = told;
     return st;

@@ -13,6 +13,7 @@
 #include "segments/pleat/space/asleep.h"
 #include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 #include "vmm/base/deadline.h"
@@ -341,9 +342,11 @@ pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most
 
     pl_deadline_begin();
     pl_lock_acquire(&space->lock);
+    bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
     pleat_status st = wake_locked(space, room, most_bytes, &told);
     pl_still_end(space);
+    pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
     *out = told;
     return st;

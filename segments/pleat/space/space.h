@@ -65,6 +65,7 @@
  *   capture       one capture sequence of the driver, with all streams that were forked into it
  *   kept          a freed block that belongs to a capture until the capture's graph is gone
  *   disowned      a capture whose graph is gone by its owner's word, but not yet by the driver's
+ *   capturer      a thread that was seen making captures
  *   private pool  areas for the requests of one pool only; all others are the default pool's
  *   draining      a released private pool whose graphs may still run
  *   roster        a list of the live blocks of a private pool, to be restored later
@@ -113,12 +114,14 @@ typedef struct pl_context {
     uint64_t passed_tick;
     pl_tick tick;          /* fence NULL = none */
     bool is_busy;          /* a thread records or queries the tick now, or is about to */
-    bool is_patient;       /* is_busy: a thread waits until no capture can just have begun */
+    bool is_gathering;     /* a thread waits for a moment to record the tick: see capturers.h */
+    bool is_holding;       /* is_gathering: capturers are kept inside their calls now */
     bool is_recording;     /* a thread records the tick now: no capture may begin */
     bool is_synchronizing; /* is_recording: by a synchronisation, which may take long */
     bool is_unsupported;   /* the driver has no event of the context */
     bool is_wanted;        /* some memory needs a tick of the context */
     unsigned n_refused;    /* attempts in a row that met an unknown capture */
+    unsigned n_missed;     /* attempts in a row that found no good moment */
     uint64_t event;        /* n_events at the last attempt to record */
     size_t gone_bytes;     /* of gone or silent lanes and released pools, not covered */
     pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
@@ -129,13 +132,15 @@ typedef struct pl_context {
  * tests with few streams. There the number is small, so that these tests run the code. */
 enum { PL_CROWD = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024 };
 
-enum { PL_CAPTURE_HEADS = 1024 };
+enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
 
-/* When a thread's call last saw a capture that nobody announced. */
-typedef struct pl_sight {
-    const void *thread; /* an address of the thread alone; NULL = never */
-    uint64_t ms;
-} pl_sight;
+/* A thread that was seen making captures: see capturers.h. */
+typedef struct pl_capturer {
+    struct pl_thread_life *life; /* held */
+    bool is_inside;              /* in a call that found the thread's stream at rest */
+    uint64_t seen_ms;            /* when the thread was last seen capturing */
+    uint64_t missed_ms; /* since when the thread is known to be in no call; 0 = not known */
+} pl_capturer;
 
 /* Chunks of an order that are mapped nowhere, with room for all chunks of the device. */
 typedef struct pl_idle {
@@ -215,8 +220,9 @@ typedef struct pl_space {
     _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
     size_t n_disowned;         /* disowned captures: their graphs may still run */
     uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
-    pl_sight unannounced[2];   /* the last, and the last by a different thread */
     uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
+    pl_capturer capturers[PL_MOST_CAPTURERS];
+    unsigned n_capturers;
 
     pl_idle idle[PL_N_ORDERS];
     size_t n_idle; /* granules of these */

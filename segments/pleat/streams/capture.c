@@ -3,7 +3,6 @@
 
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capture_list.h"
-#include "vmm/base/clock.h"
 #include "vmm/driver.h"
 
 /* ---- the captures there are ------------------------------------------------------------------ */
@@ -114,30 +113,6 @@ void pl_capture_free_all(pl_space *space)
         pl_graph_watch_end(capture->watch);
         pl_host_free(&space->host, capture);
     }
-}
-
-/* ---- captures that no call has named yet ----------------------------------------------------- */
-
-enum { QUIET_MS = 200 }; /* after so long a capture that has begun was named by a call */
-
-static _Thread_local char own; /* its address stands for the thread */
-
-void pl_capture_note_unannounced(pl_space *space)
-{
-    pl_sight *seen = space->unannounced;
-
-    if (seen[0].thread != &own) {
-        seen[1] = seen[0];
-    }
-    seen[0] = (pl_sight){ .thread = &own, .ms = pl_clock_ms() };
-}
-
-bool pl_capture_may_have_begun(const pl_space *space)
-{
-    const pl_sight *seen = space->unannounced;
-    const pl_sight *other = seen[0].thread != &own ? &seen[0] : &seen[1];
-
-    return other->thread != NULL && pl_clock_ms() - other->ms < QUIET_MS;
 }
 
 /* ---- what is known of them ------------------------------------------------------------------- */

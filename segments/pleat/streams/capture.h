@@ -93,11 +93,6 @@ static inline bool pl_capture_forbids_tick(const pl_space *space)
 {
     return space->n_capturing > 0 || space->n_expected > 0;
 }
-/* A call saw a capture without an announcement. */
-void pl_capture_note_unannounced(pl_space *space);
-/* May another thread have begun a capture without an announcement, and not named its stream yet?
- * The calling thread has not, since the thread is in a call. */
-bool pl_capture_may_have_begun(const pl_space *space);
 /* Set the error's detail: which capture forbids a tick of the context, and how to end the capture,
  * which may be over long ago. False if no capture is known or announced. */
 bool pl_capture_name_lasting(const pl_space *space);

@@ -4,6 +4,7 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/streams/capture_end.h"
 #include "segments/pleat/streams/capture_list.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
@@ -120,6 +121,7 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
     pl_lock_acquire(&space->lock);
     if (is_expected) {
         pl_fronts_unbind(space, 0);
+        pl_capturers_note(space); /* the thread may also make captures that it does not announce */
     }
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
     pl_device_note_capture(space->dev, is_expected);

@@ -4,6 +4,7 @@
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capture_end.h"
 #include "segments/pleat/streams/capture_list.h"
+#include "segments/pleat/streams/capturers.h"
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */
 
@@ -141,9 +142,7 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
         return PLEAT_OK;
     }
     pl_capture_info now = *info;
-    if (space->n_expected == 0) {
-        pl_capture_note_unannounced(space);
-    }
+    pl_capturers_note(space);
     bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
                     lane->capture->id == info->id;
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);

@@ -7,8 +7,8 @@
 #include "segments/pleat/streams/context.h"
 
 #include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/tick.h"
-#include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/deadline.h"
 
@@ -28,47 +28,27 @@ static void end_recording(pl_space *space)
     wake_waiters(space);
 }
 
-enum {
-    LEAST_PATIENCE_MS = 2,
-    MOST_PATIENCE_MS = 400, /* the longest wait for a moment to record the tick */
-    PAUSE_NS = 50000,       /* between two looks */
-};
+/* How long a tick waits for its moment; how many misses in a row double the time to the next. */
+enum { SOON_MS = 2, MOST_PATIENCE_MS = 400, MOST_MISSED = 6 };
 
-/* Sleep without the lock, between two looks at the slow work of another thread. */
-static void pause_a_moment(pl_space *space)
-{
-    pl_lock_release(&space->lock);
-    pl_sleep_ns(PAUSE_NS);
-    pl_lock_acquire(&space->lock);
-}
-
-static bool is_quiet(const pl_space *space)
-{
-    return !pl_capture_forbids_tick(space) && !pl_capture_may_have_begun(space);
-}
-
-/* Wait for a moment when the tick breaks no capture, as far as can be known. */
+/* Wait for a moment in which the tick breaks no capture, as far as can be known. Without a moment,
+ * the next tick without a waiting caller is put off, each time for twice as long. */
 static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     pl_context *context = &space->context;
-    uint64_t most_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
-    bool is_found = is_quiet(space);
 
-    if (!is_found && care == PL_CARE_LAST) {
-        uint64_t end_ms = pl_clock_ms() + most_ms;
-        context->is_busy = true;
-        context->is_patient = true;
-        while (!is_quiet(space) && pl_clock_ms() < end_ms) {
-            pause_a_moment(space);
-        }
-        context->is_patient = false;
-        is_found = !pl_capture_forbids_tick(space);
+    patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
+    context->is_busy = true;
+    bool is_found = pl_capturers_gather(space, care == PL_CARE_NOW ? 0 : patience_ms) ||
+                    (care == PL_CARE_LAST && !pl_capture_forbids_tick(space));
+    if (is_found) {
+        context->n_missed = 0;
+        return true;
     }
-    if (!is_found) {
-        end_recording(space);
-        context->event = space->n_events;
-    }
-    return is_found;
+    end_recording(space);
+    context->event = space->n_events;
+    context->n_missed += context->n_missed < MOST_MISSED;
+    return false;
 }
 
 /* ---- recording ------------------------------------------------------------------------------- */
@@ -132,9 +112,9 @@ void pl_context_tick_want(pl_space *space)
     }
 }
 
-/* Unless a caller waits for the tick, the tick is rare, since the driver looks at every stream.
- * After captures without an announcement the tick is rarer. A refusal shows an unknown capture, and
- * makes the tick twice as rare. */
+/* Unless a caller waits for the tick, the tick is rare, since the driver looks at every stream. The
+ * tick is rarer after captures by unknown threads, since the tick cannot choose its moment then. A
+ * refusal shows an unknown capture, and makes the tick twice as rare again. */
 static const uint64_t CONTEXT_EVENTS = 1024;
 static const uint64_t WARY_EVENTS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
@@ -144,17 +124,19 @@ void pl_context_tick_record_if_due(pl_space *space)
     const pl_context *context = &space->context;
     size_t held = space->n_chunks << space->granule_log2;
     uint64_t n_events = space->n_events - context->event;
-    bool is_wary = context->n_refused > 0 || space->unannounced[0].thread != NULL;
-    uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS) << context->n_refused;
+    bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
+    bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
+    uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)
+                       << (context->n_refused + context->n_missed);
     bool is_time = n_events >= n_least;
-    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary;
+    bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
 
     /* In a crowd a few bytes are worth a tick, as they keep a lane. And nothing pends for ever. */
     bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
                        pl_space_is_crowded(space) || n_events >= n_least << LATE_LOG2;
 
     if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
-        (void)pl_context_tick_record(space, PL_CARE_NOW, 0);
+        (void)pl_context_tick_record(space, PL_CARE_SOON, SOON_MS);
     }
 }
 
@@ -232,7 +214,7 @@ static uint32_t patience_left(const waiting *w)
     uint64_t gone_ms = pl_clock_ms() - w->began_ms;
     uint32_t left_ms = gone_ms < most_ms ? most_ms - (uint32_t)gone_ms : 0;
 
-    return left_ms > LEAST_PATIENCE_MS ? left_ms : LEAST_PATIENCE_MS;
+    return left_ms > SOON_MS ? left_ms : SOON_MS;
 }
 
 static bool is_covered(const pl_space *space, uint64_t upto)
@@ -250,7 +232,7 @@ static bool is_covered(const pl_space *space, uint64_t upto)
 static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
     while (space->context.is_busy) {
-        bool is_long = space->context.is_unsupported || space->context.is_patient ||
+        bool is_long = space->context.is_unsupported || space->context.is_gathering ||
                        space->context.is_synchronizing;
         if (is_covered(space, w->upto)) {
             return PLEAT_OK;
@@ -258,7 +240,7 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
         if (is_long && time_left(w) == 0) {
             return PLEAT_EPENDING;
         }
-        pause_a_moment(space);
+        pl_capturers_pause(space);
     }
     if (pl_capture_forbids_tick(space)) {
         pl_capture_end_gone(space);
@@ -301,7 +283,7 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
     pl_tick tick;
 
     while (space->context.is_busy) {
-        pause_a_moment(space);
+        pl_capturers_pause(space);
     }
     pleat_status st = space->context.is_unsupported ? PLEAT_ENOTSUP : record_own(space, &tick);
     if (st == PLEAT_ENOTSUP) {

@@ -1,11 +1,10 @@
 /* context.h - the tick of the whole context: one event behind all work of all streams.
  *
  * Memory waits for a tick of the context if no tick of a stream can cover that memory any more. The
- * tick would break captures, so none is recorded while a capture is known. pleat knows a capture
- * once a call has named its stream. A further capture may begin right after a capture without an
- * announcement. So the tick waits for a while without captures. A program that needs certainty
- * announces its captures (pleat_pool_begin). Where the driver has no event of the context, a caller
- * with time to wait synchronises instead.
+ * tick would break captures. So the tick is recorded only while no capture is known, and at a
+ * moment when none can just have begun (capturers.h). A program that needs certainty announces its
+ * captures (pleat_pool_begin). Where the driver has no event of the context, a caller with time to
+ * wait synchronises instead.
  *
  * Every function of this file is called with the space's lock held, and may drop the lock for
  * driver calls. State seen before the call may be stale after the call. */
@@ -14,14 +13,15 @@
 
 #include "segments/pleat/space/space.h"
 
-/* When to record a tick of the context, if captures may be under way that no call has named yet. */
+/* How well a tick of the context chooses its moment (capturers.h). */
 typedef enum pl_care {
     PL_CARE_NOW,  /* now, or not at all */
-    PL_CARE_LAST, /* the last remedy: wait for a while without captures, then record the tick
-                     anyway, but never beside a known capture */
+    PL_CARE_SOON, /* within milliseconds, or not at all */
+    PL_CARE_LAST, /* the last remedy: wait for a good moment, then record the tick anyway, but never
+                     beside a known capture */
 } pl_care;
-/* Record a tick of the context. PL_CARE_LAST waits at most patience_ms. PLEAT_OK; EPENDING (a tick
- * is under way, or a thread is about to record one); ECAPTURE (a capture is known, or may have
+/* Record a tick of the context; waits at most patience_ms for a good moment. PLEAT_OK; EPENDING (a
+ * tick is under way, or a thread is about to record one); ECAPTURE (a capture is known, or may have
  * begun); ENOTSUP; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms);
 /* Memory waits for a tick of the context, but no request needs the memory yet. Try to record a tick
