@@ -111,7 +111,8 @@ static inline bool is_likely(bool condition)
 }
 
 /* Turns cancellation off once for the whole call, since asking the driver about a stream would turn
- * it off several times. The default streams (handles 0, 1 and 2) are known without asking. */
+ * it off several times. For the default streams (handles 0, 1 and 2) that is not worth it: at most
+ * the current context is asked for. */
 enum { NO_CANCEL = -1, N_LEGACY = 2, N_DEFAULT_STREAMS = 3 };
 
 static inline int cancel_off(const void *stream)

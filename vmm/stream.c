@@ -70,7 +70,7 @@ static bool is_elsewhere(const pl_stream *stream)
            (stream->kind == PL_STREAM_PER_THREAD && stream->thread != pl_thread_life_own());
 }
 
-/* These kinds are never captured. */
+/* pl_stream_get finds these kinds only while they are not captured. */
 static bool is_at_rest(const pl_stream *stream)
 {
     return stream->kind == PL_STREAM_LEGACY || stream->kind == PL_STREAM_GREEN_DEFAULT;

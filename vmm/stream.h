@@ -37,13 +37,15 @@ typedef struct pl_fence pl_fence; /* a pooled event, recorded once */
  *           calling thread's default stream.
  *  Returns  PLEAT_OK; ESTREAM (its context is neither the primary one of the device, nor a green
  *           one of it, nor with peers one of a device that may use the mappings; not noticed while
- *           it is captured; or it is of a green context and the driver older than CUDA 13);
+ *           it is captured; or it is of a green context and the driver older than CUDA 13, or a
+ *           captured default stream of a green context);
  *           ENOMEM_HOST; EDRIVER (not a stream).
  *  Failure  as before; no capture is disturbed.
  *  Owner    the device.
  *  Threads  any; takes no lock when the stream is known.
- *  Blocks   on four short driver calls (one while it is captured), none for 0, 1 and 2 once known;
- *           a few more at first sight, or when no context is current. */
+ *  Blocks   on four short driver calls (one while it is captured), none for 0 and 1 once known, one
+ *           for 2; a few more at first sight, while a green context is current, or when no context
+ *           is. */
 pleat_status pl_stream_get(pl_device *dev, void *handle, pl_stream **out);
 
 /** The legacy default stream, which is never put. NULL before pl_stream_get has first found the

@@ -46,12 +46,17 @@ static pleat_status get_green_default(pl_device *dev, void *given, pl_capture_in
     cu_stream handle = is_legacy(given) ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
     uint64_t id = 0;
     pleat_status st = pl_green_default(dev, handle, info, &id);
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    bool is_of_thread = handle == CU_STREAM_PER_THREAD; /* then the stream ends with the thread */
     pl_stream like = { .context = dev->context,
                        .handle = handle,
                        .given = given,
                        .id = id,
+                       .thread = is_of_thread ? pl_thread_life_own() : NULL,
                        .kind = PL_STREAM_GREEN_DEFAULT };
-    return st == PLEAT_OK ? pl_stream_add(dev, &like, out) : st;
+    return is_of_thread && like.thread == NULL ? PLEAT_ENOMEM_HOST : pl_stream_add(dev, &like, out);
 }
 
 static pleat_status add_per_thread(pl_device *dev, pl_stream **out)

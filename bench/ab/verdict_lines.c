@@ -75,9 +75,13 @@ static void put_start(const bench_told *told, line *l)
     }
     if (told->begins_late) {
         put_size(l, (double)told->live_before_bytes);
-        put(l, " lived and ");
-        put_size(l, (double)told->held_before_bytes);
-        put(l, " were held before its first entry");
+        put(l, " lived");
+        if (told->held_before_bytes > 0) {
+            put(l, " and ");
+            put_size(l, (double)told->held_before_bytes);
+            put(l, " were held");
+        }
+        put(l, " before its first entry");
     }
     if (told->is_apart) {
         put(l, "%sits entries and the blocks of the snapshot disagree, as after a gap",
@@ -96,8 +100,8 @@ static void put_end(const bench_told *told, line *l)
     }
     if (told->ends_early) {
         put(l,
-            "%sends in the middle of a step, or still grows: more lives than it came down to "
-            "before",
+            "%sends in the middle of a step, in the first step, or still grows: it never came "
+            "down before to what lives at its end",
             l->used > 0 ? "; " : "");
     }
 }
@@ -143,10 +147,10 @@ static void write_needs(const bench_verdict_input *in, line *l)
     put_count(l, in->peak_event + 1);
     put(l, " of ");
     put_count(l, in->n_events);
-    if (in->told.held_before_bytes > in->need_bytes) {
+    if (bench_told_has_bound(&in->told) && in->told.held_before_bytes > in->need_bytes) {
         put(l, ", and perhaps as much as the ");
         put_size(l, (double)in->told.held_before_bytes);
-        put(l, " that were held before it");
+        put(l, " that were held before the recording");
     }
     if (in->pending_bytes > 0) {
         put(l, "; up to ");

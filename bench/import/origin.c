@@ -11,8 +11,13 @@
 /* Levels that differ by at most this part of the peak are equal. */
 enum { LEVEL_PARTS = 20 };
 
-/* A limit of a history's entries is always a round number. */
+/* People limit a history's entries to a round number: of thousands, or a power of two. */
 enum { ROUND_ENTRIES = 1000 };
+
+static bool is_round(uint64_t n)
+{
+    return n >= ROUND_ENTRIES && (n % ROUND_ENTRIES == 0 || (n & (n - 1)) == 0);
+}
 
 /* The allocator by pleat's name. A class of pleat leaves PyTorch's settings unchanged, so the
  * settings of pleat count first. */
@@ -130,12 +135,13 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
         return told;
     }
     told.begins_late = recording->n_before > 0 || held->before_bytes > 0;
-    told.has_run_over = snapshot->is_full || (told.begins_late && n % ROUND_ENTRIES == 0);
+    told.has_run_over = snapshot->is_full || (told.begins_late && is_round(n));
     find_failures(snapshot, &told);
     told.is_apart = !recording->leads_to_state || !held->is_consistent ||
                     holds_too_little(&told, held, tape);
     uint64_t above_bytes = recording->end_bytes - recording->low_bytes;
-    told.ends_early = !told.ends_failed && above_bytes > tape->peak_live_bytes / LEVEL_PARTS;
+    bool is_above = above_bytes > tape->peak_live_bytes / LEVEL_PARTS;
+    told.ends_early = !told.ends_failed && (is_above || recording->is_first_step);
     return told;
 }
 

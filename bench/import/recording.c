@@ -359,6 +359,28 @@ static bool write_before(writer *w)
     return true;
 }
 
+/* Live bytes after each of n entries. A step is a rise over the final level by more than a
+ * twentieth of the peak, and the way back. */
+static void read_levels(writer *w, const uint64_t *levels, size_t n)
+{
+    uint64_t end = w->tape->live_bytes;
+    uint64_t little = w->tape->peak_live_bytes / 20;
+    uint64_t low = end;
+    unsigned n_steps = 0;
+    bool is_up = false;
+    for (size_t i = 0; i < n; i++) {
+        low = i >= n / 2 && levels[i] < low ? levels[i] : low;
+        if (is_up && levels[i] <= end + little) {
+            is_up = false;
+            n_steps++;
+        }
+        is_up = is_up || levels[i] > end + 2 * little;
+    }
+    w->recording.low_bytes = low;
+    w->recording.end_bytes = end;
+    w->recording.is_first_step = n_steps == 1 && end > little;
+}
+
 static bool write_all(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
@@ -375,18 +397,22 @@ static bool write_all(writer *w)
     if (!write_before(w)) {
         return false;
     }
-    uint64_t low = UINT64_MAX;
-    for (size_t i = 0; i < s->n_entries; i++) {
-        if (&s->entries[i] != w->cut && !write_entry(w, &s->entries[i])) {
-            return false;
-        }
-        bool is_late = i >= s->n_entries / 2 && w->tape->live_bytes < low;
-        low = is_late ? w->tape->live_bytes : low;
+    uint64_t *levels = calloc(s->n_entries + 1, sizeof *levels);
+    if (!levels) {
+        return bench_fail(w->failure, "%s: out of host memory", w->path);
     }
-    w->recording.low_bytes = low < w->tape->live_bytes ? low : w->tape->live_bytes;
-    w->recording.end_bytes = w->tape->live_bytes;
-    return w->tape->n_slots > 0 ||
-           bench_fail(w->failure, "%s: the recording holds no allocation", w->path);
+    bool ok = true;
+    for (size_t i = 0; i < s->n_entries && ok; i++) {
+        ok = &s->entries[i] == w->cut || write_entry(w, &s->entries[i]);
+        levels[i] = w->tape->live_bytes;
+    }
+    if (ok) {
+        read_levels(w, levels, s->n_entries);
+    }
+    free(levels);
+    return !ok ? false
+               : w->tape->n_slots > 0 ||
+                     bench_fail(w->failure, "%s: the recording holds no allocation", w->path);
 }
 
 bool bench_recording_write(const char *path, const bench_snapshot *snapshot, bool tries_failures,

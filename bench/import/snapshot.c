@@ -9,6 +9,7 @@
 
 #include "bench/base/text.h"
 #include "bench/import/stacks.h"
+#include "bench/import/weigh.h"
 
 typedef bench_pickle_value value;
 typedef bench_pickle_node node;
@@ -214,23 +215,28 @@ static bool refuse_empty(const reader *r, const node *traces)
                       r->path);
 }
 
-/* The events of `device`, or, for BENCH_ANY_DEVICE, of the first device with events. *out is NULL
+/* The events of `device`, or, for BENCH_ANY_DEVICE, of the device that needs most. *out is NULL
  * when there are none. False and a message if an item is no list. */
 static bool choose_trace(const reader *r, const node *traces, int *device, const value **out)
 {
+    uint64_t most = 0;
+    int chosen = *device;
+    *out = NULL;
     for (uint32_t i = 0; i < traces->n; i++) {
         const value *trace = &traces->items[i];
         if (trace->kind != BENCH_PICKLE_LIST) {
             return complain(r, trace, "an item of 'device_traces' is %s, not a list",
                             bench_pickle_kind_text(trace));
         }
-        if (has_events(trace) && (*device < 0 || i == (uint32_t)*device)) {
-            *device = (int)i;
+        bool is_asked = *device < 0 || i == (uint32_t)*device;
+        uint64_t weight = is_asked && has_events(trace) ? bench_trace_weigh(trace) : 0;
+        if (weight > most) {
+            most = weight;
+            chosen = (int)i;
             *out = trace;
-            return true;
         }
     }
-    *out = NULL;
+    *device = chosen;
     return true;
 }
 

@@ -69,12 +69,14 @@ static void see(void *context, const pl_piece *piece)
         t->capacity = capacity;
     }
     const bench_slot *block = piece->kind == PL_PIECE_LIVE ? block_at(t, piece->base) : NULL;
+    /* The piece's own stream may have the piece at once, as in every other allocator. */
+    bool is_own = piece->kind == PL_PIECE_PENDING && piece->awaited_bytes == 0;
     t->pieces[t->n_pieces++] = (bench_map_piece){
         .base = piece->base,
         .bytes = piece->bytes,
         .born = block ? block->born + 1 : 0,
         .stream = stream_number(t, piece->stream),
-        .kind = (uint8_t)piece->kind,
+        .kind = (uint8_t)(is_own ? PL_PIECE_FREE : piece->kind),
         .is_first = piece->is_first,
         .is_small = piece->is_small,
     };

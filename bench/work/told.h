@@ -21,10 +21,11 @@ typedef struct bench_told {
     bool is_apart;       /* the history does not lead to the snapshot's blocks */
     bool ends_failed;    /* the last allocation was refused */
     bool has_gone_on;    /* a request before the last one was refused */
-    bool ends_early;     /* in the middle of a step, with more live bytes than at its end */
+    bool ends_early;     /* in the middle of a step, with more live bytes than at its end; or in
+                          * the first step, after which the next may need more */
     uint64_t n_entries;
     uint64_t live_before_bytes; /* live before the first entry, each block rounded up to 512; */
-    uint64_t held_before_bytes; /* and from the driver */
+    uint64_t held_before_bytes; /* and from the driver; 0 = the snapshot does not tell */
 } bench_told;
 
 /* Something is missing at the beginning. */
@@ -42,6 +43,12 @@ static inline bool bench_told_lacks_end(const bench_told *told)
 static inline bool bench_told_is_whole(const bench_told *told)
 {
     return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
+}
+
+/* Does the memory held before the first entry bound what the run had needed by then? */
+static inline bool bench_told_has_bound(const bench_told *told)
+{
+    return told->begins_late && !told->has_run_over && !told->is_apart;
 }
 
 /* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
@@ -65,6 +72,8 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     into->ends_early = into->ends_early || other->ends_early;
     if (other->held_before_bytes > into->held_before_bytes) {
         into->held_before_bytes = other->held_before_bytes;
+    }
+    if (other->live_before_bytes > into->live_before_bytes) {
         into->live_before_bytes = other->live_before_bytes;
     }
     into->n_entries = other->n_entries > into->n_entries ? other->n_entries : into->n_entries;

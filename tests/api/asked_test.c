@@ -31,11 +31,12 @@ typedef struct questions {
     unsigned capturing;
     unsigned mode;
     unsigned id;
+    unsigned context;
 } questions;
 
 static const char *const question_names[] = { "cuStreamGetCaptureInfo_v2", "cuStreamIsCapturing",
-                                              "cuThreadExchangeStreamCaptureMode",
-                                              "cuStreamGetId" };
+                                              "cuThreadExchangeStreamCaptureMode", "cuStreamGetId",
+                                              "cuCtxGetCurrent" };
 enum { N_QUESTIONS = sizeof question_names / sizeof question_names[0] };
 
 typedef struct count {
@@ -54,7 +55,8 @@ static count count_now(void)
 
 static void expect_asked(const count *before, questions want, const char *what)
 {
-    const unsigned wants[N_QUESTIONS] = { want.info, want.capturing, want.mode, want.id };
+    const unsigned wants[N_QUESTIONS] = { want.info, want.capturing, want.mode, want.id,
+                                          want.context };
     count now = count_now();
     unsigned sum = 0;
     for (int i = 0; i < N_QUESTIONS; i++) {
@@ -85,28 +87,38 @@ typedef struct cost {
 
 #define SIM "capacity:64M,dead_handles:error"
 static const cost costs[] = {
-    { SIM, "", { 1, 0, 2, 1 }, { 1, 0, 0, 0 }, { 1, 0, 0, 0 }, CU_CAPTURE_MODE_GLOBAL },
-    { SIM, "capture:told", { 1, 0, 2, 1 }, { 0 }, { 0 }, CU_CAPTURE_MODE_GLOBAL },
+    { SIM, "", { 1, 0, 2, 1, 0 }, { 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 1 }, CU_CAPTURE_MODE_GLOBAL },
+    { SIM, "capture:told", { 1, 0, 2, 1, 0 }, { 0 }, { 0, 0, 0, 0, 1 }, CU_CAPTURE_MODE_GLOBAL },
     { SIM,
       "stream_identity:handle",
-      { 1, 0, 0, 0 },
-      { 1, 0, 0, 0 },
-      { 1, 0, 0, 0 },
+      { 1, 0, 0, 0, 0 },
+      { 1, 0, 0, 0, 0 },
+      { 1, 0, 0, 0, 1 },
       CU_CAPTURE_MODE_GLOBAL },
-    { SIM, "stream_identity:handle,capture:told", { 0 }, { 0 }, { 0 }, CU_CAPTURE_MODE_GLOBAL },
-    { SIM, "", { 1, 0, 2, 1 }, { 1, 0, 0, 0 }, { 1, 0, 0, 0 }, CU_CAPTURE_MODE_THREAD_LOCAL },
-    { SIM, "", { 1, 0, 1, 1 }, { 1, 0, 0, 0 }, { 1, 0, 0, 0 }, CU_CAPTURE_MODE_RELAXED },
+    { SIM,
+      "stream_identity:handle,capture:told",
+      { 0 },
+      { 0 },
+      { 0, 0, 0, 0, 1 },
+      CU_CAPTURE_MODE_GLOBAL },
+    { SIM,
+      "",
+      { 1, 0, 2, 1, 0 },
+      { 1, 0, 0, 0, 0 },
+      { 1, 0, 0, 0, 1 },
+      CU_CAPTURE_MODE_THREAD_LOCAL },
+    { SIM, "", { 1, 0, 1, 1, 0 }, { 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 1 }, CU_CAPTURE_MODE_RELAXED },
     { SIM ",devices:2",
       "peers:True",
-      { 1, 0, 2, 1 },
-      { 2, 0, 2, 1 },
-      { 1, 0, 0, 0 },
+      { 1, 0, 2, 1, 0 },
+      { 2, 0, 2, 1, 0 },
+      { 1, 0, 0, 0, 1 },
       CU_CAPTURE_MODE_GLOBAL },
     { SIM ",profile:old_driver",
       "",
-      { 1, 0, 0, 0 },
-      { 1, 0, 0, 0 },
-      { 1, 0, 0, 0 },
+      { 1, 0, 0, 0, 0 },
+      { 1, 0, 0, 0, 0 },
+      { 1, 0, 0, 0, 1 },
       CU_CAPTURE_MODE_GLOBAL },
 };
 enum { N_COSTS = sizeof costs / sizeof costs[0] };
@@ -167,7 +179,7 @@ END_TEST
 START_TEST(while_a_pool_is_routed_a_capture_is_asked_about)
 {
     static const pleat_pool_id id = { 0, 1 };
-    const questions once = { 1, 0, 0, 0 };
+    const questions once = { 1, 0, 0, 0, 0 };
     make(SIM, "stream_identity:handle,capture:told");
     void *stream = api_stream(instance, 0);
     pleat_devptr kept = api_alloc(instance, 0, MIB, stream);
@@ -191,9 +203,9 @@ END_TEST
  * id. */
 START_TEST(after_a_capture_the_first_free_asks_for_the_id)
 {
-    const questions info = { 1, 0, 0, 0 };
-    const questions twice = { 2, 0, 0, 0 };
-    const questions sure = { 2, 0, 2, 1 };
+    const questions info = { 1, 0, 0, 0, 0 };
+    const questions twice = { 2, 0, 0, 0, 0 };
+    const questions sure = { 2, 0, 2, 1, 0 };
     make(SIM, "");
     void *stream = api_stream(instance, 0);
     pleat_devptr kept[4];

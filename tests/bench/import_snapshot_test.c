@@ -198,6 +198,33 @@ START_TEST(a_request_that_no_device_could_serve_is_not_tried)
 }
 END_TEST
 
+/* A rank leaves little on device 0, or only looks at it, and needs memory on its own device. */
+START_TEST(the_device_that_needs_most_is_the_one)
+{
+    static const snap_event small[] = { { "alloc", 0x1000, 4096, 0 }, { .action = NULL } };
+    static const snap_event large[] = { { "alloc", 0x1000, 1 << 20, 0 }, { .action = NULL } };
+    static const snap_event look[] = { { "snapshot", 0, 0, 0 }, { .action = NULL } };
+    static const snap_event refused[] = { { "oom", 0, 1 << 10, 0 }, { .action = NULL } };
+    static const struct {
+        const snap_event *events[3];
+        int device;
+    } runs[] = { { { small, large, look }, 1 },
+                 { { large, small, NULL }, 0 },
+                 { { look, NULL, small }, 2 },
+                 { { large, refused, small }, 1 } };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        bench_snapshot snapshot;
+        snap_plan plan = { .protocol = 4, .n_devices = 3 };
+        memcpy(plan.events, runs[i].events, sizeof runs[i].events);
+        write_file(bytes, snap_write(&plan, bytes, sizeof bytes));
+        ck_assert_msg(bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
+                      failure.text);
+        ck_assert_int_eq(snapshot.device, runs[i].device);
+        bench_snapshot_free(&snapshot);
+    }
+}
+END_TEST
+
 START_TEST(the_first_device_with_events_is_the_one)
 {
     static const bench_event other_run[] = { { 4096, 0, 0 } };
@@ -551,6 +578,7 @@ SUITE(bench_import_snapshot)
     tcase_add_test(good, failed_requests_can_be_left_out);
     tcase_add_test(good, a_request_that_no_device_could_serve_is_not_tried);
     tcase_add_test(good, the_first_device_with_events_is_the_one);
+    tcase_add_test(good, the_device_that_needs_most_is_the_one);
     tcase_add_test(good, without_a_history_the_live_blocks_are_the_run);
     tcase_add_test(good, what_waits_for_other_streams_is_pending_and_not_live);
     tcase_add_test(good, uses_that_end_in_another_order_are_on_streams_of_their_own);

@@ -249,6 +249,19 @@ START_TEST(a_run_that_only_grows_ends_early)
 }
 END_TEST
 
+/* The second step needs more: what the first one has left lives then. */
+START_TEST(one_step_is_no_whole_run)
+{
+    event("segment_alloc", 0, 64 * MIB);
+    event("alloc", 0, 16 * MIB);
+    step(48 * MIB);
+    end_state();
+    ck_assert(read_it("")->ends_early);
+    step(40 * MIB);
+    ck_assert(!read_it("")->ends_early);
+}
+END_TEST
+
 START_TEST(without_entries_there_is_no_history)
 {
     end_state();
@@ -311,6 +324,7 @@ SUITE(bench_recorded)
     tcase_add_test(all, what_is_freed_after_the_failure_does_not_go_on);
     tcase_add_test(all, more_live_than_between_the_steps_is_an_early_end);
     tcase_add_test(all, a_run_that_only_grows_ends_early);
+    tcase_add_test(all, one_step_is_no_whole_run);
     tcase_add_test(all, without_entries_there_is_no_history);
     tcase_add_test(all, the_settings_of_the_run_are_recognised);
 }

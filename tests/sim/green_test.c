@@ -1,5 +1,5 @@
-/* green_test.c - green contexts, their streams, events and end. An event of the whole primary context
- * covers the work of its green contexts since CUDA 13. */
+/* green_test.c - green contexts, their streams, events and end. An event of the whole primary
+ * context covers the work of its green contexts since CUDA 13. */
 /* labels: unit */
 #include "tests/support/sim_world.h"
 #include "tests/support/suite.h"
