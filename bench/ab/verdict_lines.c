@@ -75,7 +75,7 @@ static void put_start(const bench_told *told, line *l)
     }
     if (told->begins_late) {
         put_size(l, (double)told->live_before_bytes);
-        put(l, " lived");
+        put(l, " lived%s", told->live_before_bytes == 0 ? ", as far as it tells," : "");
         if (told->held_before_bytes > 0) {
             put(l, " and ");
             put_size(l, (double)told->held_before_bytes);

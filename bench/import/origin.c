@@ -134,7 +134,7 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     if (n == 0) {
         return told;
     }
-    told.begins_late = recording->n_before > 0 || held->before_bytes > 0;
+    told.begins_late = recording->n_before > 0 || held->before_bytes > 0 || recording->is_cut;
     told.has_run_over = snapshot->is_full || (told.begins_late && is_round(n));
     find_failures(snapshot, &told);
     told.is_apart = !recording->leads_to_state || !held->is_consistent ||

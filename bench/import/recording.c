@@ -63,6 +63,7 @@ static void find_cut(writer *w)
     }
     bool is_cut = i < s->n_entries && s->entries[i].action == BENCH_SNAPSHOT_FREE_COMPLETED;
     w->cut = is_cut ? &s->entries[i] : NULL;
+    w->recording.is_cut = is_cut;
 }
 
 /* ---- earlier blocks, and the completion of frees --------------------------------------------- */

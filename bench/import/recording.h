@@ -26,6 +26,7 @@ typedef struct bench_recording {
     uint64_t before_bytes;    /* live before the recording, each block rounded up to 512; */
     uint64_t low_bytes;       /* least live bytes after an entry of the second half; */
     uint64_t end_bytes;       /* and at the end */
+    bool is_cut;              /* the first entry of a block is the end of a free */
     bool is_first_step;       /* the run rose and came down once, to much that lives at the end */
     bool leads_to_state;      /* the events end with the blocks that the snapshot shows */
     bench_recorded_call *calls;

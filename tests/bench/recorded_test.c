@@ -262,6 +262,15 @@ START_TEST(one_step_is_no_whole_run)
 }
 END_TEST
 
+START_TEST(a_history_that_begins_with_the_end_of_a_free_begins_late)
+{
+    event("free_completed", (uint64_t)(32 * MIB), 8 * MIB);
+    begin_whole();
+    const bench_told *told = read_it("");
+    ck_assert(told->begins_late && told->live_before_bytes == 0);
+}
+END_TEST
+
 START_TEST(without_entries_there_is_no_history)
 {
     end_state();
@@ -325,6 +334,7 @@ SUITE(bench_recorded)
     tcase_add_test(all, more_live_than_between_the_steps_is_an_early_end);
     tcase_add_test(all, a_run_that_only_grows_ends_early);
     tcase_add_test(all, one_step_is_no_whole_run);
+    tcase_add_test(all, a_history_that_begins_with_the_end_of_a_free_begins_late);
     tcase_add_test(all, without_entries_there_is_no_history);
     tcase_add_test(all, the_settings_of_the_run_are_recognised);
 }
