@@ -30,6 +30,10 @@
  * took their place. (Tied granules are at an end of a gap, where chunks reach beyond the gap: the
  * places at both ends cover most tied granules.) Hence no place had L + P + T + m <= C.
  *
+ * One exception: the driver refuses to map, since no memory is left for page tables. Idle chunks go
+ * back then, and the request tries once more. A second refusal is "out of device memory", too,
+ * though free memory may be held.
+ *
  * A private pool's request on a stream that is being captured may not take. For such a request
  * settled memory was unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms
  * can forbid an order or a wait that the argument needs: then the verdict is PLEAT_EPENDING.
