@@ -294,6 +294,7 @@ static void play_on(const scene *s, pl_chunks chunks)
 {
     pl_allocator_options options;
     pl_allocator_options_init(&options);
+    options.wait_ms = 60000; /* on a busy machine, too, nothing is pending at the end of a wait */
     SET_OWN(pleat, &options, chunks, chunks);
     SET_OWN(pleat, &options, chunk_share, chunks == PL_CHUNKS_MIXED ? 1 : 64);
     pleat_open(s->sim_conf, &options);
