@@ -60,8 +60,12 @@ def test_the_failed_request_has_its_stack(moments: dict[tuple[str, str], dict]) 
     assert stack.split("\n")[0].endswith("train")
 
 
-def test_pleat_strands_nothing_at_the_same_event(moments: dict[tuple[str, str], dict]) -> None:
+def test_pleat_strands_a_granule_a_block_at_the_same_event(
+    moments: dict[tuple[str, str], dict],
+) -> None:
+    """Each kept block begins and ends within a granule."""
     natives = moments["failure", "torch-native"]
     pleats = moments["failure", "pleat"]
     assert pleats["event"] == natives["event"]
-    assert pleats["stranded_bytes"] == 0 and not pleats["has_failed"]
+    assert pleats["stranded_bytes"] <= KEPT < natives["stranded_bytes"] / 5
+    assert not pleats["has_failed"]
