@@ -134,7 +134,7 @@ END_TEST
 /* All with PLEAT_TEST_PERCENT=100, ten thousand with the usual 10. */
 START_TEST(a_million_streams_leave_nothing_behind)
 {
-    play("capacity:16G,depth:16", suite_part(suite_part((uint64_t)100 * MANY)), MOST_ALIVE / 100,
+    play("capacity:16G,depth:16", suite_part(suite_part((uint64_t)100 * MANY)), MOST_ALIVE / 50,
          false, 1);
 }
 END_TEST
