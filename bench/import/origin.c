@@ -8,9 +8,6 @@
 #include "bench/base/text.h"
 #include "bench/import/recording.h"
 
-/* Levels that differ by at most this part of the peak are equal. */
-enum { LEVEL_PARTS = 20 };
-
 /* People limit a history's entries to a round number: of thousands, or a power of two. */
 enum { ROUND_ENTRIES = 1000 };
 
@@ -139,9 +136,7 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     find_failures(snapshot, &told);
     told.is_apart = !recording->leads_to_state || !held->is_consistent ||
                     holds_too_little(&told, held, tape);
-    uint64_t above_bytes = recording->end_bytes - recording->low_bytes;
-    bool is_above = above_bytes > tape->peak_live_bytes / LEVEL_PARTS;
-    told.ends_early = !told.ends_failed && (is_above || recording->is_first_step);
+    told.ends_early = !told.ends_failed && recording->ends_high;
     return told;
 }
 

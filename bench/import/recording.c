@@ -360,26 +360,39 @@ static bool write_before(writer *w)
     return true;
 }
 
-/* Live bytes after each of n entries. A step is a rise over the final level by more than a
- * twentieth of the peak, and the way back. */
-static void read_levels(writer *w, const uint64_t *levels, size_t n)
+/* Levels that differ by at most this part of the peak are equal. */
+enum { LEVEL_PARTS = 20 };
+
+/* Live bytes after each of n entries. A step is a rise over the final level, and the way back. More
+ * lives at the end than before if the second half came down lower, or if there is only one step. */
+static bool ends_high(const writer *w, const uint64_t *levels, size_t n)
 {
     uint64_t end = w->tape->live_bytes;
-    uint64_t little = w->tape->peak_live_bytes / 20;
+    uint64_t little = w->tape->peak_live_bytes / LEVEL_PARTS;
     uint64_t low = end;
     unsigned n_steps = 0;
     bool is_up = false;
     for (size_t i = 0; i < n; i++) {
         low = i >= n / 2 && levels[i] < low ? levels[i] : low;
-        if (is_up && levels[i] <= end + little) {
-            is_up = false;
-            n_steps++;
-        }
-        is_up = is_up || levels[i] > end + 2 * little;
+        n_steps += is_up && levels[i] <= end + little;
+        is_up = levels[i] > end + 2 * little || (is_up && levels[i] > end + little);
     }
-    w->recording.low_bytes = low;
-    w->recording.end_bytes = end;
-    w->recording.is_first_step = n_steps == 1 && end > little;
+    return end - low > little || (n_steps == 1 && end > little);
+}
+
+/* The entries of the snapshot, behind the earlier blocks. */
+static bool write_entries(writer *w, uint64_t *levels)
+{
+    const bench_snapshot *s = w->snapshot;
+    for (size_t i = 0; i < s->n_entries; i++) {
+        if (&s->entries[i] != w->cut && !write_entry(w, &s->entries[i])) {
+            return false;
+        }
+        levels[i] = w->tape->live_bytes;
+    }
+    w->recording.ends_high = ends_high(w, levels, s->n_entries);
+    return w->tape->n_slots > 0 ||
+           bench_fail(w->failure, "%s: the recording holds no allocation", w->path);
 }
 
 static bool write_all(writer *w)
@@ -399,21 +412,10 @@ static bool write_all(writer *w)
         return false;
     }
     uint64_t *levels = calloc(s->n_entries + 1, sizeof *levels);
-    if (!levels) {
-        return bench_fail(w->failure, "%s: out of host memory", w->path);
-    }
-    bool ok = true;
-    for (size_t i = 0; i < s->n_entries && ok; i++) {
-        ok = &s->entries[i] == w->cut || write_entry(w, &s->entries[i]);
-        levels[i] = w->tape->live_bytes;
-    }
-    if (ok) {
-        read_levels(w, levels, s->n_entries);
-    }
+    bool ok = levels ? write_entries(w, levels)
+                     : bench_fail(w->failure, "%s: out of host memory", w->path);
     free(levels);
-    return !ok ? false
-               : w->tape->n_slots > 0 ||
-                     bench_fail(w->failure, "%s: the recording holds no allocation", w->path);
+    return ok;
 }
 
 bool bench_recording_write(const char *path, const bench_snapshot *snapshot, bool tries_failures,

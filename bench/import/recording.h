@@ -23,11 +23,9 @@ typedef struct bench_recorded_call {
 typedef struct bench_recording {
     uint64_t n_before;        /* blocks from before the recording */
     uint64_t n_before_events; /* events that allocate the earlier blocks */
-    uint64_t before_bytes;    /* live before the recording, each block rounded up to 512; */
-    uint64_t low_bytes;       /* least live bytes after an entry of the second half; */
-    uint64_t end_bytes;       /* and at the end */
+    uint64_t before_bytes;    /* live before the recording, each block rounded up to 512 */
     bool is_cut;              /* the first entry of a block is the end of a free */
-    bool is_first_step;       /* the run rose and came down once, to much that lives at the end */
+    bool ends_high;           /* more lives at the end than the run came down to before */
     bool leads_to_state;      /* the events end with the blocks that the snapshot shows */
     bench_recorded_call *calls;
     size_t n_calls;

@@ -181,10 +181,9 @@ static bool read_entries(reader *r, const value *trace)
     return true;
 }
 
-static bool has_events(const value *trace)
+static uint64_t weigh(const value *trace)
 {
-    return trace->kind == BENCH_PICKLE_LIST &&
-           (trace->as.node->n > 0 || trace->as.node->has_dropped);
+    return trace->kind == BENCH_PICKLE_LIST ? bench_trace_weigh(trace) : 0;
 }
 
 /* "0, 2, 3": the devices with events. */
@@ -193,7 +192,7 @@ static const char *list_devices(const node *traces, char *out, size_t n)
     size_t used = 0;
     snprintf(out, n, "none");
     for (uint32_t i = 0; i < traces->n && used < n; i++) {
-        if (has_events(&traces->items[i])) {
+        if (weigh(&traces->items[i]) > 0) {
             used += (size_t)snprintf(out + used, n - used, "%s%lu", used ? ", " : "",
                                      (unsigned long)i);
         }
@@ -229,7 +228,7 @@ static bool choose_trace(const reader *r, const node *traces, int *device, const
                             bench_pickle_kind_text(trace));
         }
         bool is_asked = *device < 0 || i == (uint32_t)*device;
-        uint64_t weight = is_asked && has_events(trace) ? bench_trace_weigh(trace) : 0;
+        uint64_t weight = is_asked ? weigh(trace) : 0;
         if (weight > most) {
             most = weight;
             chosen = (int)i;

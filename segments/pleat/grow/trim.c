@@ -23,7 +23,7 @@
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
-enum { BATCH = PL_QUIET_CHUNKS, SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
+enum { SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
 
 /* Does a stale block wait for a use that no tick covers? Looks once at each; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
@@ -118,8 +118,8 @@ pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
 
 /* Chunks that are mapped nowhere, held by the caller alone. */
 typedef struct pile {
-    pl_chunk chunks[BATCH];
-    uint8_t orders[BATCH];
+    pl_chunk chunks[PL_QUIET_CHUNKS];
+    uint8_t orders[PL_QUIET_CHUNKS];
     size_t n;
     size_t n_granules; /* of them */
 } pile;
@@ -165,7 +165,7 @@ static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
 static void pop_idle(pl_space *space, size_t n, pile *p)
 {
     for (unsigned order = 0; order < PL_N_ORDERS; order++) {
-        while (space->idle[order].n > 0 && p->n < BATCH && p->n_granules < n) {
+        while (space->idle[order].n > 0 && p->n < PL_QUIET_CHUNKS && p->n_granules < n) {
             put_on(p, pl_space_pop_idle(space, order), order);
         }
     }
