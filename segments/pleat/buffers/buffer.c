@@ -54,7 +54,8 @@ void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
     pl_host_free(&space->host, buffer);
 }
 
-pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out)
+pleat_status pl_buffer_create(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                              pl_buffer **out)
 {
     pl_buffer *buffer = pl_host_calloc(&space->host, 1, sizeof(*buffer));
 
@@ -68,7 +69,7 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range,
     }
     buffer->area->buffer = buffer;
     buffer->area->pool = room;
-    pleat_status st = pl_space_add_segment(space, buffer->area, range);
+    pleat_status st = pl_space_open_segment(space, buffer->area, n_want, n_least);
     if (st != PLEAT_OK) {
         pl_buffer_free_closed(space, buffer);
         return st;
@@ -141,9 +142,8 @@ static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
     space->n_buffer_blocks++;
 }
 
-static void subtract(pl_space *space, pl_buffer *buffer, pl_block *b)
+static void subtract(pl_space *space, pl_buffer *buffer)
 {
-    pl_space_lane_at(space, b->lane)->n_live--;
     buffer->n_runs--;
     space->n_buffer_blocks--;
 }
@@ -169,7 +169,8 @@ static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_bloc
 
     tell_gone(space, low);
     tell_gone(space, high);
-    subtract(space, buffer, high);
+    subtract(space, buffer);
+    pl_space_lane_at(space, high->lane)->n_live--;
     if (room != NULL) {
         pl_stat_sub(&room->blocks, 1);
     }
@@ -241,17 +242,13 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
     pl_lane *owner = pl_space_lane_at(space, b->lane);
     size_t bytes = b->bytes;
 
-    space->n_events++;
-    subtract(space, buffer, b);
+    subtract(space, buffer);
     buffer->committed_bytes -= bytes;
-    pl_room_end_live(b);
-    pl_usages_end(&space->usages, PLEAT_SIZES_LARGE, bytes, b->requested);
-    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_live_leave(space, b);
     if (b->uses != NULL) {
         pl_shared_free(space, b, NULL);
     } else {
-        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-        buffer->area->n_used--;
+        pl_live_complete(space, b);
         pl_run_free(space, b, owner->number, pl_lane_stamp(space, owner));
     }
     pl_settle_freed(space, plain, bytes);

@@ -42,8 +42,10 @@ static inline struct pl_room *pl_buffer_room(const pl_buffer *buffer)
 /* Open a closed buffer with so many granules of addresses and no page in use. room: the buffer's
  * room, NULL = in no room. Returns NULL if there is no such buffer. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules);
-/* Create an open buffer in the range and the room. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_buffer_create(pl_space *space, pl_private *room, pl_range range, pl_buffer **out);
+/* Create an open buffer in the room: n_want granules of addresses, n_least where these are scarce.
+ * Drops the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_buffer_create(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+                              pl_buffer **out);
 /* The buffer has no live block: keep the buffer for reuse, once no page is in use. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);
 void pl_buffer_rest(pl_space *space, pl_buffer *buffer); /* closed already, in no list */

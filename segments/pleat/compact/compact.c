@@ -11,7 +11,6 @@
  *
  * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
  * and free meanwhile. */
-#include "segments/pleat/compact/compact.h"
 
 #include "segments/pleat/compact/scratch.h"
 #include "segments/pleat/compact/split.h"
@@ -19,6 +18,7 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/granule.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capturers.h"
 #include "vmm/base/deadline.h"
 

@@ -30,11 +30,6 @@ typedef struct split {
 
 /* ---- the plan ------------------------------------------------------------------------------ */
 
-static bool is_vacant(const pl_segment *seg, size_t g)
-{
-    return (seg->vacant[g / PL_WORD] & pl_granule_bit(g)) != 0;
-}
-
 /* Graphs may use a private pool's free blocks, so no table tells what is vacant in private
  * pools. */
 static bool plan(const pl_space *space, pleat_devptr at, split *s)
@@ -54,10 +49,10 @@ static bool plan(const pl_space *space, pleat_devptr at, split *s)
         .swap = { .seg = seg, .at = at, .g = g, .order = seg->orders[g], .old = seg->chunks[g] }
     };
     for (size_t i = g; i < g + pl_swap_granules(&s->swap); i++) {
-        if (is_vacant(seg, i)) {
+        if (pl_granule_is_set(seg->vacant, i)) {
             continue;
         }
-        if (i == g || s->swap.n_spans == 0 || is_vacant(seg, i - 1)) {
+        if (i == g || s->swap.n_spans == 0 || pl_granule_is_set(seg->vacant, i - 1)) {
             s->swap.spans[s->swap.n_spans++] = (pl_swap_span){ .g = i, .piece = s->swap.n_kept };
         }
         s->swap.spans[s->swap.n_spans - 1].n++;
@@ -83,10 +78,10 @@ static bool next_vacant(const split *s, size_t *g, size_t *to)
 {
     size_t end = s->swap.g + pl_swap_granules(&s->swap);
 
-    while (*g < end && !is_vacant(s->swap.seg, *g)) {
+    while (*g < end && !pl_granule_is_set(s->swap.seg->vacant, *g)) {
         ++*g;
     }
-    for (*to = *g; *to < end && is_vacant(s->swap.seg, *to); ++*to) {
+    for (*to = *g; *to < end && pl_granule_is_set(s->swap.seg->vacant, *to); ++*to) {
     }
     return *g < end;
 }
@@ -259,12 +254,10 @@ static void put_chunk(pl_space *space, const split *s, size_t g, size_t piece)
 
     pl_segment_put_chunk(seg, g, s->swap.chunks[piece], s->swap.orders[piece]);
     for (size_t i = g; i < end && is_vacated; i++) {
-        is_vacated = is_vacant(seg, i);
+        is_vacated = pl_granule_is_set(seg->vacant, i);
     }
     if (is_vacated) {
-        size_t n = pl_segment_loosen_granules(seg, g, end);
-        space->n_loose += n;
-        space->n_pinned -= n;
+        pl_space_loosen(space, pl_segment_loosen_granules(seg, g, end));
     }
 }
 

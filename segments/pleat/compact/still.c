@@ -11,9 +11,7 @@
 void pl_still_begin(pl_space *space)
 {
     while (space->is_compacting) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
+        pl_space_wait(space);
     }
     space->is_compacting = true;
 }
@@ -21,7 +19,7 @@ void pl_still_begin(pl_space *space)
 void pl_still_end(pl_space *space)
 {
     space->is_compacting = false;
-    pl_cond_broadcast(&space->landed);
+    pl_space_wake(space);
 }
 
 /* Programs submit work far ahead of the GPU. So waits for all work may last longer, also where

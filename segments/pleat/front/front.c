@@ -4,6 +4,8 @@
 
 #include <sched.h>
 
+#include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/room.h"
 #include "segments/pleat/space/run.h"
 #include "vmm/base/cancel.h"
 
@@ -53,6 +55,23 @@ void pl_fronts_go(pl_space *space)
     for (pl_front *f = space->fronts; f != NULL; f = f->next) {
         atomic_store_explicit(&f->is_stopped, 0, memory_order_release);
     }
+}
+
+/* ---- a live block ends ----------------------------------------------------------------------- */
+
+void pl_live_leave(pl_space *space, pl_block *b)
+{
+    bool is_page = b->segment->area->buffer != NULL; /* such blocks are in no map */
+
+    space->n_events++;
+    if (!is_page) {
+        pl_ptrmap_remove(&space->live, b->base);
+    }
+    pl_usages_end(&space->usages, is_page ? PLEAT_SIZES_LARGE : pl_stats_pool(b->bytes), b->bytes,
+                  b->requested);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_room_end_live(b);
+    pl_space_lane_at(space, b->lane)->n_live--;
 }
 
 /* ---- emptying -------------------------------------------------------------------------------- */

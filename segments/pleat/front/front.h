@@ -26,9 +26,6 @@
 
 enum { PL_MOST_FRONTS = 32, PL_CREDIT_AT_FIRST = 8 /* of a magazine */ };
 
-bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
-void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
-
 /* From now until pl_fronts_go no owner is inside a front. Owners change the blocks in their fronts
  * without the lock, so callers that look at live blocks stop the owners first. */
 void pl_fronts_stop(pl_space *space);
@@ -50,10 +47,14 @@ static inline bool pl_fronts_empty(pl_space *space)
 void pl_fronts_count(pl_space *space);
 /* Count a block as live that the pools have no room for below the peaks. */
 void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested);
-/* Count a live block as freed. */
-static inline void pl_fronts_end_live(pl_space *space, const pl_block *b)
+/* b, in no front, is about to be freed: live no more in the map, in the figures, in its room and
+ * for its lane. The observer hears of the request. */
+void pl_live_leave(pl_space *space, pl_block *b);
+/* Nobody uses b, which was live, any more. The caller makes b free, or puts b in flight. */
+static inline void pl_live_complete(const pl_space *space, const pl_block *b)
 {
-    pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    b->segment->area->n_used--;
 }
 /* The calling thread's first front in the list from `from` on, for the lane, 0 = any; or NULL. */
 pl_front *pl_fronts_own(pl_front *from, uint32_t lane);

@@ -149,11 +149,7 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
     } else {
         take_blocks(space, b, bytes);
     }
-    size_t n = pl_segment_pin(b->segment, b->base, pl_block_end(b));
-    if (n > 0) {
-        space->n_loose -= n;
-        pl_space_pin(space, n);
-    }
+    pl_space_pin_loose(space, pl_segment_pin(b->segment, b->base, pl_block_end(b)));
     if (__builtin_expect(b->segment->is_private, false)) {
         pl_segment_own(b->segment, b->base, pl_block_end(b));
     }

@@ -183,28 +183,11 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);
     size_t want = space->total_chunks;
-    pl_flying flying;
-    pl_range range;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
     want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
-    want = want < least ? least : want;
-    pl_space_take_off(space, &flying);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_range_reserve(space->dev, want << space->granule_log2,
-                                       least << space->granule_log2, &range);
-    pl_lock_acquire(&space->lock);
-    if (st == PLEAT_OK) {
-        st = pl_space_add_segment(space, rq->area, range);
-        if (st != PLEAT_OK) {
-            pl_lock_release(&space->lock);
-            (void)!pl_range_release(space->dev, range);
-            pl_lock_acquire(&space->lock);
-        }
-    }
-    pl_space_land(space, &flying);
-    return st;
+    return pl_space_open_segment(space, rq->area, want < least ? least : want, least);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */

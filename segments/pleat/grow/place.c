@@ -357,34 +357,6 @@ bool pl_place_go_on(pl_place_scan *scan, const pl_area *area)
     return is_over;
 }
 
-bool pl_place_confirm(const pl_place_scan *scan, pl_place *place)
-{
-    pl_segment *seg = place->segment;
-    pleat_devptr end = place->at + scan->bytes;
-    pl_block *first = pl_segment_find(seg, place->at);
-    size_t n_new = 0;
-    size_t n_touched = 0;
-
-    for (const pl_block *b = first; b != NULL && b->base < end; b = b->next) {
-        n_touched++;
-        if (!is_in_gap(b, scan->lane)) {
-            pl_lock_touch(n_touched);
-            return false;
-        }
-        if (b->state == PL_BLOCK_HOLE) {
-            pleat_devptr low = b->base > place->at ? b->base : place->at;
-            pleat_devptr high = pl_block_end(b) < end ? pl_block_end(b) : end;
-            n_new += pl_segment_granule(seg, high - 1) - pl_segment_granule(seg, low) + 1;
-        }
-    }
-    pl_lock_touch(n_touched);
-    place->first = first;
-    place->n_new = n_new;
-    place->n_pin = n_new + pl_segment_count_loose(seg, place->at, end) +
-                   pl_segment_count_loose_beside(seg, place->at, end);
-    return place->n_pin <= scan->pin_room;
-}
-
 bool pl_place_search(pl_space *space, pl_pace *pace, pl_area *area, uint32_t lane, size_t bytes,
                      size_t pin_room, pl_place *out)
 {

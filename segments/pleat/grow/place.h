@@ -57,10 +57,6 @@ bool pl_place_try(pl_place_scan *scan, pl_area *area);
  * search does not see changes behind its position. So the area has no place for certain only if
  * nothing changed, and a scan->best from an earlier hold must be confirmed. */
 bool pl_place_go_on(pl_place_scan *scan, const pl_area *area);
-/* Is the place, found in an earlier hold, still a place? Brings the counts in `place` up to date.
- * Touches all blocks of the place. */
-bool pl_place_confirm(const pl_place_scan *scan, pl_place *place);
-
 /* Find a place for `bytes` in the area that pins at most `pin_room` further granules and needs the
  * fewest new granules. Of equal places, the lowest that starts with a gap or with a free block
  * behind a hole. Only gaps with holes are looked at, as a gap without holes is a run, which an

@@ -10,6 +10,7 @@
 #include "segments/pleat/grow/quiet.h"
 #include "segments/pleat/grow/stale.h"
 #include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
@@ -437,7 +438,7 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
             space->limit_chunks = limit_before;
         }
         space->n_limiting--;
-        pl_cond_broadcast(&space->landed);
+        pl_space_wake(space);
     }
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);

@@ -23,8 +23,4 @@ pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks);
  * use may not be over; or the error of a wait. */
 pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms);
 
-/* Functions of pl_allocator_ops (allocator.h). */
-pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
-pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes);
-
 #endif

@@ -1,15 +1,15 @@
-/* buffer_ops.c - see buffer_ops.h.
+/* buffer_ops.c - operations on buffers (buffer.h).
  *
  * A change takes the buffer for itself (is_busy), so no live block changes while the lock is
  * dropped. To commit pages, the call requests a block at its address for each part without live
  * memory (fixed.h), with all remedies. If a request fails, all commits of the call are freed again.
  * To decommit pages, first the blocks are cut and noted, which may fail, then freed, which may not.
  * Guarded by the device lock, rank 20. */
-#include "segments/pleat/ops/buffer_ops.h"
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/buffers/hollow.h"
 #include "segments/pleat/grow/fit.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
@@ -46,30 +46,6 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Address ranges are powers of two, if there are enough addresses. */
-static pleat_status reserve(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
-                            pl_buffer **out)
-{
-    pl_flying flying;
-    pl_range range;
-
-    pl_space_take_off(space, &flying);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_range_reserve(space->dev, n_want << space->granule_log2,
-                                       n_least << space->granule_log2, &range);
-    pl_lock_acquire(&space->lock);
-    if (st == PLEAT_OK) {
-        st = pl_buffer_create(space, room, range, out);
-        if (st != PLEAT_OK) {
-            pl_lock_release(&space->lock);
-            (void)!pl_range_release(space->dev, range);
-            pl_lock_acquire(&space->lock);
-        }
-    }
-    pl_space_land(space, &flying);
-    return st;
-}
-
 /* Look before asking the driver for addresses: uses of closed buffers may be over. Memory without a
  * tick gets one as soon as a call names its stream. Drops the lock. */
 static void look_for_ends(pl_space *space)
@@ -104,11 +80,11 @@ static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want
     if (st != PLEAT_OK || *out != NULL) {
         return st;
     }
-    st = reserve(space, room, n_want, n_least, out);
+    st = pl_buffer_create(space, room, n_want, n_least, out);
     if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed buffers of all sizes */
         pl_hollow_let_go(space, 0, SIZE_MAX);
         st = room != NULL && room->is_asleep ? PLEAT_EASLEEP
-                                             : reserve(space, room, n_want, n_least, out);
+                                             : pl_buffer_create(space, room, n_want, n_least, out);
     }
     return st;
 }
@@ -120,7 +96,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
     bool is_paged = page_bytes > 0;
     size_t page = is_paged ? round_up(page_bytes, space->granule_bytes) : space->granule_bytes;
     size_t most = round_up(most_bytes, page);
-    size_t n = most >> space->granule_log2;
+    size_t n = most >> space->granule_log2; /* as a power of two, if there are addresses: */
     size_t n_want = (size_t)1 << (n == 1 ? 0 : 64 - __builtin_clzll(n - 1));
     pl_buffer *buffer;
 
@@ -146,9 +122,7 @@ static pl_buffer *occupy(pl_space *space, pleat_devptr base)
     pl_buffer *buffer = pl_buffer_at(space, base);
 
     while (buffer != NULL && buffer->is_busy) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
+        pl_space_wait(space);
         buffer = pl_buffer_at(space, base);
     }
     if (buffer == NULL || pl_buffer_segment(buffer)->range.base != base) {
@@ -161,9 +135,7 @@ static pl_buffer *occupy(pl_space *space, pleat_devptr base)
 static void vacate(pl_space *space, pl_buffer *buffer)
 {
     buffer->is_busy = false;
-    if (space->n_waiting > 0) {
-        pl_cond_broadcast(&space->landed);
-    }
+    pl_space_wake(space);
 }
 
 /* ---- live blocks ----------------------------------------------------------------------------- */

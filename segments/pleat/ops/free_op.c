@@ -1,9 +1,10 @@
-/* free_op.c - see free_op.h. Guarded by the space's lock, rank 20.
+/* free_op.c - how a block is freed, and how a use is recorded. Under the space's lock, rank 20.
  *
  * A freed block becomes free memory that pends on its stream (run.c). The driver is asked whether
  * the stream is captured. Further driver calls are only a tick now and then, and queries of
  * ticks. */
-#include "segments/pleat/ops/free_op.h"
+#include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/space.h"
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/quick.h"
@@ -52,8 +53,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     size_t bytes = b->bytes;
 
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    b->segment->area->n_used--;
+    pl_live_complete(space, b);
     if (__builtin_expect(lane->is_capture, false)) {
         lane->is_mixed = lane->is_mixed ||
                          (is_capturing && b->tick != pl_capture_number_of(space, lane));
@@ -69,9 +69,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
 static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
                        bool is_named)
 {
-    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
-    pl_room_end_live(b);
-    pl_space_lane_at(space, b->lane)->n_live--;
+    pl_live_leave(space, b);
     if (__builtin_expect(b->uses != NULL, false)) {
         size_t bytes = b->bytes;
         pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
@@ -103,9 +101,6 @@ static pleat_status free_found(pl_space *space, pl_block *b, pl_lane *plain, boo
     pleat_status st = note_free(space, b, plain, is_capturing);
 
     if (st == PLEAT_OK) {
-        space->n_events++;
-        pl_ptrmap_remove(&space->live, b->base);
-        pl_fronts_end_live(space, b);
         free_block(space, b, plain, is_capturing, is_named);
     }
     return st;
@@ -208,9 +203,7 @@ static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
     pleat_status st = pl_stream_capture(plain->stream, info);
     pl_lock_acquire(&space->lock);
     plain->is_recording = false;
-    if (space->n_waiting > 0) {
-        pl_cond_broadcast(&space->landed);
-    }
+    pl_space_wake(space);
     return st;
 }
 

@@ -1,10 +1,10 @@
-/* look_ops.c - see look_ops.h. Every function takes the space's lock, rank 20. */
-#include "segments/pleat/ops/look_ops.h"
+/* look_ops.c - the allocator's answers about itself. Nothing changes, except for peaks. */
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/figures.h"
 #include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/space/space.h"
 
@@ -84,31 +84,33 @@ void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
     pl_lock_release(&space->lock);
 }
 
-void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
-                    void *context)
-{
-    pl_space *space = space_of(a);
+enum { VISIT_SOME = 1024 };
 
+static bool visit(pl_space *space, size_t most, pleat_devptr *from,
+                  void (*see)(void *context, const pl_piece *piece), void *context)
+{
     pl_lock_acquire(&space->lock);
     pl_fronts_stop(space);
     pl_fronts_count(space);
-    pl_walk_visit(space, see, context);
+    bool is_more = pl_walk_visit(space, most, from, see, context);
+    pl_lock_touch(most < SIZE_MAX ? most : 0); /* a whole visit is one long hold by design */
     pl_fronts_go(space);
     pl_lock_release(&space->lock);
+    return is_more;
+}
+
+void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *piece),
+                    void *context)
+{
+    pleat_devptr from = 0;
+
+    (void)visit(space_of(a), SIZE_MAX, &from, see, context);
 }
 
 bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
                          void (*see)(void *context, const pl_piece *piece), void *context)
 {
-    pl_space *space = space_of(a);
-
-    pl_lock_acquire(&space->lock);
-    pl_fronts_stop(space);
-    pl_fronts_count(space);
-    bool is_more = pl_walk_visit_some(space, from, see, context);
-    pl_fronts_go(space);
-    pl_lock_release(&space->lock);
-    return is_more;
+    return visit(space_of(a), VISIT_SOME, from, see, context);
 }
 
 void pl_pleat_reset_peaks(pl_allocator *a)

@@ -2,34 +2,23 @@
  *
  * An allocation gets the best resident fit. If no block fits, the allocator grows (fit.h). Guarded
  * by the space's lock, rank 20. */
-#include "segments/pleat/ops/ops.h"
 
-#include "segments/pleat/compact/compact.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/fit.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/ops/buffer_ops.h"
-#include "segments/pleat/ops/free_op.h"
-#include "segments/pleat/ops/look_ops.h"
 #include "segments/pleat/ops/quick.h"
-#include "segments/pleat/ops/rounding_op.h"
-#include "segments/pleat/ops/share_op.h"
 #include "segments/pleat/pools/checkpoint.h"
-#include "segments/pleat/pools/private_ops.h"
-#include "segments/pleat/pools/restore.h"
 #include "segments/pleat/sleep/kept.h"
-#include "segments/pleat/sleep/room_ops.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/space/round.h"
 #include "segments/pleat/space/run.h"
-#include "segments/pleat/streams/capture_owner.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
-#include "segments/pleat/streams/retire_op.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
@@ -47,13 +36,8 @@ static void take_back(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
 
-    pl_ptrmap_remove(&space->live, b->base);
-    pl_fronts_end_live(space, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_room_end_live(b);
-    lane->n_live--;
-    b->segment->area->n_used--;
+    pl_live_leave(space, b);
+    pl_live_complete(space, b);
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
 }
 

@@ -116,8 +116,7 @@ static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t r
     pl_live_begin_between(seg, &space->store.tally, first, last);
     size_t n = pl_segment_pin_between(seg, first, last);
     if (__builtin_expect(n > 0, false)) {
-        space->n_loose -= n;
-        pl_space_pin(space, n);
+        pl_space_pin_loose(space, n);
     }
     lane->n_live++;
     seg->area->n_used++;
@@ -258,12 +257,8 @@ static inline void enter(pl_index *index, pl_block *b)
 static inline void loosen(pl_space *space, pl_block *b, size_t first, size_t last)
 {
     size_t n_looks = 0;
-    size_t n = pl_segment_loosen_between(b->segment, b, first, last, &n_looks);
 
-    if (__builtin_expect(n > 0, false)) {
-        space->n_loose += n;
-        space->n_pinned -= n;
-    }
+    pl_space_loosen(space, pl_segment_loosen_between(b->segment, b, first, last, &n_looks));
 }
 
 /* A block to free, and its free neighbours. */

@@ -1,14 +1,14 @@
-/* rounding_op.c - see rounding_op.h. Takes the space's lock, rank 20.
+/* rounding_op.c - how far requests are rounded up from now on.
  *
  * A front gives blocks by the requested size, rounded to the quantum. The quick way knows no
  * further size. So while requests are made larger, every request takes the general way, without
  * fronts. Live blocks keep their size. */
-#include "segments/pleat/ops/rounding_op.h"
 
 #include <string.h>
 
 #include "segments/base/rounding.h"
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/space/ops.h"
 
 /* First set the rounding for fronts bound from now on, then unbind: to unbind may drop the lock. */
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])

@@ -1,4 +1,4 @@
-/* share_op.c - see share_op.h.
+/* share_op.c - which chunks lie under shared memory.
  *
  *   granule    g          g + 1      g + 2      g + 3      ...     g + 7
  *   chunks    |## one of 1 ##|## one of 2 granules #####|          |## one of 1 ##| ...
@@ -13,11 +13,10 @@
  * compaction may move a chunk without a number, but no chunk with a number. Nobody looks while a
  * chunk is being moved. A block stays in place, unless its owner frees the block. A free ends the
  * walk of one block, and the walk of a room takes the block out of the list again. */
-#include "segments/pleat/ops/share_op.h"
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/ops/look_ops.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/room.h"
 
 /* To give a chunk its number costs a few steps more than a look (vmm/share.c). */

@@ -427,18 +427,6 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
     see(context, &piece);
 }
 
-void pl_walk_visit(const pl_space *space, see_piece see, void *context)
-{
-    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
-        const pl_block *first = seg->first;
-        for (const pl_block *b = first; b != NULL; b = b->next) {
-            show(space, b, b == first, see, context);
-        }
-    }
-}
-
-enum { VISIT_SOME = 1024 };
-
 /* Show at most *n pieces of the segment, from *from on. Moves *from on and counts *n down. */
 static void visit_from(const pl_space *space, const pl_segment *seg, pleat_devptr *from, size_t *n,
                        see_piece see, void *context)
@@ -457,10 +445,10 @@ static void visit_from(const pl_space *space, const pl_segment *seg, pleat_devpt
     }
 }
 
-bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from, see_piece see, void *context)
+bool pl_walk_visit(const pl_space *space, size_t most, pleat_devptr *from, see_piece see,
+                   void *context)
 {
-    size_t n = VISIT_SOME;
-
+    size_t n = most;
     const pl_segment *seg = pl_space_segment_below(space, *from);
 
     seg = seg != NULL ? seg : pl_space_lowest(space);
@@ -469,6 +457,5 @@ bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from, see_piece see
             visit_from(space, seg, from, &n, see, context);
         }
     }
-    pl_lock_touch(VISIT_SOME - n);
     return n == 0;
 }

@@ -8,11 +8,8 @@
  * segment, 200 runs, 300 index, 400 space, 500 live map, 600 private pools, 700 buffers. Under the
  * lock. I2 is skipped while requests are in flight. */
 int pl_walk_space(const pl_space *space);
-/* As pl_allocator_ops.visit, under the lock. */
-void pl_walk_visit(const pl_space *space, void (*see)(void *context, const pl_piece *piece),
-                   void *context);
-/* As pl_allocator_ops.visit_some, under the lock. */
-bool pl_walk_visit_some(const pl_space *space, pleat_devptr *from,
-                        void (*see)(void *context, const pl_piece *piece), void *context);
+/* As pl_allocator_ops.visit_some, under the lock, for at most `most` pieces. */
+bool pl_walk_visit(const pl_space *space, size_t most, pleat_devptr *from,
+                   void (*see)(void *context, const pl_piece *piece), void *context);
 
 #endif

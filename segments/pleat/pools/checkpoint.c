@@ -2,6 +2,7 @@
 #include "segments/pleat/pools/checkpoint.h"
 
 #include "segments/pleat/space/live.h"
+#include "segments/pleat/space/ops.h"
 
 /* ---- walking --------------------------------------------------------------------------------- */
 

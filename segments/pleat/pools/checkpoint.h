@@ -46,7 +46,4 @@ pl_block *pl_checkpoint_await(pl_space *space, pleat_devptr ptr);
 /* Give a roster back. May drop the lock. */
 void pl_roster_forget(pl_space *space, pl_roster *roster);
 
-pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster *out);
-void pl_pleat_roster_drop(pl_allocator *a, pl_roster *roster);
-
 #endif

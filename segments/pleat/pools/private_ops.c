@@ -1,5 +1,6 @@
-/* private_ops.c - see private_ops.h. Guarded by the device lock. */
-#include "segments/pleat/pools/private_ops.h"
+/* private_ops.c - operations on private pools (private.h). Guarded by the device lock. */
+#include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/space.h"
 
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capture_end.h"
@@ -10,32 +11,12 @@
 
 /* ---- open and rest --------------------------------------------------------------------------- */
 
-static void link_pool(pl_space *space, pl_private *pool)
-{
-    pool->next = space->pools;
-    if (pool->next != NULL) {
-        pool->next->prev = pool;
-    }
-    space->pools = pool;
-}
-
 static void unlink_pool(pl_space *space, const pl_private *pool)
 {
     *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
     if (pool->next != NULL) {
         pool->next->prev = pool->prev;
     }
-}
-
-pl_private *pl_private_make(pl_space *space)
-{
-    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
-
-    if (pool != NULL) {
-        pool->number = ++space->n_pools_made;
-        link_pool(space, pool);
-    }
-    return pool;
 }
 
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)

@@ -1,4 +1,13 @@
-/* restore.c - see restore.h. Guarded by the device lock.
+/* restore.c - making a private pool's live blocks equal to a roster again.
+ *
+ * First the pool is surveyed in address order, with every step that can fail. Free memory under
+ * blocks of the roster goes in flight, live blocks that the roster lacks are claimed, and all host
+ * memory is reserved. A failure undoes the survey. Then the claimed blocks are freed, and the
+ * pieces in flight become live. The lock is dropped at intervals throughout. Meanwhile the caller
+ * lets nobody allocate in the pool.
+ *
+ * An allocation at a given address works likewise, for a roster of one block. But nothing is
+ * claimed, and memory that pends elsewhere is not taken.
  *
  *   roster    |#### a ####|######## b ########|
  *   found     |#### a ####|-- free --|## c ##|-- free --|      a is kept, c is claimed
@@ -13,11 +22,11 @@
  * The pieces refer to their lanes (n_refs). The whole restore is a flight. n_flights also counts
  * the blocks that the restore will enter into the map of live blocks. So a thread that reserves
  * slots in the map leaves these slots free. */
-#include "segments/pleat/pools/restore.h"
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/pools/survey.h"
 #include "segments/pleat/space/live.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/round.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
@@ -47,18 +56,13 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     size_t bytes = b->bytes;
 
     b->kept_in = NULL;
-    space->n_events++;
-    pl_ptrmap_remove(&space->live, b->base);
-    pl_fronts_end_live(space, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
-    pl_space_lane_at(space, b->lane)->n_live--;
+    pl_live_leave(space, b);
     if (b->uses != NULL && !is_wanted) {
         pl_shared_free(space, b, NULL);
         note_free(space, plain, bytes);
         return;
     }
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    b->segment->area->n_used--;
+    pl_live_complete(space, b);
     if (is_wanted) {
         pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
         b->was = PL_BLOCK_FREE;
@@ -106,12 +110,7 @@ static void free_all(pl_restore *r)
 /* Cut a piece in flight with a block struct set aside before. Returns the high part. */
 static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
 {
-    pl_block *spare = r->spares;
-
-    if (spare != NULL) {
-        r->spares = spare->next;
-        pl_block_store_put(&r->space->store, spare);
-    }
+    pl_block_store_put_back(&r->space->store, 1, &r->spares);
     pl_block *high = pl_segment_split(piece->segment, &r->space->store, piece, at);
     pl_piece_join_lane(r->space, high);
     return high;
@@ -300,15 +299,7 @@ static pleat_status promise(pl_restore *r, size_t n)
 static void drop_reserves(pl_restore *r)
 {
     r->space->n_flights -= r->n_promised;
-    for (size_t n = 1; r->spares != NULL; n++) {
-        pl_block *spare = r->spares;
-        r->spares = spare->next;
-        pl_block_store_put(&r->space->store, spare);
-        pl_lock_touch(1);
-        if (n % PL_PIECES_A_HOLD == 0) {
-            pl_space_breathe(r->space);
-        }
-    }
+    pl_space_put_aside_back(r->space, &r->spares);
 }
 
 static pleat_status restore_locked(pl_restore *r, const pl_roster *saved, bool is_settled)

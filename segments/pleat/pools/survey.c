@@ -42,21 +42,6 @@ static pleat_status claim(pl_restore *r, pl_block *b)
     return PLEAT_OK;
 }
 
-/* Set a block struct aside for each end of [from, to) inside b. */
-static pleat_status spare_for_cuts(pl_restore *r, const pl_block *b, pleat_devptr from,
-                                   pleat_devptr to)
-{
-    for (int n = (from > b->base) + (to < pl_block_end(b)); n > 0; n--) {
-        if (pl_block_store_reserve(&r->space->store, 1) != PLEAT_OK) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        pl_block *spare = pl_block_store_get(&r->space->store);
-        spare->next = r->spares;
-        r->spares = spare;
-    }
-    return PLEAT_OK;
-}
-
 enum { MOST_INHERITED = 64 };
 
 /* Streams besides the owner use b, or used b, so the roster's block on top has to wait, too. A
@@ -133,7 +118,10 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
     switch ((pl_block_state)(*b)->state) {
     case PL_BLOCK_LIVE:
         st = pl_block_is_claimed(*b) ? PLEAT_OK : claim(r, *b);
-        st = st == PLEAT_OK ? spare_for_cuts(r, *b, from, to) : st;
+        if (st == PLEAT_OK) { /* a block for each end of [from, to) inside *b */
+            size_t n_cuts = (size_t)(from > (*b)->base) + (size_t)(to < pl_block_end(*b));
+            st = pl_block_store_set_aside(&r->space->store, n_cuts, &r->spares);
+        }
         break;
     case PL_BLOCK_FREE:
         st = take_free(r, b, from, to);

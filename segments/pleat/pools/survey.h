@@ -14,7 +14,7 @@ typedef struct pl_restore {
     pl_private *pool;
     pl_restored *out;
     pl_roster_cursor next; /* the roster's first block not done yet */
-    bool is_adding;        /* the roster adds to the live blocks: see restore.h */
+    bool is_adding;        /* the roster adds to the live blocks: see restore.c */
     pl_block *spares;      /* for cuts in freed blocks */
     uint32_t n_foreign;    /* pieces under the present block with other owners */
     size_t n_made;         /* blocks made live again */

@@ -3,6 +3,7 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/compact/still.h"
+#include "segments/pleat/space/ops.h"
 #include "vmm/driver.h"
 
 /* ---- retained -------------------------------------------------------------------------------- */

@@ -31,9 +31,4 @@ void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber);
 /* Nothing is retained any more. */
 void pl_kept_drop(pl_space *space, pl_room *room);
 
-/* room_retain and room_kept of pl_allocator_ops. */
-void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained);
-pleat_status pl_pleat_room_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,
-                                void **at);
-
 #endif

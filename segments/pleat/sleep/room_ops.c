@@ -1,8 +1,8 @@
-/* room_ops.c - see room_ops.h. Every function takes the device lock. */
-#include "segments/pleat/sleep/room_ops.h"
+/* room_ops.c - rooms come, and tell of themselves. */
 
-#include "segments/pleat/pools/private_ops.h"
 #include "segments/pleat/sleep/sleep.h"
+#include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/room.h"
 
 pleat_status pl_pleat_room_open(pl_allocator *a, const char *tag, pl_private **out)
 {

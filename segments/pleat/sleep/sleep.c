@@ -4,6 +4,7 @@
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/sleep/kept.h"
 #include "segments/pleat/space/granule.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/drain.h"
 #include "vmm/base/deadline.h"
@@ -23,8 +24,7 @@ static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
     for (size_t g = 0; g < seg->n_rooms; g += GRANULES_AT_ONCE) {
         size_t end = g + GRANULES_AT_ONCE < seg->n_rooms ? g + GRANULES_AT_ONCE : seg->n_rooms;
         size_t n = pl_segment_pin_granules(seg, g, end - 1);
-        space->n_loose -= n;
-        pl_space_pin(space, n);
+        pl_space_pin_loose(space, n);
         n_loose += n;
         pl_pace_step(space, pace, 1 + (end - g) / PL_WORD);
     }

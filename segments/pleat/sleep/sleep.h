@@ -81,11 +81,6 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n);
 
 /* ---- sleep.c and wake.c ---- */
 
-pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
-                                 pl_slept *out);
-pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most_bytes,
-                                pl_slept *out);
-
 /* From now on the room serves no request, and none of its memory becomes loose. */
 void pl_sleep_hold(pl_space *space, pl_private *room);
 void pl_sleep_let_go(pl_space *space, pl_private *room);

@@ -12,6 +12,7 @@
 #include "segments/pleat/sleep/kept.h"
 #include "segments/pleat/space/asleep.h"
 #include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/settle.h"
@@ -164,27 +165,6 @@ static size_t void_run(const pl_slumber *slumber, size_t i)
  * blocks while the lock is dropped. */
 enum { CUTS = 2 };
 
-static void put_some_back(pl_space *space, pl_block **spares, size_t n)
-{
-    for (; *spares != NULL && n > 0; n--) {
-        pl_block *b = *spares;
-        *spares = b->next;
-        pl_block_store_put(&space->store, b);
-    }
-    pl_lock_touch(CUTS);
-}
-
-static void put_all_back(pl_space *space, pl_block **spares)
-{
-    pl_pace pace;
-
-    pl_pace_begin(space, &pace, false);
-    while (*spares != NULL) {
-        put_some_back(space, spares, CUTS);
-        pl_pace_count(space, &pace, CUTS);
-    }
-}
-
 static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_block **spares)
 {
     pl_pace pace;
@@ -192,13 +172,8 @@ static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_blo
     pl_pace_begin(space, &pace, false);
     for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
         n = void_run(slumber, i);
-        if (n > 0 && pl_block_store_reserve(&space->store, CUTS) != PLEAT_OK) {
+        if (n > 0 && pl_block_store_set_aside(&space->store, CUTS, spares) != PLEAT_OK) {
             return PLEAT_ENOMEM_HOST;
-        }
-        for (unsigned k = 0; k < CUTS && n > 0; k++) {
-            pl_block *b = pl_block_store_get(&space->store);
-            b->next = *spares;
-            *spares = b;
         }
         pl_pace_step(space, &pace, n + 1);
     }
@@ -213,7 +188,7 @@ static void make_holes(pl_space *space, const pl_slumber *slumber, pl_block **sp
     for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
         n = void_run(slumber, i);
         if (n > 0) {
-            put_some_back(space, spares, CUTS);
+            pl_block_store_put_back(&space->store, CUTS, spares);
             make_hole(space, slumber, i, n);
         }
         pl_pace_step(space, &pace, n + 1);
@@ -330,7 +305,7 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
             wake_up(space, pool, &spares);
         }
     }
-    put_all_back(space, &spares);
+    pl_space_put_aside_back(space, &spares);
     return st;
 }
 

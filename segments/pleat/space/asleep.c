@@ -7,27 +7,6 @@
 
 #include "segments/pleat/space/granule.h"
 
-static bool is_asleep(const pl_segment *seg, size_t g)
-{
-    return (seg->asleep[g / PL_WORD] & pl_granule_bit(g)) != 0;
-}
-
-/* Granules [from, to) with the bit; from < to. */
-static size_t count_between(const pl_segment *seg, size_t from, size_t to)
-{
-    size_t n = 0;
-
-    for (size_t i = from / PL_WORD; i <= (to - 1) / PL_WORD; i++) {
-        uint64_t word = seg->asleep[i];
-        word &= i == from / PL_WORD ? UINT64_MAX << (from % PL_WORD) : UINT64_MAX;
-        word &= i == (to - 1) / PL_WORD ? UINT64_MAX >> (PL_WORD - 1 - (to - 1) % PL_WORD)
-                                        : UINT64_MAX;
-        n += (size_t)__builtin_popcountll(word);
-        pl_lock_touch(1);
-    }
-    return n;
-}
-
 /* ---- the tally ------------------------------------------------------------------------------- */
 
 /* The counter for a granule with these users; NULL: counted nowhere. */
@@ -63,13 +42,14 @@ void pl_asleep_count(const pl_segment *seg, const pl_block *b, bool is_in)
     if (first >= seg->n_rooms || last >= seg->n_rooms) {
         return; /* only a hole reaches beyond the tables */
     }
-    add(counter_of(seg->tally, &seg->users[first]), is_asleep(seg, first), is_in);
+    add(counter_of(seg->tally, &seg->users[first]), pl_granule_is_set(seg->asleep, first), is_in);
     if (last > first) {
-        add(counter_of(seg->tally, &seg->users[last]), is_asleep(seg, last), is_in);
+        add(counter_of(seg->tally, &seg->users[last]), pl_granule_is_set(seg->asleep, last), is_in);
     }
     size_t *within = last > first + 1 ? counter_in(seg->tally, b) : NULL;
     if (within != NULL) {
-        add(within, count_between(seg, first + 1, last), is_in);
+        add(within, pl_granule_count(seg->asleep, first + 1, last - 1), is_in);
+        pl_lock_touch((last - first) / PL_WORD);
     }
 }
 
@@ -83,7 +63,7 @@ static void change(pl_segment *seg, size_t from, size_t to, bool is_in)
     for (size_t g = from; g < to; g++) {
         const pl_users *users = &seg->users[g];
         bool is_within = users->n_live == 0 && users->n_shared == 0 && seg->last[g] == NULL;
-        pl_assert(is_asleep(seg, g) != is_in);
+        pl_assert(pl_granule_is_set(seg->asleep, g) != is_in);
         over = seg->last[g] != NULL ? seg->last[g] : over;
         seg->asleep[g / PL_WORD] ^= pl_granule_bit(g);
         add(is_within ? counter_in(seg->tally, over) : counter_of(seg->tally, users), 1, is_in);

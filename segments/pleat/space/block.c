@@ -83,6 +83,28 @@ pl_block *pl_block_store_carve(pl_block_store *store)
     return &store->carved->blocks[store->n_carved++];
 }
 
+pleat_status pl_block_store_set_aside(pl_block_store *store, size_t n, pl_block **aside)
+{
+    for (; n > 0; n--) {
+        if (pl_block_store_reserve(store, 1) != PLEAT_OK) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        pl_block *b = pl_block_store_get(store);
+        b->next = *aside;
+        *aside = b;
+    }
+    return PLEAT_OK;
+}
+
+void pl_block_store_put_back(pl_block_store *store, size_t n, pl_block **aside)
+{
+    for (; *aside != NULL && n > 0; n--) {
+        pl_block *b = *aside;
+        *aside = b->next;
+        pl_block_store_put(store, b);
+    }
+}
+
 pl_block_slab *pl_block_store_take_full(pl_block_store *store)
 {
     pl_block_slab *slab = store->small_paged;

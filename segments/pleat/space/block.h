@@ -189,6 +189,11 @@ static inline pleat_status pl_block_store_reserve(pl_block_store *store, size_t 
 {
     return store->n_spare >= n ? PLEAT_OK : pl_block_store_grow(store, n);
 }
+/* Set n blocks aside in the list *aside, linked by `next`: others reserve and use spares while the
+ * lock is dropped. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_block_store_set_aside(pl_block_store *store, size_t n, pl_block **aside);
+/* At most n of these become spares again. */
+void pl_block_store_put_back(pl_block_store *store, size_t n, pl_block **aside);
 /* A slab that has just been carved whole, or NULL: for pl_block_slab_merge, without the lock. */
 struct pl_block_slab *pl_block_store_take_full(pl_block_store *store);
 void pl_block_slab_merge(struct pl_block_slab *slab); /* NULL is fine */

@@ -18,6 +18,36 @@ static inline uint64_t pl_granule_bit(size_t granule)
     return UINT64_C(1) << (granule % PL_WORD);
 }
 
+static inline bool pl_granule_is_set(const uint64_t *words, size_t granule)
+{
+    return (words[granule / PL_WORD] >> (granule % PL_WORD) & 1) != 0;
+}
+
+/* The bits of word i in [from, last], which overlaps the word. */
+static inline uint64_t pl_granule_mask(size_t i, size_t from, size_t last)
+{
+    uint64_t mask = UINT64_MAX;
+
+    if (i == from / PL_WORD) {
+        mask <<= from % PL_WORD;
+    }
+    if (i == last / PL_WORD) {
+        mask &= UINT64_MAX >> (PL_WORD - 1 - last % PL_WORD);
+    }
+    return mask;
+}
+
+/* How many bits of [from, last] are set? */
+static inline size_t pl_granule_count(const uint64_t *words, size_t from, size_t last)
+{
+    size_t n = 0;
+
+    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
+        n += (size_t)__builtin_popcountll(words[i] & pl_granule_mask(i, from, last));
+    }
+    return n;
+}
+
 /* The first set bit at or after `from` in n_words words, or SIZE_MAX. */
 static inline size_t pl_granule_next(const uint64_t *words, const uint64_t *any, size_t n_words,
                                      size_t from)

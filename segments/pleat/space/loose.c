@@ -8,25 +8,6 @@
 #include "segments/pleat/space/granule.h"
 #include "vmm/base/lock.h"
 
-/* The bits of word i in [from, last], which overlaps the word. */
-static inline uint64_t word_mask(size_t i, size_t from, size_t last)
-{
-    uint64_t mask = UINT64_MAX;
-
-    if (i == from / PL_WORD) {
-        mask <<= from % PL_WORD;
-    }
-    if (i == last / PL_WORD) {
-        mask &= UINT64_MAX >> (PL_WORD - 1 - last % PL_WORD);
-    }
-    return mask;
-}
-
-static bool is_set(const uint64_t *words, size_t g)
-{
-    return (words[g / PL_WORD] >> (g % PL_WORD) & 1) != 0;
-}
-
 /* How many bits are set, at least one? Mostly the set bits are a row. */
 static inline size_t count_set(uint64_t word)
 {
@@ -70,10 +51,10 @@ static inline size_t set_in(uint64_t *words, uint64_t *any, size_t i, uint64_t m
 static inline size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
 {
     size_t i = from / PL_WORD;
-    size_t n = clear_in(words, any, i, word_mask(i, from, last));
+    size_t n = clear_in(words, any, i, pl_granule_mask(i, from, last));
 
     while (__builtin_expect(i++ < last / PL_WORD, false)) {
-        n += clear_in(words, any, i, word_mask(i, from, last));
+        n += clear_in(words, any, i, pl_granule_mask(i, from, last));
     }
     return n;
 }
@@ -81,21 +62,10 @@ static inline size_t clear_bits(uint64_t *words, uint64_t *any, size_t from, siz
 static inline size_t set_bits(uint64_t *words, uint64_t *any, size_t from, size_t last)
 {
     size_t i = from / PL_WORD;
-    size_t n = set_in(words, any, i, word_mask(i, from, last));
+    size_t n = set_in(words, any, i, pl_granule_mask(i, from, last));
 
     while (__builtin_expect(i++ < last / PL_WORD, false)) {
-        n += set_in(words, any, i, word_mask(i, from, last));
-    }
-    return n;
-}
-
-static size_t count_bits(const uint64_t *words, size_t from, size_t last)
-{
-    size_t n = 0;
-
-    for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        uint64_t hit = words[i] & word_mask(i, from, last);
-        n += hit != 0 ? count_set(hit) : 0;
+        n += set_in(words, any, i, pl_granule_mask(i, from, last));
     }
     return n;
 }
@@ -110,8 +80,8 @@ size_t pl_segment_pin_granules(pl_segment *seg, size_t from, size_t last)
     touch_words(from, last);
     size_t n_vacant = clear_bits(seg->vacant, NULL, from, last);
     if (seg->has_large) {
-        from = is_set(seg->loose, from) ? pl_segment_chunk_from(seg, from) : from;
-        last = is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 : last;
+        from = pl_granule_is_set(seg->loose, from) ? pl_segment_chunk_from(seg, from) : from;
+        last = pl_granule_is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 : last;
     }
     size_t n = clear_bits(seg->loose, seg->loose_any, from, last);
     seg->n_vacant -= n_vacant;
@@ -138,7 +108,7 @@ static size_t count_touched(const pl_segment *seg, const uint64_t *words, pleat_
         return 0;
     }
     touch_words(from, last);
-    return count_bits(words, from, last);
+    return pl_granule_count(words, from, last);
 }
 
 size_t pl_segment_count_vacant(const pl_segment *seg, pleat_devptr base, pleat_devptr end)
@@ -160,8 +130,8 @@ size_t pl_segment_count_loose_beside(const pl_segment *seg, pleat_devptr base, p
     if (from > last) {
         return 0;
     }
-    n += is_set(seg->loose, from) ? seg->parts[from] : 0U;
-    n += is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 - last : 0;
+    n += pl_granule_is_set(seg->loose, from) ? seg->parts[from] : 0U;
+    n += pl_granule_is_set(seg->loose, last) ? pl_segment_chunk_to(seg, last) - 1 - last : 0;
     return n;
 }
 
@@ -172,7 +142,7 @@ static inline bool is_range_vacant(const pl_segment *seg, size_t from, size_t to
     bool is_vacant = true;
 
     for (size_t i = from / PL_WORD; i <= last / PL_WORD && is_vacant; i++) {
-        is_vacant = (word_mask(i, from, last) & ~seg->vacant[i]) == 0;
+        is_vacant = (pl_granule_mask(i, from, last) & ~seg->vacant[i]) == 0;
     }
     return is_vacant;
 }

@@ -232,6 +232,23 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
     return want < have ? have : want;
 }
 
+/* ---- the pools ------------------------------------------------------------------------------- */
+
+pl_private *pl_private_make(pl_space *space)
+{
+    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+
+    if (pool != NULL) {
+        pool->number = ++space->n_pools_made;
+        pool->next = space->pools;
+        if (pool->next != NULL) {
+            pool->next->prev = pool;
+        }
+        space->pools = pool;
+    }
+    return pool;
+}
+
 /* ---- the end, and the walker ----------------------------------------------------------------- */
 
 static void destroy_areas(pl_space *space, pl_area *area)

@@ -68,6 +68,8 @@ static inline bool pl_private_keeps(const pl_private *pool)
     return pool->room == NULL || pool->is_held;
 }
 
+/* A new pool, in the list; NULL: no host memory. */
+pl_private *pl_private_make(pl_space *space);
 /* The pool's segment behind `seg`; NULL asks for the first segment. Returns NULL behind the last.
  * Segments keep their order; a new segment comes first, or last in its area. */
 pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);

@@ -377,10 +377,7 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
     b = merge_alike(space, b);
     size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
     space->n_pieces += n_looks / LOOKS_A_PIECE;
-    if (n > 0) {
-        space->n_loose += n;
-        space->n_pinned -= n;
-    }
+    pl_space_loosen(space, n);
     bring_up(space, b);
 }
 

@@ -92,17 +92,12 @@ static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_bl
     }
 }
 
-static bool is_set(const uint64_t *words, size_t g)
-{
-    return (words[g / PL_WORD] & pl_granule_bit(g)) != 0;
-}
-
 /* Are all granules of the chunk that begins with g vacant? */
 static bool is_chunk_vacant(const pl_segment *seg, size_t g)
 {
     size_t to = pl_segment_chunk_to(seg, g);
 
-    while (g < to && is_set(seg->vacant, g)) {
+    while (g < to && pl_granule_is_set(seg->vacant, g)) {
         g++;
     }
     return g == to;
@@ -130,9 +125,9 @@ static int check_chunk(const pl_segment *seg, size_t g)
         (seg->chunks[g] == 0 && seg->orders[g] != 0) || (g == from && !is_chunk_whole(seg, g))) {
         return 7;
     }
-    bool is_loose = is_set(seg->loose, g);
+    bool is_loose = pl_granule_is_set(seg->loose, g);
     if (from < g) {
-        return is_loose == is_set(seg->loose, from) ? 0 : 5;
+        return is_loose == pl_granule_is_set(seg->loose, from) ? 0 : 5;
     }
     return is_loose == (seg->chunks[g] != 0 && is_chunk_vacant(seg, g)) ? 0 : 5;
 }
@@ -142,7 +137,7 @@ static int check_loose(const pl_segment *seg)
     size_t n_loose = 0;
 
     for (size_t g = 0; g < seg->n_rooms; g++) {
-        n_loose += is_set(seg->loose, g);
+        n_loose += pl_granule_is_set(seg->loose, g);
     }
     bool is_told = tells_words(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD);
     return n_loose == seg->n_loose && is_told ? 0 : 6;
@@ -151,7 +146,7 @@ static int check_loose(const pl_segment *seg)
 /* The entry of a granule in flight is the flight's own, and not looked at. */
 static bool is_asleep_right(const pl_segment *seg, size_t g, bool is_flying)
 {
-    return is_flying || is_set(seg->asleep, g) == (seg->chunks[g] == PL_CHUNK_ASLEEP);
+    return is_flying || pl_granule_is_set(seg->asleep, g) == (seg->chunks[g] == PL_CHUNK_ASLEEP);
 }
 
 int pl_segment_check(const pl_segment *seg)
@@ -169,12 +164,12 @@ int pl_segment_check(const pl_segment *seg)
         bool is_backed;
         bool is_free;
         bool is_flying;
-        bool is_vacant = is_set(seg->vacant, g);
+        bool is_vacant = pl_granule_is_set(seg->vacant, g);
         b = survey(seg, g, b, &is_backed, &is_free, &is_flying);
         if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }
-        bool is_owned = seg->is_private && is_set(seg->owned, g);
+        bool is_owned = seg->is_private && pl_granule_is_set(seg->owned, g);
         if (is_vacant != (is_free && !is_owned) && (is_vacant || !seg->is_opening)) {
             return 5;
         }
@@ -182,7 +177,7 @@ int pl_segment_check(const pl_segment *seg)
             return 9;
         }
         n_vacant += is_vacant;
-        n_asleep += is_set(seg->asleep, g);
+        n_asleep += pl_granule_is_set(seg->asleep, g);
         if (!is_asleep_right(seg, g, is_flying)) {
             return 10;
         }

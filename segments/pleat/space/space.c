@@ -130,6 +130,28 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     return PLEAT_OK;
 }
 
+pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want, size_t n_least)
+{
+    pl_flying flying;
+    pl_range range;
+
+    pl_space_take_off(space, &flying);
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_range_reserve(space->dev, n_want << space->granule_log2,
+                                       n_least << space->granule_log2, &range);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        st = pl_space_add_segment(space, area, range);
+        if (st != PLEAT_OK) {
+            pl_lock_release(&space->lock);
+            (void)!pl_range_release(space->dev, range);
+            pl_lock_acquire(&space->lock);
+        }
+    }
+    pl_space_land(space, &flying);
+    return st;
+}
+
 pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at)
 {
     pl_segment key;
@@ -189,20 +211,23 @@ void pl_space_land(pl_space *space, pl_flying *flying)
     *(flying->prev != NULL ? &flying->prev->next : &space->first_flying) = flying->next;
     *(flying->next != NULL ? &flying->next->prev : &space->last_flying) = flying->prev;
     space->n_flights--;
-    if (space->n_waiting > 0) {
-        pl_cond_broadcast(&space->landed);
-    }
+    pl_space_wake(space);
+}
+
+void pl_space_wait(pl_space *space)
+{
+    space->n_waiting++;
+    pl_lock_wait(&space->lock, &space->landed);
+    space->n_waiting--;
 }
 
 void pl_space_wait_for_flights(pl_space *space)
 {
     uint64_t last = space->n_taken_off;
 
-    space->n_waiting++;
     while (space->first_flying != NULL && space->first_flying->number <= last) {
-        pl_lock_wait(&space->lock, &space->landed);
+        pl_space_wait(space);
     }
-    space->n_waiting--;
 }
 
 void pl_space_begin_move(pl_space *space, pl_flying *flying)
@@ -220,11 +245,9 @@ void pl_space_end_move(pl_space *space, pl_flying *flying)
 
 void pl_space_wait_for_move(pl_space *space)
 {
-    space->n_waiting++;
     while (space->is_moving) {
-        pl_lock_wait(&space->lock, &space->landed);
+        pl_space_wait(space);
     }
-    space->n_waiting--;
 }
 
 void pl_space_breathe(pl_space *space)
@@ -239,5 +262,16 @@ void pl_pace_count(pl_space *space, pl_pace *pace, size_t n)
         pl_space_breathe(space);
         pace->has_breathed = true;
         pace->since = space->n_pieces;
+    }
+}
+
+void pl_space_put_aside_back(pl_space *space, pl_block **aside)
+{
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while (*aside != NULL) {
+        pl_block_store_put_back(&space->store, 1, aside);
+        pl_pace_step(space, &pace, 1);
     }
 }

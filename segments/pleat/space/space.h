@@ -4,83 +4,13 @@
  * thread that needs the driver takes its blocks out of every index (state FLIGHT), drops the lock
  * and calls the driver. Then the thread takes the lock again, and commits or puts the blocks back.
  *
- * Glossary of segments/pleat. (docs/design.md, chapter 2, has the nouns of all layers.)
- *
- * Addresses and memory
- *   range         a reserved span of addresses
- *   segment       a range that is cut into blocks
- *   granule       the unit in which a segment is mapped (the device's chunk size)
- *   chunk         the physical memory of 2^k granules side by side, k >= 0; one handle of
- *                 the driver, mapped as a whole
- *   order         of a chunk: the k of its 2^k granules
- *   resident      backed by a chunk; holes, stale and poisoned blocks are not
- *   idle          a chunk that is mapped nowhere
- *   block         a piece of a segment, in one of the states of block.h
- *   live          allocated and not yet freed
- *   owner         of a block: the stream of its allocation
- *   hole          a block of whole granules that are not mapped
- *   class         small or large: requests below the option small_kib are small
- *   area          the segments of one class where the requests of a stream look first
- *   run           a longest sequence of neighbouring free blocks that a lane may use
- *   piece         one block of a run
- *   gap           a longest sequence of neighbouring holes and free blocks that a lane may use
- *   place         the addresses in a gap where a request could go
- *   vacant        a resident granule under free blocks only
- *   loose         a granule of a chunk whose granules are all vacant: the chunk can be taken
- *   tied          a vacant granule that is not loose: another granule of its chunk is in use
- *   pinned        a resident granule that is not loose, or a granule reserved by a flight
- *   owned         a granule of a private pool in which a block of the pool has been: never loose
- *   take          to move a chunk from under free blocks to a place that needs memory
- *   stale         a block whose chunks were taken: still mapped, no longer resident
- *   torn          live memory whose mapping a compaction lost, and could not restore
- *   scratch       addresses where a compaction fills chunks
- *   poisoned      a block that could not be unmapped: out of service
- *   flight        work of a thread on memory that the thread has reserved, without the lock
- *   tally         counts over all blocks, so that statistics look at no block
- *
- * Streams and time
- *   lane          the allocator's record of one stream
- *   second lane   a stream's lane for private pools' blocks during its captures; the stream's other
- *                 lane is its first, or plain, one
- *   stamp         the number that a free carries, from one clock for all lanes
- *   tick          a numbered fence on a stream: covers its lane's stamps up to that number
- *   context tick  the same on the whole context: covers the stamps of all lanes
- *   passed, over  a tick has passed when the GPU has reached its fence; then covered frees are over
- *   settled       free, and every use is over: any stream may have it
- *   pending       free, but the last use, on one stream, may not be over
- *   use           a note that another stream than its owner, or a capture, uses a live block
- *   shared        freed with uses that may not be over: waits for several streams, or for a graph
- *   demand        a use after the free: a stamp that a lane, or the context, must pass;
- *                 or a capture whose graph must be gone
- *   wish          a lane's note that a tick is wanted: the next call that names the stream records
- *                 one
- *   to order      to make a stream wait on the GPU for another stream's tick
- *   handover      giving pending memory to another stream by an order
- *   adopt         to make memory of other lanes pend on the own lane, behind an order
- *   gone          a stream that was destroyed, and its lane
- *   silent        a lane whose wish has had no answer for a while: its stream may be gone
- *   crowd         so many lanes that lanes without references are given up
- *
- * Captures and graphs
- *   capture       one capture sequence of the driver, with all streams that were forked into it
- *   kept          a freed block that belongs to a capture until the capture's graph is gone
- *   disowned      a capture whose graph is gone by its owner's word, but not yet by the driver's
- *   capturer      a thread that was seen making captures
- *   private pool  areas for the requests of one pool only; all others are the default pool's
- *   draining      a released private pool whose graphs may still run
- *   roster        a list of the live blocks of a private pool, to be restored later
- *   claimed       a live block that a restore is about to free: who names it waits
- *   opening       a segment of a drained pool whose granules become loose, some at a time
- *
- * Requests
- *   front         blocks that a thread freed and keeps, for its requests without the lock
- *   magazine      blocks of one requested size in a front
- *   event         an allocation or a free; the allocator's measure of time
- *   turn          one round of a request through the lanes that it can order after or wait for
- *   remedy        a step tried for a request that finds no place, before the refusal
- *   hold          the time from taking the lock to dropping it; bounded, except in an attempt after
- *                 too many foiled ones (pl_pace)
- *   breathe       to drop the lock for a moment, so that others get the lock */
+ * docs/design.md, chapter 2, has the nouns of all layers, and each header has its own. Of the whole
+ * space are:
+ *   event    an allocation or a free; the allocator's measure of time
+ *   turn     one round of a request through the lanes that it can order after or wait for
+ *   hold     the time from taking the lock to dropping it; bounded, except in an attempt after
+ *            too many foiled ones (pl_pace)
+ *   breathe  to drop the lock for a moment, so that others get the lock */
 #ifndef PLEAT_SEGMENTS_SPACE_H
 #define PLEAT_SEGMENTS_SPACE_H
 
@@ -117,7 +47,7 @@ typedef struct pl_context {
     bool is_gathering;     /* a thread waits for a moment to record the tick: see capturers.h */
     bool is_holding;       /* is_gathering: capturers are kept inside their calls now */
     bool is_recording;     /* a thread records the tick now: no capture may begin */
-    bool is_synchronizing; /* is_recording: by a synchronisation, which may take long */
+    bool is_synchronizing; /* is_recording: and it may take long: see context.c */
     bool is_unsupported;   /* the driver has no event of the context */
     bool is_wanted;        /* some memory needs a tick of the context */
     unsigned n_refused;    /* attempts in a row that met an unknown capture */
@@ -349,6 +279,10 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element,
 pl_segment *pl_space_lowest(const pl_space *space);
 pl_segment *pl_segment_above(const pl_segment *seg);
 void pl_space_init_segments(pl_space *space);
+/* Open a segment of the area: n_want granules of addresses, n_least where these are scarce. Drops
+ * the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want, size_t n_least);
+/* Its last step: the range becomes a segment. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The highest segment that begins at or below `at`, and the segment that covers `at`; or NULL. */
 pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at);
@@ -366,8 +300,29 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
     }
 }
 
+/* n granules have become loose, or are pinned from now on. */
+static inline void pl_space_loosen(pl_space *space, size_t n)
+{
+    space->n_loose += n;
+    space->n_pinned -= n;
+}
+static inline void pl_space_pin_loose(pl_space *space, size_t n)
+{
+    space->n_loose -= n;
+    pl_space_pin(space, n);
+}
+
 /* ---- flights ---- */
 
+/* Wait until a flight lands, or anything else changes that threads wait for. Drops the lock. */
+void pl_space_wait(pl_space *space);
+/* Wake the threads in pl_space_wait. */
+static inline void pl_space_wake(pl_space *space)
+{
+    if (space->n_waiting > 0) {
+        pl_cond_broadcast(&space->landed);
+    }
+}
 void pl_space_take_off(pl_space *space, pl_flying *flying);
 void pl_space_land(pl_space *space, pl_flying *flying);
 /* Wait until the flights under way now have landed; others may take off meanwhile. The caller has
@@ -440,6 +395,9 @@ static inline void pl_pace_step(pl_space *space, pl_pace *pace, size_t n)
     pl_lock_touch(n);
     pl_pace_count(space, pace, n);
 }
+
+/* Put all blocks set aside back. May drop the lock. */
+void pl_space_put_aside_back(pl_space *space, pl_block **aside);
 
 /* ---- telling (observer.h); without an observer this costs one branch ---- */
 

@@ -1,5 +1,7 @@
-/* capture_owner.c - see capture_owner.h. Guarded by the device lock. */
-#include "segments/pleat/streams/capture_owner.h"
+/* capture_owner.c - owners of captures say that a capture may begin, or that a graph is gone.
+ * Guarded by the device lock. */
+#include "segments/pleat/space/ops.h"
+#include "segments/pleat/streams/capture.h"
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/streams/capture_end.h"
@@ -126,9 +128,7 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
     atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
     pl_device_note_capture(space->dev, is_expected);
     while (is_expected && space->context.is_recording) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
+        pl_space_wait(space);
     }
     pl_lock_release(&space->lock);
     if (is_expected) {

@@ -102,9 +102,7 @@ static bool is_kept_inside(const pl_context *context)
 void pl_capturers_go_out(pl_space *space)
 {
     while (is_kept_inside(&space->context)) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
+        pl_space_wait(space);
     }
     pl_capturer *own = find_own(space); /* only now: others may have moved it */
     if (own != NULL) {
@@ -174,8 +172,8 @@ static bool hold(pl_space *space)
         is_now = is_clear(space);
     }
     space->context.is_holding = false;
-    if (!is_now && space->n_waiting > 0) {
-        pl_cond_broadcast(&space->landed);
+    if (!is_now) {
+        pl_space_wake(space);
     }
     return is_now;
 }

@@ -14,18 +14,11 @@
 
 /* ---- when one may be recorded ---------------------------------------------------------------- */
 
-static void wake_waiters(pl_space *space)
-{
-    if (space->n_waiting > 0) {
-        pl_cond_broadcast(&space->landed);
-    }
-}
-
 static void end_recording(pl_space *space)
 {
     space->context.is_busy = false;
     space->context.is_recording = false;
-    wake_waiters(space);
+    pl_space_wake(space);
 }
 
 /* How long a tick waits for its moment; how many misses in a row double the time to the next. */
@@ -70,10 +63,46 @@ static uint64_t begin_context_tick(pl_space *space)
 /* Each refusal in a row doubles the events before the next try, up to so many refusals. */
 enum { MOST_REFUSED = 20 };
 
+/* What the driver does behind all streams. */
+typedef enum act {
+    ACT_RECORD,      /* record an event of the context */
+    ACT_RECORD_LONG, /* the same, while threads without time do not wait for the driver */
+    ACT_SYNCHRONIZE, /* for drivers without such events; may take long, too */
+} act;
+
+/* At a moment that breaks no capture, as far as can be known. *out: the tick; ACT_SYNCHRONIZE has
+ * no fence. PLEAT_OK; ECAPTURE; ENOTSUP; ENOMEM_HOST; EDRIVER. */
+static pleat_status act_behind_all(pl_space *space, act what, pl_care care, uint32_t patience_ms,
+                                   pl_tick *out)
+{
+    pl_context *context = &space->context;
+
+    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
+        return PLEAT_ECAPTURE;
+    }
+    size_t gone_bytes = context->gone_bytes;
+    *out = (pl_tick){ .number = begin_context_tick(space) };
+    context->is_synchronizing = what != ACT_RECORD;
+    if (context->is_synchronizing) {
+        pl_space_wake(space);
+    }
+    pl_lock_release(&space->lock);
+    pleat_status st = what == ACT_SYNCHRONIZE ? pl_device_synchronize(space->dev)
+                                              : pl_fence_record_context(space->dev, &out->fence);
+    pl_lock_acquire(&space->lock);
+    context->is_synchronizing = false;
+    end_recording(space);
+    if (st != PLEAT_OK) {
+        context->gone_bytes += gone_bytes;
+        context->is_wanted = true;
+    }
+    return st;
+}
+
 pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     pl_context *context = &space->context;
-    pl_fence *fence;
+    pl_tick tick = { .number = 0 };
 
     if (context->is_busy || context->tick.fence != NULL) {
         return PLEAT_EPENDING;
@@ -84,22 +113,13 @@ pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t pati
     if (pl_capture_forbids_tick(space)) {
         pl_capture_end_gone(space);
     }
-    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
-        return PLEAT_ECAPTURE;
-    }
-    size_t gone_bytes = context->gone_bytes;
-    uint64_t number = begin_context_tick(space);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_record_context(space->dev, &fence);
-    pl_lock_acquire(&space->lock);
-    end_recording(space);
-    context->gone_bytes += st == PLEAT_OK ? 0 : gone_bytes;
-    context->is_unsupported = st == PLEAT_ENOTSUP;
-    context->is_wanted = st != PLEAT_OK;
-    context->n_refused += st == PLEAT_ECAPTURE && context->n_refused < MOST_REFUSED;
+    pleat_status st = act_behind_all(space, ACT_RECORD, care, patience_ms, &tick);
+    bool is_refused = st == PLEAT_ECAPTURE && tick.number != 0; /* by the driver */
+    context->is_unsupported = context->is_unsupported || st == PLEAT_ENOTSUP;
+    context->n_refused += is_refused && context->n_refused < MOST_REFUSED;
     if (st == PLEAT_OK) {
         context->n_refused = 0;
-        context->tick = (pl_tick){ .number = number, .fence = fence };
+        context->tick = tick;
     }
     return st;
 }
@@ -149,22 +169,13 @@ static void note_passed(pl_space *space, uint64_t number)
     }
 }
 
-/* For drivers without events of a context. */
 static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
 {
-    if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
-        return PLEAT_ECAPTURE;
-    }
-    uint64_t number = begin_context_tick(space);
-    space->context.is_synchronizing = true;
-    wake_waiters(space);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_device_synchronize(space->dev);
-    pl_lock_acquire(&space->lock);
-    space->context.is_synchronizing = false;
-    end_recording(space);
+    pl_tick tick;
+    pleat_status st = act_behind_all(space, ACT_SYNCHRONIZE, care, patience_ms, &tick);
+
     if (st == PLEAT_OK) {
-        note_passed(space, number);
+        note_passed(space, tick.number);
     }
     return st;
 }
@@ -252,32 +263,7 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
     return st == PLEAT_ENOTSUP ? PLEAT_EPENDING : st;
 }
 
-/* A tick of the caller's own, since a tick under way covers too little. While the driver records
- * the tick, threads without time do not wait, as with a synchronisation. PLEAT_OK; ECAPTURE;
- * ENOTSUP; ENOMEM_HOST; EDRIVER. */
-static pleat_status record_own(pl_space *space, pl_tick *out)
-{
-    pl_context *context = &space->context;
-
-    if (pl_capture_forbids_tick(space) || !find_moment(space, PL_CARE_LAST, MOST_PATIENCE_MS)) {
-        return PLEAT_ECAPTURE;
-    }
-    size_t gone_bytes = context->gone_bytes;
-    out->number = begin_context_tick(space);
-    context->is_synchronizing = true;
-    wake_waiters(space);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_record_context(space->dev, &out->fence);
-    pl_lock_acquire(&space->lock);
-    context->is_synchronizing = false;
-    end_recording(space);
-    if (st != PLEAT_OK) {
-        context->gone_bytes += gone_bytes;
-        context->is_wanted = true;
-    }
-    return st;
-}
-
+/* A tick under way covers too little, so the caller records a tick of its own. */
 pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
 {
     pl_tick tick;
@@ -285,7 +271,10 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
     while (space->context.is_busy) {
         pl_capturers_pause(space);
     }
-    pleat_status st = space->context.is_unsupported ? PLEAT_ENOTSUP : record_own(space, &tick);
+    pleat_status st = space->context.is_unsupported
+                          ? PLEAT_ENOTSUP
+                          : act_behind_all(space, ACT_RECORD_LONG, PL_CARE_LAST, MOST_PATIENCE_MS,
+                                           &tick);
     if (st == PLEAT_ENOTSUP) {
         space->context.is_unsupported = true;
         return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);

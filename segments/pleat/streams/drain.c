@@ -37,10 +37,8 @@ static void push_draining(pl_space *space, pl_private *pool)
 static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
 {
     size_t n_looks = 0;
-    size_t n = pl_segment_loosen(seg, b, b->base, pl_block_end(b), &n_looks);
 
-    space->n_loose += n;
-    space->n_pinned -= n;
+    pl_space_loosen(space, pl_segment_loosen(seg, b, b->base, pl_block_end(b), &n_looks));
 }
 
 static void open_some(pl_space *space, pl_segment *seg, size_t n)

@@ -25,9 +25,7 @@ void pl_lanes_lose(pl_space *space, pl_lane *lane)
 void pl_lanes_retire(pl_space *space, pl_lane *lane)
 {
     while (lane->is_recording) {
-        space->n_waiting++;
-        pl_lock_wait(&space->lock, &space->landed);
-        space->n_waiting--;
+        pl_space_wait(space);
     }
     uint64_t number = pl_lane_stamp(space, lane);
 

@@ -1,7 +1,7 @@
-/* retire_op.c - see retire_op.h. Takes the space's lock, rank 20. */
-#include "segments/pleat/streams/retire_op.h"
+/* retire_op.c - the owner of a stream says that the stream is about to be destroyed. */
 
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/lanes.h"

@@ -110,6 +110,14 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
     pl_capture_drop(space, capture);
 }
 
+void pl_shared_end(pl_space *space, pl_block *b)
+{
+    pl_uses_drop_all(space, b);
+    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
+    pl_area_count_over(b->segment->area);
+    pl_space_lane_at(space, b->lane)->n_refs--;
+}
+
 /* All demands are met: b pends on its owner, or is settled. If the owner is a second lane and its
  * capture is over, b pends on the first lane. */
 static void leave(pl_space *space, pl_block *b)
@@ -117,10 +125,7 @@ static void leave(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     uint64_t tick = b->tick;
 
-    pl_uses_drop_all(space, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_area_count_over(b->segment->area);
-    lane->n_refs--;
+    pl_shared_end(space, b);
     if (lane->is_capture && !pl_capture_is_lasting(space, lane)) {
         lane = pl_space_lane_at(space, pl_lane_plain(lane->number));
         tick = pl_lane_stamp(space, lane);

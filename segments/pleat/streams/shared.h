@@ -25,6 +25,8 @@ bool pl_shared_is_met(const pl_space *space, const pl_block_use *use);
 /* Take b out of the queue where b waits. The caller changes the state of b. */
 void pl_shared_leave_line(pl_space *space, pl_block *b);
 
+/* b, out of the line, waits for nobody any more: drop the uses and the hold on the owner's lane. */
+void pl_shared_end(pl_space *space, pl_block *b);
 /* b left the line for a flight, and lands: go on with the demands. */
 void pl_shared_resume(pl_space *space, pl_block *b);
 

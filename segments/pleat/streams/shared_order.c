@@ -33,10 +33,7 @@ static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_bloc
 static void adopt(pl_space *space, pl_lane *user, pl_block *b)
 {
     pl_shared_leave_line(space, b);
-    pl_space_lane_at(space, b->lane)->n_refs--;
-    pl_uses_drop_all(space, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_area_count_over(b->segment->area);
+    pl_shared_end(space, b);
     pl_run_free(space, b, user->number, pl_lane_stamp(space, user));
 }
 

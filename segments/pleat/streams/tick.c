@@ -70,9 +70,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     }
     lane->n_refs--;
     lane->is_recording = false;
-    if (space->n_waiting > 0) { /* perhaps for the end of the recording: pl_lanes_retire */
-        pl_cond_broadcast(&space->landed);
-    }
+    pl_space_wake(space); /* perhaps pl_lanes_retire waits for the end of the recording */
     if (st == PLEAT_OK) {
         keep_tick(space, lane, tick, freed_bytes + used_bytes);
         lane->n_uses -= n_uses < lane->n_uses ? n_uses : lane->n_uses;
