@@ -251,7 +251,7 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
         pl_live_complete(space, b);
         pl_run_free(space, b, owner->number, pl_lane_stamp(space, owner));
     }
-    pl_settle_freed(space, plain, bytes);
+    (void)pl_settle_freed(space, plain, bytes, true);
 }
 
 /* ---- the walker ------------------------------------------------------------------------------ */

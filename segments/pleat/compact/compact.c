@@ -12,6 +12,8 @@
  * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
  * and free meanwhile. */
 
+#include <stdlib.h>
+
 #include "segments/pleat/compact/scratch.h"
 #include "segments/pleat/compact/split.h"
 #include "segments/pleat/compact/still.h"
@@ -24,21 +26,16 @@
 
 /* ---- which chunks ---------------------------------------------------------------------------- */
 
-enum { MOST_KEPT = 1 << PL_MOST_ORDER };
-
-/* Chunks worth splitting, in a list for each number of granules kept. Indexes into `entries` are
- * one higher: 0 ends a list. */
+/* A chunk worth splitting. */
 typedef struct candidate {
     pleat_devptr at;
-    size_t next;
+    size_t n_kept; /* granules */
 } candidate;
 
 typedef struct candidates {
     candidate *entries;
     size_t n;
     size_t n_rooms;
-    size_t first[MOST_KEPT];
-    size_t last[MOST_KEPT];
     unsigned most_order;
 } candidates;
 
@@ -46,13 +43,19 @@ static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t 
 {
     pleat_status st = pl_space_reserve_room(space, &c->entries, sizeof(*c->entries), &c->n_rooms,
                                             c->n);
-    if (st != PLEAT_OK) {
-        return st;
+    if (st == PLEAT_OK) {
+        c->entries[c->n++] = (candidate){ .at = at, .n_kept = n_kept };
     }
-    c->entries[c->n++] = (candidate){ .at = at };
-    *(c->last[n_kept] != 0 ? &c->entries[c->last[n_kept] - 1].next : &c->first[n_kept]) = c->n;
-    c->last[n_kept] = c->n;
-    return PLEAT_OK;
+    return st;
+}
+
+/* For qsort: the fewest granules in use first, then the lowest address. */
+static int in_order(const void *left, const void *right)
+{
+    const candidate *a = left;
+    const candidate *b = right;
+
+    return a->n_kept != b->n_kept ? (a->n_kept < b->n_kept ? -1 : 1) : (a->at < b->at ? -1 : 1);
 }
 
 /* The first granule from `from` on that is vacant, but not loose; SIZE_MAX: none. Granules in
@@ -111,11 +114,12 @@ static pleat_status split_all(pl_space *space, const candidates *c, pleat_compac
 {
     pleat_status st = PLEAT_OK;
 
-    for (size_t n_kept = 1; n_kept < MOST_KEPT; n_kept++) {
-        for (size_t i = c->first[n_kept]; i != 0 && st == PLEAT_OK; i = c->entries[i - 1].next) {
-            st = pl_split_chunk(space, c->entries[i - 1].at, told);
-            pl_space_breathe(space);
-        }
+    pl_lock_release(&space->lock); /* the sort of very many takes long */
+    qsort(c->entries, c->n, sizeof(*c->entries), in_order);
+    pl_lock_acquire(&space->lock);
+    for (size_t i = 0; i < c->n && st == PLEAT_OK; i++) {
+        st = pl_split_chunk(space, c->entries[i].at, told);
+        pl_space_breathe(space);
     }
     return st == PLEAT_ENOMEM_DEVICE ? PLEAT_OK : st;
 }

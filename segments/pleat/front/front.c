@@ -367,10 +367,9 @@ static size_t most_bytes(const pl_space *space)
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key)
 {
     pl_space *space = (pl_space *)a;
-    uint32_t i = pl_lane_number(stream, false) - 1;
 
     pl_lock_acquire(&space->lock);
-    pl_lane *lane = i < space->n_lane_rooms ? space->lanes[i] : NULL;
+    pl_lane *lane = pl_space_lane_of(space, stream, false);
     bool is_bound = lane != NULL && lane->capture == NULL && !lane->is_gone &&
                     may_bind(space, lane, stream);
     if (is_bound) {

@@ -36,15 +36,6 @@ static pleat_status not_live(pl_space *space, pleat_devptr ptr)
     return is_other ? PLEAT_EFOREIGN : PLEAT_EDOUBLEFREE;
 }
 
-static void settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
-{
-    if (is_named) {
-        (void)pl_settle_freed(space, lane, bytes);
-    } else {
-        pl_settle_freed_unnamed(space, lane, bytes);
-    }
-}
-
 /* `plain`: the first lane of the stream that orders the free. If freed outside the capture, a block
  * of the second lane pends on the first. */
 static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
@@ -61,7 +52,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
     }
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
     if (!is_capturing) {
-        settle_freed(space, lane, bytes, is_named);
+        (void)pl_settle_freed(space, lane, bytes, is_named);
     }
 }
 
@@ -75,7 +66,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
         pl_shared_free(space, b, is_capturing ? plain->capture : NULL);
         if (!is_capturing) {
             /* after its uses the block pends on its owner */
-            settle_freed(space, plain, bytes, is_named);
+            (void)pl_settle_freed(space, plain, bytes, is_named);
         }
         return;
     }

@@ -23,13 +23,6 @@ static inline bool is_at_rest(const pl_space *space, const pl_lane *lane)
            !pl_observer_is_on(space->observer);
 }
 
-static inline pl_lane *lane_of(const pl_space *space, const pl_stream *stream)
-{
-    uint32_t i = pl_lane_number(stream, false) - 1;
-
-    return i < space->n_lane_rooms ? space->lanes[i] : NULL;
-}
-
 /* ---- allocate -------------------------------------------------------------------------------- */
 
 /* The better fit of `best` and the settled index. Sets *index for a settled fit. NULL: the settled
@@ -173,7 +166,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
 bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
                     pleat_devptr *out)
 {
-    pl_lane *lane = lane_of(space, stream);
+    pl_lane *lane = pl_space_lane_of(space, stream, false);
 
     return is_at_rest(space, lane) && alloc(space, front, lane, requested, out);
 }
@@ -304,16 +297,6 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
     pl_usages_end(&space->usages, pool, bytes, requested);
 }
 
-/* Bytes were freed on the lane. True: the lock may have been dropped. */
-static inline bool settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
-{
-    if (is_named) {
-        return pl_settle_freed(space, lane, bytes);
-    }
-    pl_settle_freed_unnamed(space, lane, bytes);
-    return false;
-}
-
 /* A live block, out of the map, is freed now. front: the calling thread's, or NULL. is_counted: as
  * freed, in the figures. */
 static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
@@ -327,7 +310,7 @@ static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, con
     b->segment->area->n_used--;
 }
 
-/* The life of the block has ended, may_free holds, and the lane is at rest. settle_freed comes
+/* The life of the block has ended, may_free holds, and the lane is at rest. pl_settle_freed comes
  * next. */
 static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
 {
@@ -369,14 +352,14 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
     pl_ptrmap_remove_at(&space->live, b->base, slot);
     end_live(space, lane, NULL, b, false);
     free_beside(space, lane, &f);
-    (void)settle_freed(space, lane, bytes, is_named);
+    (void)pl_settle_freed(space, lane, bytes, is_named);
     return true;
 }
 
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
 {
     size_t slot;
-    pl_lane *lane = lane_of(space, stream);
+    pl_lane *lane = pl_space_lane_of(space, stream, false);
     pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
 
     return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
@@ -415,7 +398,7 @@ static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
             end_live(space, lane, NULL, late.block, is_counted);
             pl_run_free(space, late.block, lane->number, f.stamp);
         }
-        if (settle_freed(space, lane, bytes, is_named)) {
+        if (pl_settle_freed(space, lane, bytes, is_named)) {
             n = pl_front_n_late(front);
             rest = NULL;
         }
@@ -435,7 +418,7 @@ bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stre
     pl_lane *lane = free_late(space, front, true);
 
     if (lane == NULL) {
-        lane = lane_of(space, stream);
+        lane = pl_space_lane_of(space, stream, false);
         front = front->allocator == &space->base ? front : NULL;
         if (!is_at_rest(space, lane)) {
             return false;

@@ -216,7 +216,7 @@ pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed
     pl_lock_release(&space->lock);
     for (size_t i = 0; pieces != NULL && i < slumber->n; i++) {
         const pl_bed *bed = &slumber->beds[i];
-        if (!bed->is_kept || !is(bed)) {
+        if (!bed->is_kept || (is != NULL && !is(bed))) {
             continue;
         }
         if (*n > 0 && is_next(space, &pieces[*n - 1], bed)) {

@@ -81,17 +81,11 @@ void pl_sleep_let_go(pl_space *space, pl_private *room)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-static bool is_any(const pl_bed *bed)
-{
-    (void)bed;
-    return true;
-}
-
 /* Save into the retained keep, if one serves. */
 static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const char *folder)
 {
     size_t n;
-    pl_keep_piece *pieces = pl_beds_pieces(space, slumber, is_any, &n);
+    pl_keep_piece *pieces = pl_beds_pieces(space, slumber, NULL, &n);
     pleat_status st = PLEAT_OK;
 
     if (pieces == NULL) {
@@ -115,11 +109,6 @@ static bool is_up(const pl_bed *bed)
     return bed->has_chunk && bed->is_mapped;
 }
 
-static bool is_down(const pl_bed *bed)
-{
-    return bed->has_chunk && !bed->is_mapped;
-}
-
 /* Walks along beds need no lock, and beds may be very many. So the lock is dropped. */
 static bool is_all_up(pl_space *space, const pl_slumber *slumber)
 {
@@ -139,7 +128,7 @@ static pleat_status unmap_all(pl_space *space, pl_slumber *slumber)
     pleat_status st = pl_bedding_unmap(space, slumber, is_up);
 
     for (unsigned tries = 0; st != PLEAT_OK && tries < 2 && !is_all_up(space, slumber); tries++) {
-        (void)!pl_bedding_map(space, slumber, is_down);
+        (void)!pl_bedding_map(space, slumber, pl_bed_is_down);
     }
     return st == PLEAT_OK || is_all_up(space, slumber) ? st : PLEAT_EPOISONED;
 }

@@ -55,6 +55,11 @@ typedef struct pl_slumber {
 
 typedef bool (*pl_bed_is)(const pl_bed *bed);
 
+static inline bool pl_bed_is_down(const pl_bed *bed)
+{
+    return bed->has_chunk && !bed->is_mapped;
+}
+
 /* ---- beds.c. Every function is called with the lock held and may drop it. ---- */
 
 /* Make a bed for each granule with a chunk of the room alone. With `keeps`, beds in use are marked
@@ -63,8 +68,8 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, p
 void pl_beds_drop(pl_space *space, pl_slumber *slumber); /* and the keep */
 /* Set is_wanted of all beds. */
 void pl_beds_want(pl_space *space, const pl_private *room, pl_slumber *slumber);
-/* The pieces of the keep for kept beds that satisfy `is`; *n of them. NULL: no host memory, or
- * nothing is kept. */
+/* The pieces of the keep for kept beds that satisfy `is`, NULL = all; *n of them. NULL: no
+ * host memory, or nothing is kept. */
 pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed_is is, size_t *n);
 
 /* ---- bedding.c, likewise ---- */

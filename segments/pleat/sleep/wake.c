@@ -26,11 +26,6 @@ static bool is_made(const pl_bed *bed)
     return bed->has_chunk && bed->is_mapped && !bed->is_good;
 }
 
-static bool is_down(const pl_bed *bed)
-{
-    return bed->has_chunk && !bed->is_mapped;
-}
-
 static bool is_void(const pl_bed *bed)
 {
     return !bed->has_chunk && !bed->is_wanted;
@@ -209,7 +204,7 @@ static void fall_back(pl_space *space, pl_slumber *slumber)
 
 static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
 {
-    pleat_status st = pl_bedding_map(space, slumber, is_down);
+    pleat_status st = pl_bedding_map(space, slumber, pl_bed_is_down);
 
     st = st == PLEAT_OK ? bring_back(space, slumber, told) : st;
     if (st != PLEAT_OK) {

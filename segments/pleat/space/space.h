@@ -213,6 +213,14 @@ static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
     return space->lanes[number - 1];
 }
 
+/* The lane of a stream, or NULL. */
+static inline pl_lane *pl_space_lane_of(const pl_space *space, const pl_stream *stream,
+                                        bool is_capture)
+{
+    uint32_t i = pl_lane_number(stream, is_capture) - 1;
+
+    return i < space->n_lane_rooms ? space->lanes[i] : NULL;
+}
 /* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
 /* The next area of a pool (NULL = the default pool). The caller zeroes `cursor` before the first

@@ -15,13 +15,9 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
 static inline pleat_status pl_lanes_of(pl_space *space, pl_stream *stream, bool is_capture,
                                        pl_lane **out)
 {
-    uint32_t i = pl_lane_number(stream, is_capture) - 1;
-
-    if (__builtin_expect(i < space->n_lane_rooms && space->lanes[i] != NULL, true)) {
-        *out = space->lanes[i];
-        return PLEAT_OK;
-    }
-    return pl_lanes_add(space, stream, is_capture, out);
+    *out = pl_space_lane_of(space, stream, is_capture);
+    return __builtin_expect(*out != NULL, true) ? PLEAT_OK
+                                                : pl_lanes_add(space, stream, is_capture, out);
 }
 
 /* Look at n lanes. Mark lanes of gone streams, and give such a lane and its stream up if nothing

@@ -6,18 +6,11 @@
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/lanes.h"
 
-static pl_lane *lane_of(const pl_space *space, const pl_stream *stream, bool is_capture)
-{
-    uint32_t i = pl_lane_number(stream, is_capture) - 1;
-
-    return i < space->n_lane_rooms ? space->lanes[i] : NULL;
-}
-
 /* The stream may just have ended a capture. Once the stream is retired, no call would see the
  * end. */
 static void see(pl_space *space, const pl_stream *stream, const pl_capture_info *info)
 {
-    pl_lane *lane = lane_of(space, stream, false);
+    pl_lane *lane = pl_space_lane_of(space, stream, false);
 
     if (lane != NULL) {
         lane->n_refs++;
@@ -29,7 +22,7 @@ static void see(pl_space *space, const pl_stream *stream, const pl_capture_info 
 /* False: the lane does not exist. */
 static bool retire(pl_space *space, const pl_stream *stream, bool is_capture)
 {
-    pl_lane *lane = lane_of(space, stream, is_capture);
+    pl_lane *lane = pl_space_lane_of(space, stream, is_capture);
 
     if (lane != NULL) {
         lane->n_refs++;

@@ -289,7 +289,7 @@ void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
 }
 
-void pl_settle_freed_unnamed(pl_space *space, pl_lane *lane, size_t bytes)
+void pl_settle_unnamed(pl_space *space, pl_lane *lane, size_t bytes)
 {
     pl_lane_note_free(lane, bytes, space->n_events);
     if (lane->is_gone || lane->is_silent || pl_due_is_time(space, lane, bytes)) {

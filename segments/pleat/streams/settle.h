@@ -39,11 +39,17 @@ void pl_settle_want_ticks(pl_space *space, const pl_lane *user);
  * whether a tick was recorded. */
 bool pl_settle_want_worthy_ticks(pl_space *space, const pl_lane *user, size_t n);
 void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes);
-/* Bytes were freed on the lane, in a call that named its stream. Record a tick if one is due, or if
- * there may be no later call. An only lane needs no tick once the lane is no longer young. True:
- * the lock may have been dropped. */
-static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
+void pl_settle_unnamed(pl_space *space, pl_lane *lane, size_t bytes);
+/* Bytes were freed on the lane. is_named: the call named the lane's stream, or the stream stays.
+ * Then record a tick if one is due, or if there may be no later call; else wish for a due tick,
+ * without asking the driver. An only lane needs no tick once the lane is no longer young. True: the
+ * lock may have been dropped. */
+static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes, bool is_named)
 {
+    if (!is_named) {
+        pl_settle_unnamed(space, lane, bytes);
+        return false;
+    }
     lane->n_frees++;
     lane->free_event = space->n_events;
     lane->unticked_bytes += bytes;
@@ -53,8 +59,5 @@ static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes)
     }
     return false;
 }
-/* As pl_settle_freed, in a call that did not name the stream: a due tick is wished for, without
- * asking the driver. */
-void pl_settle_freed_unnamed(pl_space *space, pl_lane *lane, size_t bytes);
 
 #endif
