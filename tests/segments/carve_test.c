@@ -3,7 +3,7 @@
 /* labels: unit */
 #include <check.h>
 
-#include "segments/pleat/grow/fixed.h"
+#include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/request.h"
 #include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/private.h"

@@ -25,7 +25,7 @@ static unsigned size_of(const pl_segment *seg)
 }
 
 /* The closed buffers of a size: a room has its own list. */
-static pl_area **closed_of(pl_space *space, const pl_private *pool, unsigned size)
+static struct pl_area_list *closed_of(pl_space *space, const pl_private *pool, unsigned size)
 {
     return pool != NULL ? &pool->room->closed[size] : &space->closed[size];
 }
@@ -33,11 +33,12 @@ static pl_area **closed_of(pl_space *space, const pl_private *pool, unsigned siz
 /* Pages out of service cannot be committed, so a buffer with such pages is not opened again. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules)
 {
-    pl_area **head = closed_of(space, room, 63u - (unsigned)__builtin_clzll(n_granules));
+    struct pl_area_list *closed = closed_of(space, room,
+                                            63u - (unsigned)__builtin_clzll(n_granules));
     pl_area *area;
 
-    while ((area = *head) != NULL) {
-        pl_area_unrest(area);
+    while ((area = LIST_FIRST(closed)) != NULL) {
+        LIST_REMOVE(area, rest);
         pl_lock_touch(1);
         if (!area->segments->has_poison) {
             area->buffer->is_open = true;
@@ -86,10 +87,10 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, size_t n_want, 
 void pl_buffer_rest(pl_space *space, pl_buffer *buffer)
 {
     pl_area *area = buffer->area;
-    pl_area **list = closed_of(space, area->pool, size_of(area->segments));
+    struct pl_area_list *list = closed_of(space, area->pool, size_of(area->segments));
 
     if (area->n_used == 0) {
-        pl_area_rest(area, list);
+        LIST_INSERT_HEAD(list, area, rest);
     } else {
         area->rests_in = list;
     }

@@ -23,8 +23,8 @@ static void take_out(pl_space *space, pl_area *area)
 {
     pl_segment *seg = area->segments;
 
-    pl_assert(area->n_used == 0 && seg->n_resident == 0 && area->rest_slot != NULL);
-    pl_area_unrest(area);
+    pl_assert(area->n_used == 0 && seg->n_resident == 0 && area->rests_in == NULL);
+    LIST_REMOVE(area, rest);
     if (area->pool != NULL) {
         pl_area_unlink(area);
     }

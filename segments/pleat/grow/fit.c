@@ -2,7 +2,7 @@
 #include "segments/pleat/grow/fit.h"
 
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/grow/fixed.h"
+#include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/stale.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"

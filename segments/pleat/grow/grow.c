@@ -54,7 +54,6 @@
 #include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/buffers/hollow.h"
-#include "segments/pleat/grow/fixed.h"
 #include "segments/pleat/grow/flight.h"
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/policy.h"

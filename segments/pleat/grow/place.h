@@ -5,6 +5,7 @@
 #ifndef PLEAT_SEGMENTS_PLACE_H
 #define PLEAT_SEGMENTS_PLACE_H
 
+#include "segments/pleat/grow/request.h"
 #include "segments/pleat/space/space.h"
 
 /* Blocks and granules that a search may touch in one hold. The hold has further work. */
@@ -65,5 +66,14 @@ bool pl_place_go_on(pl_place_scan *scan, const pl_area *area);
  * place may be no longer free. Returns false if no place was found. */
 bool pl_place_search(pl_space *space, pl_pace *pace, pl_area *area, uint32_t lane, size_t bytes,
                      size_t pin_room, pl_place *out);
+
+/* ---- requests with a fixed address: pages of a buffer ---- */
+
+/* Find out what the request needs in its place. PLEAT_OK; EPENDING (part of the place is, or may
+ * be, in use; *out says what the request will need afterwards); EPOISONED. */
+pleat_status pl_fixed_place(const pl_space *space, const pl_request *rq, pl_place *out);
+/* If all of the place is resident and free for the request, make a live block of the place, outside
+ * the map of live blocks; else NULL. Needs two spare blocks. */
+pl_block *pl_fixed_fit(pl_space *space, const pl_request *rq);
 
 #endif

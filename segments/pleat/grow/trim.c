@@ -7,7 +7,6 @@
 
 #include "segments/pleat/buffers/hollow.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/grow/quiet.h"
 #include "segments/pleat/grow/stale.h"
 #include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/ops.h"
@@ -24,7 +23,8 @@
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
 
-enum { SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
+enum { SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8, PILE_CHUNKS = 64 };
+enum { LOOK_AT = 256 }; /* blocks in one hold of the lock */
 
 /* Does a stale block wait for a use that no tick covers? Looks once at each; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
@@ -110,17 +110,70 @@ pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
         st = wait_for_all(space, wait_ms);
     }
     (void)pl_stale_reap(space);
-    if (st != PLEAT_ECAPTURE) {
-        return st;
+    if (st == PLEAT_ECAPTURE) {
+        (void)pl_capture_name_lasting(space);
     }
-    (void)pl_capture_name_lasting(space);
-    return PLEAT_EPENDING;
+    return st == PLEAT_ECAPTURE ? PLEAT_EPENDING : st;
 }
+
+/* Count the granules of whole chunks from g on, where a chunk begins, inside [g, g + whole): at
+ * most PILE_CHUNKS chunks, and no further chunk once n granules are counted. */
+static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t n)
+{
+    size_t from = g;
+
+    for (size_t i = 0; i < PILE_CHUNKS && g - from < n && g < from + whole; i++) {
+        size_t to = pl_segment_chunk_to(seg, g);
+        if (to > from + whole) {
+            break;
+        }
+        g = to;
+    }
+    return g - from;
+}
+
+/* How many granules from g on are in whole loose chunks of the free block b: about n. Granules that
+ * a pool has used need not be loose. */
+static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size_t n)
+{
+    size_t whole = (size_t)((pl_block_end(b) - pl_segment_address(seg, g)) >> seg->granule_log2);
+    if (seg->is_private || seg->is_opening) {
+        whole = pl_segment_loose_run(seg, g, whole);
+    }
+    return whole_chunks(seg, g, whole, n);
+}
+
+/* Find the first loose granules of the segment, from *g on, in a free block whose uses are over.
+ * *n: wanted; set to the granules of whole chunks in the block, at most PILE_CHUNKS chunks. NULL:
+ * none. May drop the lock. A torn segment is skipped, as a part of the segment is not mapped. */
+static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
+{
+    for (size_t n_looks = 1;; n_looks++) {
+        *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_chunk(seg, *g);
+        if (*g == SIZE_MAX) {
+            return NULL;
+        }
+        pl_block *b = pl_segment_find(seg, pl_segment_address(seg, *g));
+        size_t whole = quiet_run(seg, b, *g, *n);
+        if (whole > 0 && pl_settle_is_over(space, b)) {
+            *n = whole;
+            return b;
+        }
+        size_t next = pl_segment_chunk_to(seg, *g);
+        size_t end = pl_segment_granule(seg, pl_block_end(b));
+        *g = end > next ? end : next; /* threads may work on the rest of the chunk */
+        if (n_looks % LOOK_AT == 0) {
+            pl_space_breathe(space);
+        }
+    }
+}
+
+/* ---- giving back ----------------------------------------------------------------------------- */
 
 /* Chunks that are mapped nowhere, held by the caller alone. */
 typedef struct pile {
-    pl_chunk chunks[PL_QUIET_CHUNKS];
-    uint8_t orders[PL_QUIET_CHUNKS];
+    pl_chunk chunks[PILE_CHUNKS];
+    uint8_t orders[PILE_CHUNKS];
     size_t n;
     size_t n_granules; /* of them */
 } pile;
@@ -166,7 +219,7 @@ static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
 static void pop_idle(pl_space *space, size_t n, pile *p)
 {
     for (unsigned order = 0; order < PL_N_ORDERS; order++) {
-        while (space->idle[order].n > 0 && p->n < PL_QUIET_CHUNKS && p->n_granules < n) {
+        while (space->idle[order].n > 0 && p->n < PILE_CHUNKS && p->n_granules < n) {
             put_on(p, pl_space_pop_idle(space, order), order);
         }
     }
@@ -190,7 +243,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
 {
     pl_segment *seg = b->segment;
     b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
-    pl_carve_settle(b); /* as pl_quiet_next has found */
+    pl_carve_settle(b); /* as next_quiet has found */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         put_on(p, seg->chunks[i], seg->orders[i]);
     }
@@ -249,7 +302,7 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
 
     while (missing(space, to) > 0) {
         size_t n = missing(space, to);
-        pl_block *b = pl_quiet_next(space, seg, &g, &n);
+        pl_block *b = next_quiet(space, seg, &g, &n);
         if (b == NULL) {
             return PLEAT_OK;
         }

@@ -2,7 +2,7 @@
  *
  * A change takes the buffer for itself (is_busy), so no live block changes while the lock is
  * dropped. To commit pages, the call requests a block at its address for each part without live
- * memory (fixed.h), with all remedies. If a request fails, all commits of the call are freed again.
+ * memory (place.h), with all remedies. If a request fails, all commits of the call are freed again.
  * To decommit pages, first the blocks are cut and noted, which may fail, then freed, which may not.
  * Guarded by the device lock, rank 20. */
 

@@ -1,4 +1,4 @@
-/* lifecycle.c - how a space is created and destroyed. */
+/* lifecycle.c - how a space is created and destroyed; its rounding. */
 #include <string.h>
 
 #include "segments/base/rounding.h"
@@ -366,7 +366,7 @@ static void free_slumber(pl_space *space, pl_slumber *slumber)
 /* Frees kept contents, too. */
 static void free_rooms(pl_space *space)
 {
-    for (pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
+    for (pl_private *pool = LIST_FIRST(&space->pools); pool != NULL; pool = LIST_NEXT(pool, link)) {
         if (pool->room != NULL) {
             free_slumber(space, pool->room->slumber);
             free_slumber(space, pool->room->retained);
@@ -419,4 +419,22 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     pl_assert(left == 0);
     (void)left;
     return PLEAT_OK;
+}
+
+/* ---- rounding -------------------------------------------------------------------------------- */
+
+/* A front gives blocks by the requested size, rounded to the quantum. The quick way knows no
+ * further size. So while requests are made larger, every request takes the general way, without
+ * fronts. Live blocks keep their size. */
+void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    memcpy(space->roundup_divisions, divisions, sizeof space->roundup_divisions);
+    space->is_rounding = pl_rounding_is_on(divisions);
+    if (space->is_rounding) { /* last, as this may drop the lock */
+        pl_fronts_unbind(space, 0);
+    }
+    pl_lock_release(&space->lock);
 }

@@ -174,7 +174,8 @@ static int check_indexes(const pl_space *space)
 {
     int broken = check_areas(space, NULL);
 
-    for (const pl_private *pool = space->pools; pool != NULL && broken == 0; pool = pool->next) {
+    const pl_private *pool = LIST_FIRST(&space->pools);
+    for (; pool != NULL && broken == 0; pool = LIST_NEXT(pool, link)) {
         broken = check_areas(space, pool);
     }
     if (broken == 0 && pl_private_check(space) != 0) {

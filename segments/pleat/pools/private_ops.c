@@ -11,14 +11,6 @@
 
 /* ---- open and rest --------------------------------------------------------------------------- */
 
-static void unlink_pool(pl_space *space, const pl_private *pool)
-{
-    *(pool->prev != NULL ? &pool->prev->next : &space->pools) = pool->next;
-    if (pool->next != NULL) {
-        pool->next->prev = pool->prev;
-    }
-}
-
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
 {
     pl_space *space = (pl_space *)a;
@@ -83,9 +75,9 @@ void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    unlink_pool(space, pool);
+    LIST_REMOVE(pool, link);
     pl_capture_end_of_pool(space, pool);
-    if (pool->areas == NULL && pool->graphs == NULL) {
+    if (pool->areas == NULL && LIST_EMPTY(&pool->graphs)) {
         pl_host_free(&space->host, pool);
     } else {
         start_draining(space, pool);

@@ -10,6 +10,8 @@
 #ifndef PLEAT_SEGMENTS_AREA_H
 #define PLEAT_SEGMENTS_AREA_H
 
+#include <sys/queue.h>
+
 #include "segments/pleat/space/segment.h"
 
 /* The areas of buffers are a class of their own, in no list, as requests look in the small and
@@ -24,23 +26,26 @@ typedef enum pl_class {
 
 enum { PL_MOST_AREAS = 16 };
 
+LIST_HEAD(pl_area_list, pl_area);
+LIST_HEAD(pl_pool_list, pl_private);
+LIST_HEAD(pl_capture_list, pl_capture);
+
 typedef struct pl_area {
     pl_segment *segments; /* in order of creation */
     pl_segment *newest;
-    struct pl_private *pool;   /* NULL = the default pool */
-    struct pl_area *next;      /* in the private pool, or in space.released */
-    pl_stream *stream;         /* the stream that visits name; const, except in private pools */
-    pl_class class;            /* likewise */
-    unsigned n_lanes;          /* lanes whose requests look here first */
-    uint32_t lane;             /* private or released areas: the plain lane of `stream` */
-    uint32_t n_runs;           /* room of `runs` */
-    pl_index **runs;           /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
-    pl_block_queue holes;      /* in no order */
-    size_t n_used;             /* blocks that are live, shared or kept */
-    struct pl_buffer *buffer;  /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
-    struct pl_area **rests_in; /* list to enter when n_used falls to 0; NULL = none */
-    struct pl_area *next_rest; /* in that list */
-    struct pl_area **rest_slot; /* the pointer to the area in its list; NULL = in no list */
+    struct pl_private *pool;  /* NULL = the default pool */
+    struct pl_area *next;     /* in the private pool, or in space.released */
+    pl_stream *stream;        /* the stream that visits name; const, except in private pools */
+    pl_class class;           /* likewise */
+    unsigned n_lanes;         /* lanes whose requests look here first */
+    uint32_t lane;            /* private or released areas: the plain lane of `stream` */
+    uint32_t n_runs;          /* room of `runs` */
+    pl_index **runs;          /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
+    pl_block_queue holes;     /* in no order */
+    size_t n_used;            /* blocks that are live, shared or kept */
+    struct pl_buffer *buffer; /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
+    struct pl_area_list *rests_in; /* list to enter when n_used falls to 0; NULL = none */
+    LIST_ENTRY(pl_area) rest;      /* in that list */
     struct pl_area **slot;      /* of a room's buffer: the pointer to the area in the room's list */
     struct pl_area *next_noted; /* hollow.h */
     bool is_noted;
@@ -50,26 +55,6 @@ pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NU
 void pl_area_destroy(pl_host *host, pl_area *area);
 /* Have an index for `lane` and index 0. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane);
-
-static inline void pl_area_rest(pl_area *area, pl_area **list)
-{
-    area->next_rest = *list;
-    area->rest_slot = list;
-    if (*list != NULL) {
-        (*list)->rest_slot = &area->next_rest;
-    }
-    *list = area;
-}
-
-/* It leaves that list. */
-static inline void pl_area_unrest(pl_area *area)
-{
-    *area->rest_slot = area->next_rest;
-    if (area->next_rest != NULL) {
-        area->next_rest->rest_slot = area->rest_slot;
-    }
-    area->rest_slot = NULL;
-}
 
 /* Enter or leave a list that areas leave in any order. */
 static inline void pl_area_link(pl_area *area, pl_area **list)
@@ -94,7 +79,7 @@ static inline void pl_area_unlink(pl_area *area)
 static inline void pl_area_count_over(pl_area *area)
 {
     if (--area->n_used == 0 && area->rests_in != NULL) {
-        pl_area_rest(area, area->rests_in);
+        LIST_INSERT_HEAD(area->rests_in, area, rest);
         area->rests_in = NULL;
     }
 }

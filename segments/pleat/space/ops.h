@@ -7,7 +7,7 @@
 
 #include "segments/base/allocator.h"
 
-/* ops: lifecycle.c, free_op.c, look_ops.c, rounding_op.c, share_op.c, buffer_ops.c */
+/* ops: lifecycle.c, free_op.c, look_ops.c, share_op.c, buffer_ops.c */
 pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
                              pl_allocator **out);
 pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
@@ -37,7 +37,7 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
 
-/* streams: retire_op.c, capture_owner.c */
+/* streams: owner_ops.c */
 void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream);
 void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream);
 pleat_status pl_pleat_release_capture(pl_allocator *a, pl_stream *stream);

@@ -240,11 +240,7 @@ pl_private *pl_private_make(pl_space *space)
 
     if (pool != NULL) {
         pool->number = ++space->n_pools_made;
-        pool->next = space->pools;
-        if (pool->next != NULL) {
-            pool->next->prev = pool;
-        }
-        space->pools = pool;
+        LIST_INSERT_HEAD(&space->pools, pool, link);
     }
     return pool;
 }
@@ -260,22 +256,26 @@ static void destroy_areas(pl_space *space, pl_area *area)
     }
 }
 
-static void destroy_pools(pl_space *space, pl_private *pool)
+static void destroy_pool(pl_space *space, pl_private *pool)
 {
-    while (pool != NULL) {
-        pl_private *next = pool->next;
-        destroy_areas(space, pool->areas);
-        destroy_areas(space, pool->buffers);
-        pl_host_free(&space->host, pool);
-        pool = next;
-    }
+    destroy_areas(space, pool->areas);
+    destroy_areas(space, pool->buffers);
+    pl_host_free(&space->host, pool);
 }
 
 void pl_private_destroy_all(pl_space *space)
 {
     destroy_areas(space, space->released);
-    destroy_pools(space, space->pools);
-    destroy_pools(space, space->draining);
+    while (!LIST_EMPTY(&space->pools)) {
+        pl_private *pool = LIST_FIRST(&space->pools);
+        LIST_REMOVE(pool, link);
+        destroy_pool(space, pool);
+    }
+    while (space->draining != NULL) {
+        pl_private *pool = space->draining;
+        space->draining = pool->next;
+        destroy_pool(space, pool);
+    }
 }
 
 static bool has_stray_block(const pl_segment *seg, bool is_draining)
@@ -324,13 +324,14 @@ static int check_pool(const pl_space *space, const pl_private *pool)
 
 int pl_private_check(const pl_space *space)
 {
-    for (const pl_private *pool = space->pools; pool != NULL; pool = pool->next) {
-        bool is_linked = pool->prev != NULL ? pool->prev->next == pool : space->pools == pool;
-        if (!is_linked || check_pool(space, pool) != 0) {
+    const pl_private *pool = LIST_FIRST(&space->pools);
+
+    for (; pool != NULL; pool = LIST_NEXT(pool, link)) {
+        if (check_pool(space, pool) != 0) {
             return 1;
         }
     }
-    for (const pl_private *pool = space->draining; pool != NULL; pool = pool->next) {
+    for (pool = space->draining; pool != NULL; pool = pool->next) {
         if (check_pool(space, pool) != 0) {
             return 1;
         }

@@ -45,14 +45,14 @@
  *     granules only
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
-    struct pl_private *next;   /* in space.pools or space.draining */
-    struct pl_private *prev;   /* in space.pools */
-    uint64_t number;           /* const: from 1, in order of creation */
-    pl_area *areas;            /* in which requests look */
-    pl_area *buffers;          /* of a room's buffers; may be very many */
-    pleat_stat reserved;       /* bytes */
-    uint64_t over_tick;        /* draining: drained when the context has passed this stamp */
-    struct pl_capture *graphs; /* captures with requests of the pool, whose graphs may live */
+    LIST_ENTRY(pl_private) link;   /* in space.pools */
+    struct pl_private *next;       /* in space.draining */
+    uint64_t number;               /* const: from 1, in order of creation */
+    pl_area *areas;                /* in which requests look */
+    pl_area *buffers;              /* of a room's buffers; may be very many */
+    pleat_stat reserved;           /* bytes */
+    uint64_t over_tick;            /* draining: drained when the context has passed this stamp */
+    struct pl_capture_list graphs; /* captures with requests of the pool, whose graphs may live */
     size_t n_graphs;      /* number of captures in `graphs`: at 0 the pool is drained, too, ... */
     uint64_t n_captures;  /* all captures that `graphs` ever had */
     bool is_unwatched;    /* ... unless the driver does not watch some graph */

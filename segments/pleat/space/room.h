@@ -23,9 +23,9 @@ typedef struct pl_room {
     struct pl_slumber *slumber;  /* see sleep.h */
     struct pl_slumber *retained; /* see kept.h; NULL while the room sleeps */
     bool retains;
-    uint64_t n_births;                  /* blocks that became live */
-    uint64_t n_births_retained;         /* n_births when the room woke with `retained` */
-    pl_area *closed[PL_N_BUFFER_SIZES]; /* closed buffers of the room, by size */
+    uint64_t n_births;                             /* blocks that became live */
+    uint64_t n_births_retained;                    /* n_births when the room woke with `retained` */
+    struct pl_area_list closed[PL_N_BUFFER_SIZES]; /* closed buffers of the room, by size */
 } pl_room;
 
 /* Count bytes that a request is about to get. PLEAT_OK; ENOMEM_DEVICE: beyond the room's limit. */

@@ -126,12 +126,12 @@ typedef struct pl_space {
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
-    pl_area *closed[PL_N_BUFFER_SIZES]; /* areas of closed buffers, by size: buffer.h */
-    pl_area *noted;                     /* closed buffers without memory: hollow.h */
-    size_t n_noted;                     /* in `noted` */
-    size_t n_buffers;                   /* open buffers */
-    size_t n_buffer_blocks;             /* live blocks in buffers: not in the live map */
-    struct pl_private *pools;           /* private pools not yet released */
+    struct pl_area_list closed[PL_N_BUFFER_SIZES]; /* areas of closed buffers, by size: buffer.h */
+    pl_area *noted;                                /* closed buffers without memory: hollow.h */
+    size_t n_noted;                                /* in `noted` */
+    size_t n_buffers;                              /* open buffers */
+    size_t n_buffer_blocks;                        /* live blocks in buffers: not in the live map */
+    struct pl_pool_list pools;                     /* private pools not yet released */
     uint64_t n_pools_made;
     struct pl_private *draining; /* released pools whose graphs may still run; oldest first */
     struct pl_private *last_draining;
@@ -140,10 +140,10 @@ typedef struct pl_space {
     pl_tree segments;    /* by address */
     size_t n_walking;    /* walks over segments that may drop the lock: no segment goes */
     pl_segment *opening; /* the first of the list of opening segments */
-    struct pl_capture *captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
-    struct pl_capture *first_capture;              /* of all */
-    struct pl_capture *under_way;                  /* the first not known to have ended */
-    struct pl_capture *looked_up; /* the next to be checked for a gone graph; NULL = all were */
+    struct pl_capture_list captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
+    struct pl_capture_list all_captures;
+    struct pl_capture_list under_way; /* not known to have ended */
+    struct pl_capture *looked_up;     /* the next to be checked for a gone graph; NULL = all were */
     struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
     size_t n_captures;
     size_t n_capturing;        /* captures not known to have ended */

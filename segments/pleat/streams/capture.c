@@ -2,8 +2,135 @@
 #include "segments/pleat/streams/capture.h"
 
 #include "segments/pleat/space/private.h"
-#include "segments/pleat/streams/capture_list.h"
 #include "vmm/driver.h"
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static struct pl_capture_list *captures_like(pl_space *space, uint64_t id)
+{
+    return &space->captures[id % PL_CAPTURE_HEADS];
+}
+
+pl_capture *pl_capture_find(pl_space *space, uint64_t id)
+{
+    pl_capture *capture = id != 0 ? LIST_FIRST(captures_like(space, id)) : NULL;
+
+    while (capture != NULL && capture->id != id) {
+        pl_lock_touch(1);
+        capture = LIST_NEXT(capture, with_id);
+    }
+    return capture;
+}
+
+/* ---- by handle ------------------------------------------------------------------------------- */
+
+static pl_participant **participants_like(pl_space *space, const void *handle)
+{
+    return &space->participants[((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32 &
+                                (PL_CAPTURE_HEADS - 1)];
+}
+
+/* The link that points to the handle's participant, or to NULL at the end of the chain. */
+static pl_participant **find_participant(pl_space *space, const void *handle)
+{
+    pl_participant **at = participants_like(space, handle);
+
+    for (; *at != NULL && (*at)->handle != handle; at = &(*at)->next) {
+        pl_lock_touch(1);
+    }
+    return at;
+}
+
+/* In order of the captures' numbers; searched from the newest, as a new part mostly is. */
+static void add_part(pl_participant *participant, pl_part *part)
+{
+    pl_part *older = participant->newest;
+
+    while (older != NULL && older->capture->number > part->capture->number) {
+        pl_lock_touch(1);
+        older = older->older;
+    }
+    part->participant = participant;
+    part->older = older;
+    part->newer = older != NULL ? older->newer : participant->oldest;
+    *(older != NULL ? &older->newer : &participant->oldest) = part;
+    *(part->newer != NULL ? &part->newer->older : &participant->newest) = part;
+}
+
+static void remove_part(pl_space *space, pl_part *part)
+{
+    pl_participant *participant = part->participant;
+
+    *(part->older != NULL ? &part->older->newer : &participant->oldest) = part->newer;
+    *(part->newer != NULL ? &part->newer->older : &participant->newest) = part->older;
+    pl_host_free(&space->host, part);
+    if (participant->oldest == NULL) {
+        *find_participant(space, participant->handle) = participant->next;
+        pl_host_free(&space->host, participant);
+    }
+}
+
+void pl_capture_forget_parts(pl_space *space, pl_capture *capture)
+{
+    while (capture->parts != NULL) {
+        pl_part *part = capture->parts;
+        capture->parts = part->next;
+        remove_part(space, part);
+        pl_lock_touch(1);
+    }
+}
+
+static bool took_part(const pl_capture *capture, const void *handle)
+{
+    const pl_part *part = capture->parts;
+
+    while (part != NULL && part->participant->handle != handle) {
+        pl_lock_touch(1);
+        part = part->next;
+    }
+    return part != NULL;
+}
+
+static pleat_status find_or_add_participant(pl_space *space, void *handle, pl_participant **out)
+{
+    pl_participant **at = find_participant(space, handle);
+
+    if (*at == NULL) {
+        *at = pl_host_calloc(&space->host, 1, sizeof(**at));
+        if (*at == NULL) {
+            return PLEAT_ENOMEM_HOST;
+        }
+        (*at)->handle = handle;
+    }
+    *out = *at;
+    return PLEAT_OK;
+}
+
+pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *handle)
+{
+    pl_participant *participant;
+
+    if (capture->is_released || capture->is_disowned || took_part(capture, handle)) {
+        return PLEAT_OK;
+    }
+    pl_part *part = pl_host_calloc(&space->host, 1, sizeof(*part));
+    if (part == NULL || find_or_add_participant(space, handle, &participant) != PLEAT_OK) {
+        pl_host_free(&space->host, part);
+        return PLEAT_ENOMEM_HOST;
+    }
+    part->capture = capture;
+    part->next = capture->parts;
+    capture->parts = part;
+    add_part(participant, part);
+    return PLEAT_OK;
+}
+
+pl_capture *pl_capture_find_of_stream(pl_space *space, const void *handle)
+{
+    const pl_participant *participant = *find_participant(space, handle);
+
+    return participant != NULL ? participant->oldest->capture : NULL;
+}
 
 /* ---- the captures there are ------------------------------------------------------------------ */
 
@@ -12,16 +139,11 @@ void pl_capture_drop(pl_space *space, pl_capture *capture)
     if (--capture->n_refs > 0) {
         return;
     }
-    pl_capture **at = pl_capture_head_of(space, capture->id);
-    while (*at != capture) {
-        pl_lock_touch(1);
-        at = &(*at)->next;
-    }
-    *at = capture->next;
+    LIST_REMOVE(capture, with_id);
     if (space->looked_up == capture) {
-        space->looked_up = capture->links[PL_CAPTURES_ALL].next;
+        space->looked_up = LIST_NEXT(capture, all);
     }
-    pl_capture_delist(&space->first_capture, capture, PL_CAPTURES_ALL);
+    LIST_REMOVE(capture, all);
     pl_capture_end(space, capture);
     pl_capture_forget_parts(space, capture);
     pl_capture_own_up(space, capture);
@@ -40,10 +162,9 @@ pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watc
     capture->id = id;
     capture->number = ++space->next_capture;
     capture->watch = watch;
-    capture->next = *pl_capture_head_of(space, id);
-    *pl_capture_head_of(space, id) = capture;
-    pl_capture_enlist(&space->first_capture, capture, PL_CAPTURES_ALL);
-    pl_capture_enlist(&space->under_way, capture, PL_CAPTURES_UNDER_WAY);
+    LIST_INSERT_HEAD(captures_like(space, id), capture, with_id);
+    LIST_INSERT_HEAD(&space->all_captures, capture, all);
+    LIST_INSERT_HEAD(&space->under_way, capture, under_way);
     space->n_captures++;
     space->n_capturing++;
     pl_device_note_capture(space->dev, true);
@@ -63,15 +184,15 @@ void pl_capture_end(pl_space *space, pl_capture *capture)
     if (!capture->has_ended) {
         capture->has_ended = true;
         space->n_capturing--;
-        pl_capture_delist(&space->under_way, capture, PL_CAPTURES_UNDER_WAY);
+        LIST_REMOVE(capture, under_way);
         pl_device_note_capture(space->dev, false);
     }
 }
 
 void pl_capture_end_gone(pl_space *space)
 {
-    for (pl_capture *c = space->under_way; c != NULL;) {
-        pl_capture *next = c->links[PL_CAPTURES_UNDER_WAY].next;
+    for (pl_capture *c = LIST_FIRST(&space->under_way); c != NULL;) {
+        pl_capture *next = LIST_NEXT(c, under_way);
         pl_lock_touch(1);
         if (pl_capture_is_gone(c)) {
             pl_capture_end(space, c);
@@ -83,7 +204,7 @@ void pl_capture_end_gone(pl_space *space)
 void pl_capture_leave_pool(pl_space *space, pl_capture *capture)
 {
     if (capture->pool != NULL) {
-        pl_capture_delist(&capture->pool->graphs, capture, PL_CAPTURES_OF_POOL);
+        LIST_REMOVE(capture, of_pool);
         capture->pool->n_graphs--;
         capture->pool = NULL;
         pl_capture_drop(space, capture);
@@ -96,19 +217,19 @@ bool pl_capture_forget_pool(pl_space *space, const pl_private *pool)
 {
     size_t n = FORGET_SOME;
 
-    for (; n > 0 && pool->graphs != NULL; n--) {
-        pl_capture_leave_pool(space, pool->graphs);
+    for (; n > 0 && !LIST_EMPTY(&pool->graphs); n--) {
+        pl_capture_leave_pool(space, LIST_FIRST(&pool->graphs));
     }
     pl_lock_touch(FORGET_SOME - n);
-    return pool->graphs == NULL;
+    return LIST_EMPTY(&pool->graphs);
 }
 
 void pl_capture_free_all(pl_space *space)
 {
-    while (space->first_capture != NULL) {
-        pl_capture *capture = space->first_capture;
+    while (!LIST_EMPTY(&space->all_captures)) {
+        pl_capture *capture = LIST_FIRST(&space->all_captures);
         pl_capture_end(space, capture);
-        space->first_capture = capture->links[PL_CAPTURES_ALL].next;
+        LIST_REMOVE(capture, all);
         pl_capture_forget_parts(space, capture);
         pl_graph_watch_end(capture->watch);
         pl_host_free(&space->host, capture);
@@ -127,7 +248,7 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
 
 bool pl_capture_name_lasting(const pl_space *space)
 {
-    const pl_capture *capture = space->under_way;
+    const pl_capture *capture = LIST_FIRST(&space->under_way);
 
     if (capture != NULL && capture->parts != NULL) {
         pl_driver_set_detail("it waits for all work of the device, and for that a capture on the "

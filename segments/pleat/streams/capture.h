@@ -18,21 +18,6 @@
 #include "segments/pleat/space/space.h"
 #include "vmm/graph_watch.h"
 
-/* There may be very many captures, one for each living graph. So lists find captures by id, by
- * pool, and by a handle that an owner may release (pl_participant). A list of captures under way is
- * short: a stream was last seen in each of them. */
-typedef enum pl_capture_list {
-    PL_CAPTURES_ALL,
-    PL_CAPTURES_UNDER_WAY,
-    PL_CAPTURES_OF_POOL,
-    PL_N_CAPTURE_LISTS
-} pl_capture_list;
-
-typedef struct pl_capture_link {
-    struct pl_capture *prev;
-    struct pl_capture *next;
-} pl_capture_link;
-
 /* A stream took part in a capture. */
 typedef struct pl_part {
     struct pl_capture *capture;
@@ -50,13 +35,18 @@ typedef struct pl_participant {
     pl_part *newest;
 } pl_participant;
 
+/* There may be very many captures, one for each living graph. So lists find captures by id, by
+ * pool, and by a handle that an owner may release (pl_participant). A list of captures under way is
+ * short: a stream was last seen in each of them. */
 /* I1  n_refs counts the lanes that were last seen in the capture, the uses that name it and, if it
  *     has one, its pool; without any it is freed
  * I2  `waiting` holds the blocks that wait for the capture: their last use names it
  * I3  the capture is in the lists that its state demands                                    */
 typedef struct pl_capture {
-    struct pl_capture *next; /* in space.captures */
-    pl_capture_link links[PL_N_CAPTURE_LISTS];
+    LIST_ENTRY(pl_capture) all;
+    LIST_ENTRY(pl_capture) with_id;
+    LIST_ENTRY(pl_capture) under_way;
+    LIST_ENTRY(pl_capture) of_pool;
     uint64_t id;             /* const: given by the driver, or 0 */
     uint64_t number;         /* const: in order of first sight */
     pl_graph_watch *watch;   /* const; NULL = the driver does not tell when the graph is gone */
@@ -115,5 +105,17 @@ void pl_capture_leave_pool(pl_space *space, pl_capture *capture);
 /* Unlink some captures from a pool before its end. True: no capture refers to the pool any more. */
 bool pl_capture_forget_pool(pl_space *space, const struct pl_private *pool);
 void pl_capture_free_all(pl_space *space); /* at the end of the space */
+
+/* ---- lists ---- */
+
+/* The capture with this id. NULL: none, or the id is 0. */
+pl_capture *pl_capture_find(pl_space *space, uint64_t id);
+
+/* Note that a stream with the handle took part in the capture. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *handle);
+/* Forget which streams took part: the owner has released the capture, or need not any more. */
+void pl_capture_forget_parts(pl_space *space, pl_capture *capture);
+/* The stream's oldest capture that is not released or disowned; NULL = none. */
+pl_capture *pl_capture_find_of_stream(pl_space *space, const void *handle);
 
 #endif

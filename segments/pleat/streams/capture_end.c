@@ -1,7 +1,6 @@
 /* capture_end.c - see capture_end.h. Guarded by the device lock. */
 #include "segments/pleat/streams/capture_end.h"
 
-#include "segments/pleat/streams/capture_list.h"
 #include "segments/pleat/streams/shared.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
@@ -63,12 +62,12 @@ bool pl_capture_look(pl_space *space)
             return false;
         }
         space->n_graphs_gone = n_gone;
-        space->looked_up = space->first_capture;
+        space->looked_up = LIST_FIRST(&space->all_captures);
     }
     for (; n > 0 && space->looked_up != NULL && !pl_space_is_tired(space, since); n--) {
         pl_capture *capture = space->looked_up;
         pl_lock_touch(1);
-        space->looked_up = capture->links[PL_CAPTURES_ALL].next;
+        space->looked_up = LIST_NEXT(capture, all);
         if (!has_something_to_release(capture)) {
             continue;
         }
@@ -108,11 +107,11 @@ static void pass_on(pl_space *space, pl_capture *capture)
 
 static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
 {
-    pl_capture *capture = space->under_way;
+    pl_capture *capture = LIST_FIRST(&space->under_way);
 
     while (capture != NULL && capture->pool != pool) {
         pl_lock_touch(1);
-        capture = capture->links[PL_CAPTURES_UNDER_WAY].next;
+        capture = LIST_NEXT(capture, under_way);
     }
     return capture;
 }

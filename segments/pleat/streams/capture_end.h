@@ -2,7 +2,7 @@
  *
  * First the capture ends, in one of several ways. A stream of the capture is seen elsewhere, the
  * streams or the graph are gone, the route of the pool ends, or the owner says so. Later the graph
- * is gone, as told by the driver or by the owner (capture_owner.c). Guarded by the device lock. */
+ * is gone, as told by the driver or by the owner (owner_ops.c). Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_CAPTURE_END_H
 #define PLEAT_SEGMENTS_CAPTURE_END_H
 

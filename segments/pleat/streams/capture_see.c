@@ -3,7 +3,6 @@
 
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capture_end.h"
-#include "segments/pleat/streams/capture_list.h"
 #include "segments/pleat/streams/capturers.h"
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */
@@ -121,7 +120,7 @@ static void use_pool(pl_capture *capture, pl_private *pool)
         return;
     }
     capture->pool = pool;
-    pl_capture_enlist(&pool->graphs, capture, PL_CAPTURES_OF_POOL);
+    LIST_INSERT_HEAD(&pool->graphs, capture, of_pool);
     pl_capture_hold(capture);
     pool->n_graphs++;
     pool->n_captures++;

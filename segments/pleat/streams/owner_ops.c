@@ -1,13 +1,15 @@
-/* capture_owner.c - owners of captures say that a capture may begin, or that a graph is gone.
- * Guarded by the device lock. */
+/* owner_ops.c - what owners say: a capture may begin, a graph is gone, a stream is about to be
+ * destroyed. Guarded by the device lock. */
 #include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture.h"
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/streams/capture_end.h"
-#include "segments/pleat/streams/capture_list.h"
+#include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
+#include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
@@ -97,7 +99,7 @@ void pl_pleat_let_captures_go(pl_allocator *a)
     size_t n_looks = 0;
 
     pl_lock_acquire(&space->lock);
-    for (pl_capture *c = space->first_capture; c != NULL;) {
+    for (pl_capture *c = LIST_FIRST(&space->all_captures); c != NULL;) {
         pl_capture_hold(c);
         while (c->has_ended && c->waiting.first != NULL) {
             (void)pl_capture_release(space, c, 0);
@@ -107,7 +109,7 @@ void pl_pleat_let_captures_go(pl_allocator *a)
         if (++n_looks % LOOK_SOME == 0) {
             pl_space_breathe(space);
         }
-        pl_capture *next = c->links[PL_CAPTURES_ALL].next;
+        pl_capture *next = LIST_NEXT(c, all);
         pl_capture_drop(space, c);
         c = next;
     }
@@ -139,4 +141,66 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
 pleat_status pl_pleat_release_capture(pl_allocator *a, pl_stream *stream)
 {
     return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
+}
+
+/* ---- streams that go ------------------------------------------------------------------------- */
+
+/* The stream may just have ended a capture. Once the stream is retired, no call would see the
+ * end. */
+static void see(pl_space *space, const pl_stream *stream, const pl_capture_info *info)
+{
+    pl_lane *lane = pl_space_lane_of(space, stream, false);
+
+    if (lane != NULL) {
+        lane->n_refs++;
+        (void)pl_capture_see(space, lane, info, NULL);
+        lane->n_refs--;
+    }
+}
+
+/* False: the lane does not exist. */
+static bool retire(pl_space *space, const pl_stream *stream, bool is_capture)
+{
+    pl_lane *lane = pl_space_lane_of(space, stream, is_capture);
+
+    if (lane != NULL) {
+        lane->n_refs++;
+        pl_lanes_retire(space, lane);
+        lane->n_refs--;
+    }
+    return lane != NULL;
+}
+
+/* Streams are released under the lock only, so the stream lives on after pl_stream_put. */
+void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+    pl_capture_info info = { .is_capturing = false };
+    bool is_seen = pl_capture_is_told(space, stream) ||
+                   pl_stream_capture(stream, &info) == PLEAT_OK;
+
+    pl_lock_acquire(&space->lock);
+    pl_fronts_unbind(space, pl_lane_number(stream, false));
+    if (is_seen) {
+        see(space, stream, &info);
+    }
+    bool is_known = retire(space, stream, false);
+    is_known = retire(space, stream, true) || is_known;
+    pl_stream_retire(stream);
+    pl_stream_put(stream);
+    if (!is_known) {
+        pl_stream_release(stream);
+    }
+    pl_lanes_look_for_gone(space, 1);
+    pl_lock_release(&space->lock);
+}
+
+void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream)
+{
+    pl_space *space = (pl_space *)a;
+
+    pl_lock_acquire(&space->lock);
+    pl_stream_doubt(stream);
+    pl_fronts_unbind(space, pl_lane_number(stream, false));
+    pl_lock_release(&space->lock);
 }
