@@ -6,7 +6,6 @@
 
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/shared.h"
-#include "segments/pleat/streams/uses.h"
 
 enum { MOST_CHARACTERS = 4096 };
 

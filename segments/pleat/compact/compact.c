@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 
-#include "segments/pleat/compact/scratch.h"
 #include "segments/pleat/compact/split.h"
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/front/front.h"

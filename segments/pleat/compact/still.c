@@ -1,12 +1,12 @@
 /* still.c - see still.h. */
 #include "segments/pleat/compact/still.h"
 
-#include "segments/pleat/compact/scratch.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capture_end.h"
 #include "segments/pleat/streams/context.h"
 #include "vmm/driver.h"
+#include "vmm/mapping.h"
 
 void pl_still_begin(pl_space *space)
 {
@@ -60,4 +60,104 @@ pleat_status pl_still_settle(pl_space *space)
     pleat_status st = pl_trim_quiesce(space, space->wait_ms > 0 ? space->wait_ms : 1);
 
     return st == PLEAT_OK ? pl_torn_mend(space) : st;
+}
+
+/* ---- scratch addresses, and torn memory ------------------------------------------------------ */
+
+enum { MOST_GRANULES = 1 << PL_MOST_ORDER };
+
+static size_t bytes_of(const pl_space *space, size_t n_granules)
+{
+    return n_granules << space->granule_log2;
+}
+
+pleat_status pl_scratch_close(pl_space *space)
+{
+    pl_range range = space->scratch;
+
+    if (range.bytes == 0) {
+        return PLEAT_OK;
+    }
+    if (space->is_scratch_busy) { /* copies into it may still run */
+        return PLEAT_EPOISONED;
+    }
+    size_t bytes = space->scratch_bytes;
+    pl_lock_release(&space->lock);
+    if (bytes > 0) { /* mapped in part; addresses that stay mapped make pl_range_release fail */
+        (void)!pl_mapping_clear(space->dev, range.base, bytes);
+    }
+    pleat_status st = pl_range_release(space->dev, range);
+    pl_lock_acquire(&space->lock);
+    if (st != PLEAT_OK) {
+        return PLEAT_EPOISONED;
+    }
+    space->scratch = (pl_range){ .bytes = 0 };
+    space->scratch_bytes = 0;
+    return PLEAT_OK;
+}
+
+pleat_status pl_scratch_open(pl_space *space, unsigned order)
+{
+    pl_range range;
+    size_t bytes = space->granule_bytes << order;
+    pleat_status st = pl_scratch_close(space);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    pl_lock_release(&space->lock);
+    st = pl_range_reserve(space->dev, bytes, bytes, &range);
+    pl_lock_acquire(&space->lock);
+    if (st == PLEAT_OK) {
+        space->scratch = range;
+    }
+    return st;
+}
+
+/* Some of the granules [g, g + n) may be mapped, if undoing a mapping failed. */
+static bool map_run(const pl_space *space, const pl_segment *seg, size_t g, size_t n)
+{
+    pleat_devptr at = pl_segment_address(seg, g);
+
+    for (unsigned tries = 0; tries < 2; tries++) {
+        if (pl_mapping_map_mixed(space->dev, at, seg->chunks + g, seg->orders + g, n) == PLEAT_OK) {
+            return true;
+        }
+        for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
+            (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, i),
+                                    bytes_of(space, (size_t)1 << seg->orders[i]));
+        }
+    }
+    return false;
+}
+
+/* Without the lock: nothing of a torn segment is given out, taken or trimmed. */
+static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
+{
+    pl_lock_release(&space->lock);
+    bool is_mended = map_run(space, seg, g, n);
+    pl_lock_acquire(&space->lock);
+    return is_mended;
+}
+
+/* The caller has waited for the device. */
+pleat_status pl_torn_mend(pl_space *space)
+{
+    pl_torn *torn = &space->torn;
+    size_t n;
+
+    for (size_t i = 0; torn->segment != NULL && i < MOST_GRANULES; i += n) {
+        for (n = 0; i + n < MOST_GRANULES && torn->is_unmapped[i + n]; n++) {
+        }
+        if (n > 0 && !mend_run(space, torn->segment, torn->from + i, n)) {
+            return PLEAT_EPOISONED;
+        }
+        for (size_t k = 0; k < n; k++) {
+            torn->is_unmapped[i + k] = false;
+        }
+        n = n > 0 ? n : 1;
+    }
+    torn->segment = NULL;
+    space->is_scratch_busy = false;
+    return PLEAT_OK;
 }

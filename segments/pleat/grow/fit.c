@@ -1,5 +1,5 @@
-/* fit.c - see fit.h. Guarded by the space's lock. */
-#include "segments/pleat/grow/fit.h"
+/* fit.c - see grow.h. Guarded by the space's lock. */
+#include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/place.h"

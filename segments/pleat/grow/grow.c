@@ -53,12 +53,10 @@
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
 
-#include "segments/pleat/buffers/hollow.h"
+#include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/grow/flight.h"
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/policy.h"
-#include "segments/pleat/grow/reserve.h"
-#include "segments/pleat/grow/shortage.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/handover.h"

@@ -11,4 +11,33 @@ pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_are
 /* One attempt. Called with the lock; may drop the lock. The caller has no reservation or flight. */
 pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st);
 
+/* ---- fit.c: what is resident ----
+ *
+ * How a request finds resident memory, and cuts its block out.
+ *
+ * A request gets the best fit among settled memory and memory that pends on its own lane. The
+ * stream's own area comes first, then the pool's further areas of the class. Before a request grows
+ * (grow.h), pleat looks for memory that has settled meanwhile. A request that cannot grow by new
+ * chunks also uses the other class's areas, and areas that private pools left behind. */
+
+/* Set where the request looks, from the request's bytes, pool and is_capturing. `plain` is the
+ * first lane of the stream that the request names. PLEAT_OK, or why no lane or area could be
+ * had. */
+pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq);
+/* Find resident memory for the request, or grow. *out is a live block, not yet in the map of live
+ * blocks. Called with the lock; may drop the lock. The caller holds the request's lane. PLEAT_OK,
+ * ENOMEM_HOST, or the verdict of pl_grow_step. */
+pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out);
+
+/* ---- shortage.c: remedies ----
+ *
+ * Remedies are tried for a request that finds no memory, before the request is refused. */
+
+/* Apply the next remedy that can help. AGAIN: something has changed, so look for memory again.
+ * DONE: no remedy is left. *st is `verdict` (ENOMEM_DEVICE, ENOSPACE_VA); EPENDING, if memory may
+ * not be waited for; or the error of a wait. Called with the lock; may drop the lock. The caller
+ * has nothing reserved. */
+pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdict,
+                            pleat_status *st);
+
 #endif

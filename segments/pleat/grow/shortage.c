@@ -15,10 +15,10 @@
  * time may cause a lane to be tried again, at most as often as these requests try the lane.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
-#include "segments/pleat/grow/shortage.h"
+#include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/grow/pends.h"
-#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/stale.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/run.h"

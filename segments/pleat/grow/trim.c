@@ -5,7 +5,7 @@
  * lock is dropped around every driver call. Memory under release is in flight meanwhile. */
 #include "segments/pleat/grow/trim.h"
 
-#include "segments/pleat/buffers/hollow.h"
+#include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/stale.h"
 #include "segments/pleat/space/carve.h"

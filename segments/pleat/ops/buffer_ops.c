@@ -7,8 +7,7 @@
  * Guarded by the device lock, rank 20. */
 
 #include "segments/pleat/buffers/buffer.h"
-#include "segments/pleat/buffers/hollow.h"
-#include "segments/pleat/grow/fit.h"
+#include "segments/pleat/grow/grow.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/streams/capture_see.h"
@@ -16,8 +15,8 @@
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
-#include "segments/pleat/streams/uses.h"
 
 /* The most blocks at the address of a request, and the most steps of a walk in one hold of the
  * lock. */

@@ -15,12 +15,10 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
-#include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
-#include "segments/pleat/streams/uses.h"
 
 /* The error for `ptr`, which is not the base of a live block. */
 static pleat_status not_live(pl_space *space, pleat_devptr ptr)

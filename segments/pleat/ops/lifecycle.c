@@ -3,9 +3,9 @@
 
 #include "segments/base/rounding.h"
 #include "segments/pleat/buffers/buffer.h"
-#include "segments/pleat/compact/scratch.h"
+#include "segments/pleat/compact/still.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/grow/policy.h"
 #include "segments/pleat/sleep/sleep.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/private.h"

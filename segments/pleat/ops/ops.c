@@ -1,11 +1,11 @@
 /* ops.c - the pleat allocator: allocations, and the table of operations.
  *
- * An allocation gets the best resident fit. If no block fits, the allocator grows (fit.h). Guarded
+ * An allocation gets the best resident fit. If no block fits, the allocator grows (grow.h). Guarded
  * by the space's lock, rank 20. */
 
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/grow/fit.h"
+#include "segments/pleat/grow/grow.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/checkpoint.h"
@@ -17,12 +17,10 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
-#include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
-#include "segments/pleat/streams/uses.h"
 
 static pl_space *space_of(pl_allocator *a)
 {

@@ -4,8 +4,8 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/run.h"
-#include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/settle.h"
+#include "segments/pleat/streams/tick.h"
 
 /* For functions inlined everywhere: no calls on the common path. */
 #define HOT inline __attribute__((always_inline))

@@ -2,7 +2,7 @@
  *
  * Most frees are of a block among live blocks, or beside free memory that pends on the same lane.
  * Most requests get the first part of a free block of their own. These calls touch one or two
- * blocks, one index and a few counts. They do not need the general way (fit.h, run.h), with runs of
+ * blocks, one index and a few counts. They do not need the general way (fit.c, run.h), with runs of
  * several pieces, captures, private pools and growing. The functions check for the common case, and
  * otherwise change nothing. They give the result of the general way: the same block for the same
  * request. With several streams, or if memory is short, the block may differ, but fits as well.

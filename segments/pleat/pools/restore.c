@@ -16,7 +16,7 @@
  *   made      |#### a ####|######## b ########|--free---|
  *
  * A piece in flight keeps the lane and the tick of the free block. If the lane is of another
- * stream, the new live block gets a use by that stream (uses.h). Once freed, the block waits for
+ * stream, the new live block gets a use by that stream (shared.h). Once freed, the block waits for
  * the stream.
  *
  * The pieces refer to their lanes (n_refs). The whole restore is a flight. n_flights also counts
@@ -32,12 +32,10 @@
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
-#include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
-#include "segments/pleat/streams/uses.h"
 
 /* ---- what the roster lacks is freed ---------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/grow/reserve.h"
+#include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/sleep/kept.h"
 #include "segments/pleat/space/asleep.h"

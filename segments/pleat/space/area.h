@@ -47,7 +47,7 @@ typedef struct pl_area {
     struct pl_area_list *rests_in; /* list to enter when n_used falls to 0; NULL = none */
     LIST_ENTRY(pl_area) rest;      /* in that list */
     struct pl_area **slot;      /* of a room's buffer: the pointer to the area in the room's list */
-    struct pl_area *next_noted; /* hollow.h */
+    struct pl_area *next_noted; /* buffer.h */
     bool is_noted;
 } pl_area;
 

@@ -37,7 +37,7 @@ typedef struct pl_block_use {
     bool is_kept;               /* the block was allocated or freed in the capture itself */
 } pl_block_use;
 
-/* Many uses are sorted, uses without a capture first: see uses.h. */
+/* Many uses are sorted, uses without a capture first: see shared.h. */
 typedef struct pl_block_uses {
     uint32_t n;
     uint32_t room;

@@ -1,5 +1,5 @@
 /* buffer_area.h - an area's record of its buffer (buffer.h), and a note when the addresses of a
- * closed buffer have become one hole (hollow.h). Guarded by the device lock. */
+ * closed buffer have become one hole (buffer.h). Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_BUFFER_AREA_H
 #define PLEAT_SEGMENTS_BUFFER_AREA_H
 

@@ -127,7 +127,7 @@ typedef struct pl_space {
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
     struct pl_area_list closed[PL_N_BUFFER_SIZES]; /* areas of closed buffers, by size: buffer.h */
-    pl_area *noted;                                /* closed buffers without memory: hollow.h */
+    pl_area *noted;                                /* closed buffers without memory: buffer.h */
     size_t n_noted;                                /* in `noted` */
     size_t n_buffers;                              /* open buffers */
     size_t n_buffer_blocks;                        /* live blocks in buffers: not in the live map */
@@ -170,7 +170,7 @@ typedef struct pl_space {
     size_t limit_chunks;   /* SIZE_MAX = no limit set */
     unsigned n_limiting;   /* calls that set a limit now: the limit may still be exceeded */
     size_t total_chunks;   /* const: all chunks of the device */
-    size_t reserve_chunks; /* const: left to others, see reserve.h */
+    size_t reserve_chunks; /* const: left to others, see policy.h */
     size_t n_others;       /* chunks of others when the driver was last asked */
     size_t ask_free_at;    /* ask the driver again from this n_chunks on */
     pl_flying *first_flying;

@@ -3,7 +3,6 @@
 
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/shared.h"
-#include "segments/pleat/streams/uses.h"
 
 enum { MOST_MOVED = 512 }; /* looks at blocks in one hold */
 

@@ -11,7 +11,6 @@
 #include "segments/pleat/streams/capture_end.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/drain.h"
-#include "segments/pleat/streams/due.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
 
