@@ -3,7 +3,7 @@
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/place.h"
-#include "segments/pleat/grow/stale.h"
+#include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_end.h"

@@ -1,5 +1,5 @@
-/* pends.c - see pends.h. */
-#include "segments/pleat/grow/pends.h"
+/* pends.c - see grow.h. */
+#include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/space/run.h"
 

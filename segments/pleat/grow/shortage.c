@@ -17,9 +17,7 @@
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
 
-#include "segments/pleat/grow/pends.h"
 #include "segments/pleat/grow/policy.h"
-#include "segments/pleat/grow/stale.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"

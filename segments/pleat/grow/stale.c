@@ -1,5 +1,5 @@
-/* stale.c - see stale.h. */
-#include "segments/pleat/grow/stale.h"
+/* stale.c - see trim.h. */
+#include "segments/pleat/grow/trim.h"
 
 #include "segments/pleat/space/carve.h"
 #include "segments/pleat/streams/settle.h"

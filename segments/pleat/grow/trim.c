@@ -7,7 +7,6 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/grow/stale.h"
 #include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/private.h"

@@ -23,4 +23,13 @@ pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks);
  * use may not be over; or the error of a wait. */
 pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms);
 
+/* ---- stale.c: addresses that taken chunks left behind ----
+ *
+ * A taken chunk is mapped at its new place at once. Its old mapping is unmapped later, as the last
+ * use of the old addresses may take a while. Stale neighbours are unmapped in one call. */
+
+/* Unmap every stale block whose last use is over. Called with the lock, drops it around the driver.
+ * Returns how many blocks became holes. */
+size_t pl_stale_reap(pl_space *space);
+
 #endif

@@ -1,5 +1,5 @@
-/* figures.c - see figures.h. */
-#include "segments/pleat/ops/figures.h"
+/* figures.c - see walk.h. */
+#include "segments/pleat/ops/walk.h"
 
 #include "segments/pleat/space/live.h"
 

@@ -1,7 +1,6 @@
 /* look_ops.c - the allocator's answers about itself. Nothing changes, except for peaks. */
 
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/ops/figures.h"
 #include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
 #include "segments/pleat/space/ops.h"

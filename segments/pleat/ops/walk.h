@@ -12,4 +12,9 @@ int pl_walk_space(const pl_space *space);
 bool pl_walk_visit(const pl_space *space, size_t most, pleat_devptr *from,
                    void (*see)(void *context, const pl_piece *piece), void *context);
 
+/* ---- figures.c: the statistics, read from counters; no block is looked at ---- */
+
+/* As pl_allocator_ops.stats, under the lock. */
+void pl_figures_read(const pl_space *space, pleat_stats *out);
+
 #endif

@@ -2,8 +2,8 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/grow/policy.h"
-#include "segments/pleat/space/asleep.h"
 #include "segments/pleat/space/granule.h"
+#include "segments/pleat/space/segment.h"
 #include "vmm/mapping.h"
 
 enum { BATCH = 64, GRANULES_AT_ONCE = 1024 };

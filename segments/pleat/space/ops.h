@@ -63,7 +63,7 @@ pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const p
 pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_devptr base,
                                        size_t bytes, pl_stream *stream);
 
-/* sleep: room_ops.c, sleep.c, wake.c, kept.c */
+/* sleep: sleep.c, wake.c, kept.c */
 pleat_status pl_pleat_room_open(pl_allocator *a, const char *tag, pl_private **out);
 void pl_pleat_room_set_limit(pl_allocator *a, pl_private *room, uint64_t bytes);
 void pl_pleat_room_read(pl_allocator *a, pl_private *room, pl_room_figures *out);

@@ -246,4 +246,16 @@ size_t pl_segment_next_chunk(const pl_segment *seg, size_t from);
 /* segment_check.c: 0, or the number of the first broken invariant. */
 int pl_segment_check(const pl_segment *seg);
 
+/* ---- asleep.c: granules under a room that sleeps ----
+ *
+ * Such granules gave their memory back (sleep.h). The tally counts them as live or as shared. */
+
+/* The granules [from, to) have PL_CHUNK_ASLEEP from now on. */
+void pl_asleep_begin(pl_segment *seg, size_t from, size_t to);
+/* The granules lose PL_CHUNK_ASLEEP now, or soon. */
+void pl_asleep_end(pl_segment *seg, size_t from, size_t to);
+/* Count the sleeping granules that b touches in the tally, or leave them out: b's state is about to
+ * change, or has just changed. */
+void pl_asleep_count(const pl_segment *seg, const pl_block *b, bool is_in);
+
 #endif

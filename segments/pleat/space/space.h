@@ -18,6 +18,7 @@
 
 #include "segments/base/allocator.h"
 #include "segments/base/ptrmap.h"
+#include "segments/base/rounding.h"
 #include "segments/base/stats.h"
 #include "segments/pleat/space/area.h"
 #include "segments/pleat/space/block.h"
@@ -109,7 +110,7 @@ typedef struct pl_space {
     uint32_t wait_ms;         /* const */
     size_t granule_bytes;     /* const: bytes of a chunk */
     unsigned granule_log2;    /* const */
-    bool is_rounding;         /* requests are made larger: round.h */
+    bool is_rounding;         /* requests are made larger: pl_space_round */
 
     pl_block_store store;
     pl_ptrmap live;
@@ -203,7 +204,7 @@ typedef struct pl_space {
     pl_usages usages; /* of live blocks, including blocks in fronts */
     uint64_t n_taken; /* chunks taken so far */
 
-    unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: round.h */
+    unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: pl_space_round */
 } pl_space;
 
 /* ---- lanes and areas ---- */
@@ -429,6 +430,16 @@ static inline void pl_space_tell_run(const pl_space *space, pl_action action, co
     if (pl_observer_is_on(space->observer)) {
         pl_space_say_run(space, action, seg, base, bytes);
     }
+}
+
+_Static_assert((int)PL_ROUNDING_QUANTUM == PL_BLOCK_QUANTUM, "sizes of blocks");
+
+/* The bytes of a block for the request. */
+static inline size_t pl_space_round(const pl_space *space, size_t requested)
+{
+    return __builtin_expect(space->is_rounding, false)
+               ? pl_rounding_of(space->roundup_divisions, requested)
+               : pl_rounding_up(requested, PL_BLOCK_QUANTUM);
 }
 
 #endif
