@@ -5,8 +5,8 @@
 
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/request.h"
-#include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
 #include "tests/support/segments_rig.h"
 #include "tests/support/suite.h"
 

@@ -3,7 +3,6 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/run.h"
 #include "tests/support/segments_rig.h"

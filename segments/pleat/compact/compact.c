@@ -18,7 +18,6 @@
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capturers.h"
 #include "vmm/base/deadline.h"

@@ -11,11 +11,9 @@
  * byte. */
 #include "segments/pleat/compact/split.h"
 
-#include "segments/pleat/compact/swap.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/carve.h"
-#include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/private.h"
+#include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 #include "vmm/share.h"
 

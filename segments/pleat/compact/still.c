@@ -3,7 +3,7 @@
 
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/streams/capture.h"
-#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
 #include "vmm/driver.h"
 #include "vmm/mapping.h"

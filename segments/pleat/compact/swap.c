@@ -1,5 +1,5 @@
-/* swap.c - see swap.h. Holds no lock. */
-#include "segments/pleat/compact/swap.h"
+/* swap.c - see split.h. Holds no lock. */
+#include "segments/pleat/compact/split.h"
 
 #include "vmm/copy.h"
 #include "vmm/mapping.h"

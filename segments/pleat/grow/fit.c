@@ -6,7 +6,7 @@
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
-#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/drain.h"
 #include "segments/pleat/streams/lanes.h"

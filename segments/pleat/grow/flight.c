@@ -1,7 +1,6 @@
 /* flight.c - see flight.h: a flight's work under the lock, before and after its driver calls. */
 #include "segments/pleat/grow/flight.h"
 
-#include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 

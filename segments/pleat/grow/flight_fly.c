@@ -4,7 +4,6 @@
  * between these blocks, and the table entries of their granules. */
 #include "segments/pleat/grow/flight.h"
 
-#include "segments/pleat/space/granule.h"
 #include "vmm/mapping.h"
 
 /* How many granules from g on a chunk may have. Small chunks do not reach across the request's end,

@@ -25,7 +25,6 @@
  * Guarded by the device lock; changes nothing but the order of the holes' queue. */
 #include "segments/pleat/grow/place.h"
 
-#include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/run.h"
 
 static bool is_in_gap(const pl_block *b, uint32_t lane)

@@ -1,8 +1,6 @@
 /* policy.c - see policy.h. Each constant is a price or a bound. */
 #include "segments/pleat/grow/policy.h"
 
-#include "segments/pleat/space/granule.h"
-
 enum {
     /* The largest order of a new chunk: 64 MiB with granules of 2 MiB. On an A100 nine tenths of
      * the driver's time for a 64 MiB chunk are by the byte. */

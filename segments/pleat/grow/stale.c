@@ -1,7 +1,7 @@
 /* stale.c - see trim.h. */
 #include "segments/pleat/grow/trim.h"
 
-#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 #include "vmm/mapping.h"
 

@@ -7,12 +7,11 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
-#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/settle.h"

@@ -9,7 +9,7 @@
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/checkpoint.h"
-#include "segments/pleat/sleep/kept.h"
+#include "segments/pleat/sleep/sleep.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/room.h"

@@ -3,7 +3,7 @@
 #include "segments/pleat/space/space.h"
 
 #include "segments/pleat/space/private.h"
-#include "segments/pleat/streams/capture_end.h"
+#include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/drain.h"
 #include "segments/pleat/streams/settle.h"

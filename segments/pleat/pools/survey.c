@@ -1,7 +1,7 @@
 /* survey.c - see survey.h. Guarded by the device lock. */
 #include "segments/pleat/pools/survey.h"
 
-#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/shared.h"
 

@@ -7,7 +7,7 @@
 #define PLEAT_SEGMENTS_SURVEY_H
 
 #include "segments/pleat/pools/checkpoint.h"
-#include "segments/pleat/space/carve.h"
+#include "segments/pleat/space/run.h"
 
 typedef struct pl_restore {
     pl_space *space;

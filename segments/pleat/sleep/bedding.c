@@ -2,7 +2,6 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/grow/policy.h"
-#include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/segment.h"
 #include "vmm/mapping.h"
 

@@ -1,5 +1,5 @@
-/* kept.c - see kept.h. Guarded by the device lock, dropped for copies and for walks along beds. */
-#include "segments/pleat/sleep/kept.h"
+/* kept.c - see sleep.h. Guarded by the device lock, dropped for copies and for walks along beds. */
+#include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/compact/still.h"

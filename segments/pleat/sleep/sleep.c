@@ -2,8 +2,6 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
-#include "segments/pleat/sleep/kept.h"
-#include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/room.h"
 #include "segments/pleat/streams/capturers.h"

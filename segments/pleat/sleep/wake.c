@@ -9,8 +9,6 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/sleep/kept.h"
-#include "segments/pleat/space/carve.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/space/segment.h"

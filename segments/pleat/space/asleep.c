@@ -5,8 +5,6 @@
  * a block's state takes the block's granules out of the counts, and then adds them again. */
 #include "segments/pleat/space/segment.h"
 
-#include "segments/pleat/space/granule.h"
-
 /* ---- the tally ------------------------------------------------------------------------------- */
 
 /* The counter for a granule with these users; NULL: counted nowhere. */

@@ -1,5 +1,4 @@
-/* carve.c - see carve.h. Guarded by the space's lock. */
-#include "segments/pleat/space/carve.h"
+/* carve.c - see run.h. Guarded by the space's lock. */
 
 #include "segments/pleat/space/buffer_area.h"
 #include "segments/pleat/space/private.h"

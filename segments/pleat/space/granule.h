@@ -12,6 +12,8 @@
 #include "vmm/base/lock.h"
 
 enum { PL_WORD = 64 }; /* granules in a word */
+/* A chunk has at most 2^PL_MOST_ORDER granules. */
+enum { PL_MOST_ORDER = 7, PL_N_ORDERS = PL_MOST_ORDER + 1 };
 
 static inline uint64_t pl_granule_bit(size_t granule)
 {

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "segments/pleat/space/granule.h"
 #include "vmm/base/lock.h"
 
 /* How many bits are set, at least one? Mostly the set bits are a row. */

@@ -21,7 +21,7 @@ typedef struct pl_room {
     uint64_t limit_bytes;    /* 0 = none */
     uint64_t n_sleeps;
     struct pl_slumber *slumber;  /* see sleep.h */
-    struct pl_slumber *retained; /* see kept.h; NULL while the room sleeps */
+    struct pl_slumber *retained; /* see sleep.h; NULL while the room sleeps */
     bool retains;
     uint64_t n_births;                             /* blocks that became live */
     uint64_t n_births_retained;                    /* n_births when the room woke with `retained` */

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/live.h"
 #include "vmm/base/assert.h"
 #include "vmm/base/lock.h"

@@ -12,14 +12,13 @@
 
 #include "segments/base/tree.h"
 #include "segments/pleat/space/block.h"
+#include "segments/pleat/space/granule.h"
 #include "vmm/base/lock.h"
 #include "vmm/chunk.h"
 #include "vmm/range.h"
 
 struct pl_area;
 
-/* A chunk has at most 2^PL_MOST_ORDER granules. */
-enum { PL_MOST_ORDER = 7, PL_N_ORDERS = PL_MOST_ORDER + 1 };
 /* In `chunks`, of a room that sleeps: the granule has given its memory back (sleep.h). */
 #define PL_CHUNK_ASLEEP UINT64_MAX
 /* In `parts`, of a place in flight: the chunk was taken from elsewhere. */

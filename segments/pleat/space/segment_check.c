@@ -3,8 +3,6 @@
  * Recomputes the tables from the blocks and the chunks. Guarded by the device lock. */
 #include "segments/pleat/space/segment.h"
 
-#include "segments/pleat/space/granule.h"
-
 static bool has_memory(const pl_block *b)
 {
     return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_FREE ||

@@ -1,5 +1,5 @@
-/* capture_end.c - see capture_end.h. Guarded by the device lock. */
-#include "segments/pleat/streams/capture_end.h"
+/* capture_end.c - see capture_see.h. Guarded by the device lock. */
+#include "segments/pleat/streams/capture_see.h"
 
 #include "segments/pleat/streams/shared.h"
 

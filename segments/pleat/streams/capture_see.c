@@ -2,7 +2,6 @@
 #include "segments/pleat/streams/capture_see.h"
 
 #include "segments/pleat/space/private.h"
-#include "segments/pleat/streams/capture_end.h"
 #include "segments/pleat/streams/capturers.h"
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */

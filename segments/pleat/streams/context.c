@@ -212,16 +212,13 @@ typedef struct waiting {
     uint64_t began_ms;
 } waiting;
 
-static uint32_t time_left(const waiting *w)
-{
-    return pl_deadline_left(w->wait_ms);
-}
-
 /* How long to wait for a good moment. The time counts from the start of the call, as the tick of
  * another thread may have used up the time. */
 static uint32_t patience_left(const waiting *w)
 {
-    uint32_t most_ms = time_left(w) < MOST_PATIENCE_MS ? time_left(w) : MOST_PATIENCE_MS;
+    uint32_t most_ms = pl_deadline_left(w->wait_ms) < MOST_PATIENCE_MS
+                           ? pl_deadline_left(w->wait_ms)
+                           : MOST_PATIENCE_MS;
     uint64_t gone_ms = pl_clock_ms() - w->began_ms;
     uint32_t left_ms = gone_ms < most_ms ? most_ms - (uint32_t)gone_ms : 0;
 
@@ -248,7 +245,7 @@ static pleat_status have_context_tick(pl_space *space, pl_care care, const waiti
         if (is_covered(space, w->upto)) {
             return PLEAT_OK;
         }
-        if (is_long && time_left(w) == 0) {
+        if (is_long && pl_deadline_left(w->wait_ms) == 0) {
             return PLEAT_EPENDING;
         }
         pl_capturers_pause(space);
@@ -302,7 +299,8 @@ pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_m
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
-        uint32_t left_ms = time_left(&w); /* a caller with time has 1 ms or more for each tick */
+        uint32_t left_ms = pl_deadline_left(
+            wait_ms); /* a caller with time has 1 ms or more for each tick */
         st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
         if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
             return st;

@@ -5,7 +5,6 @@
 #include "segments/pleat/streams/capture.h"
 
 #include "segments/pleat/front/front.h"
-#include "segments/pleat/streams/capture_end.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
