@@ -20,7 +20,6 @@
 #ifndef PLEAT_SEGMENTS_POLICY_H
 #define PLEAT_SEGMENTS_POLICY_H
 
-#include "segments/pleat/grow/request.h"
 #include "segments/pleat/space/space.h"
 
 /* Granules that may still be created until `target` are held. */

@@ -377,7 +377,7 @@ static inline void unmap(pl_space *space, const pl_late *late)
 }
 
 /* Returns the lane if a block was freed, the lane is at rest, and the lock was not dropped since.
- * Else NULL. */
+ * Else NULL. Settling may drop the lock. Then a thread may empty the front, or unbind the front. */
 static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
 {
     pl_lane *rest = NULL;
@@ -406,12 +406,6 @@ static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
     return rest;
 }
 
-/* Settling may drop the lock. Then a thread may empty the front, or unbind the front. */
-void pl_quick_free_late(pl_space *space, pl_front *front)
-{
-    (void)free_late(space, front, true);
-}
-
 bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
                          size_t requested, pleat_devptr *out)
 {
@@ -435,11 +429,7 @@ void pl_quick_free_all_late(pl_space *space, uint32_t named)
 
     while (front != NULL) {
         bool is_named = front->lane == named && pl_front_n_late(front) > 0;
-        if (is_named) {
-            pl_quick_free_late(space, front);
-        } else {
-            (void)free_late(space, front, false);
-        }
+        (void)free_late(space, front, is_named);
         front = pl_fronts_own(is_named ? space->fronts : front->next, 0);
     }
 }

@@ -20,10 +20,8 @@ bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, s
 /* Free a live block, in a call that names the owner. The owner is at rest. False: nothing has
  * changed. */
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
-/* The late blocks of the calling thread's front become free memory, in a call that names the
- * front's stream. May drop the lock. */
-void pl_quick_free_late(pl_space *space, pl_front *front);
-/* First pl_quick_free_late, then pl_quick_alloc. */
+/* First the late blocks of the calling thread's front become free memory, then as pl_quick_alloc.
+ * May drop the lock. */
 bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
                          size_t requested, pleat_devptr *out);
 /* Free the late blocks of all the thread's fronts. named: the lane of the call's stream; 0 = none,

@@ -1,7 +1,6 @@
 /* kept.c - see sleep.h. Guarded by the device lock, dropped for copies and for walks along beds. */
 #include "segments/pleat/sleep/sleep.h"
 
-#include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/space/ops.h"
 #include "vmm/driver.h"

@@ -4,7 +4,6 @@
 #include <stddef.h>
 
 #include "segments/base/ptrmap.h"
-#include "vmm/base/assert.h"
 
 enum { LINE_BYTES = 64, SLAB_BYTES = 2 << 20 /* a huge page */, PART_BYTES = 1 << 16 };
 

@@ -9,7 +9,6 @@
 #include "vmm/base/assert.h"
 #include "vmm/base/host.h"
 #include "vmm/base/pleat_types.h"
-#include "vmm/stream.h"
 
 struct pl_segment;
 

@@ -17,6 +17,7 @@
 
 #include "segments/pleat/space/area.h"
 #include "segments/pleat/space/block.h"
+#include "vmm/stream.h"
 
 typedef struct pl_tick {
     uint64_t number;
