@@ -62,14 +62,14 @@ bool pl_green_is_asked_about(const pl_device *dev)
     return atomic_load(&dev->streams.asks_zero);
 }
 
-/* The primary contexts of devices; NULL = none is current, and the device's own will be. */
-static bool is_plain(const pl_device *dev, cu_context context)
+/* Is a context of the device current that may be green? Other devices' contexts are not. */
+static bool may_be_green(const pl_device *dev)
 {
-    bool is_known = context == NULL;
-    for (unsigned i = 0; i < pl_context_count(dev) && !is_known; i++) {
-        is_known = dev->contexts.list[i] == context;
-    }
-    return is_known;
+    cu_context current = NULL;
+    cu_device gpu = 0;
+    return pl_cu_ctx_get_current(dev->drv, &current) == CU_SUCCESS && current != NULL &&
+           current != dev->context && pl_cu_ctx_get_device(dev->drv, &gpu) == CU_SUCCESS &&
+           gpu == dev->gpu;
 }
 
 /* Asks about a capture first, since the later questions would break it. */
@@ -111,8 +111,7 @@ static void begin_asking(pl_device *dev)
 pleat_status pl_green_default(pl_device *dev, cu_stream handle, pl_capture_info *capture,
                               uint64_t *id)
 {
-    cu_context current = NULL;
-    if (pl_cu_ctx_get_current(dev->drv, &current) != CU_SUCCESS || is_plain(dev, current)) {
+    if (!may_be_green(dev)) {
         return PLEAT_ENOTSUP;
     }
     uint64_t n_errors = atomic_load(&pl_driver_n_errors);
