@@ -22,12 +22,6 @@
 
 enum { SINCE = 13000 };
 
-void pl_green_init(pl_device *dev)
-{
-    int version = 0;
-    dev->covers_green = pl_cu_driver_version(dev->drv, &version) == CU_SUCCESS && version >= SINCE;
-}
-
 static pleat_status refuse(const pl_device *dev, const void *handle)
 {
     pl_driver_clear_error();
@@ -48,7 +42,7 @@ pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out)
     if (result != CU_SUCCESS) {
         return result == CU_NOT_FOUND ? PLEAT_ENOTSUP : pl_driver_failure(result);
     }
-    if (green != NULL && !dev->covers_green) {
+    if (green != NULL && dev->driver_version < SINCE) {
         return refuse(dev, handle);
     }
     *out = primary;
