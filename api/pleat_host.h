@@ -11,6 +11,7 @@
  * segments that grow and shrink, blocks in steps of 512 bytes, and chunks of the driver's
  * granularity. Where the driver cannot map host memory (cuMemCreate on a host node), the allocator
  * torch-native gets whole pieces from cuMemHostAlloc, unless `fallback` names another allocator.
+ * Before CUDA 13.2 a driver is asked only if `host_node` names a node, since it may crash.
  * Limits, trimming, statistics, histories, snapshots, private pools and buffers that grow in place
  * (pleat_buffer.h) work as in any instance. `device` says on which device's streams the memory is
  * used; with `peers:True` all devices may use it. `host_node` chooses the NUMA node (default: the

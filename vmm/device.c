@@ -110,10 +110,17 @@ static pleat_status find_gpu(pl_driver *drv, int ordinal, cu_device *out)
     return pl_cu_device_get(drv, out, ordinal) == CU_SUCCESS ? PLEAT_OK : PLEAT_EDRIVER;
 }
 
+/* Before release 595, drivers can crash in cuMemCreate on hosts whose nodes have unequal memory
+ * (NCCL, issue 2106). A driver tells only its version of CUDA. Driver 590.44 has CUDA 13.1, driver
+ * 595.45 has 13.2 (CUDA Toolkit's release notes, table of corresponding driver versions). A program
+ * that names a node takes the risk. */
+enum { HOST_SINCE = 13020 };
+
 /* Whether the driver can do that, ask_granule learns, and the probe. */
 static pleat_status choose_host_prop(pl_device *dev, unsigned node)
 {
     int near = 0;
+    dev->is_host_unsafe = node == PL_HOST_NODE_NEAR && dev->driver_version < HOST_SINCE;
     if (node == PL_HOST_NODE_NEAR) {
         cu_result result = pl_cu_device_attribute(dev->drv, &near, CU_ATTR_HOST_NUMA_ID, dev->gpu);
         node = result == CU_SUCCESS && near > 0 ? (unsigned)near : 0;
@@ -189,7 +196,8 @@ static pleat_status choose_access(pl_device *dev, bool has_peers)
 pleat_status pl_device_ask_granule(pl_device *dev)
 {
     size_t bytes = 0;
-    dev->has_vmm = has_attribute(dev->drv, dev->gpu, CU_ATTR_VMM_SUPPORTED) &&
+    dev->has_vmm = !dev->is_host_unsafe &&
+                   has_attribute(dev->drv, dev->gpu, CU_ATTR_VMM_SUPPORTED) &&
                    pl_driver_has(dev->drv, PL_CU_mem_map) &&
                    pl_cu_mem_granularity(dev->drv, &bytes, &dev->prop, CU_GRANULARITY_MINIMUM) ==
                        CU_SUCCESS &&
@@ -232,7 +240,9 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
     dev->total_bytes = options->is_host ? host_bytes_of(dev) : total_bytes;
     dev->watch = options->watch;
     dev->trusts_handles = options->stream_identity == PL_STREAM_IS_HANDLE;
-    pl_green_init(dev);
+    if (pl_cu_driver_version(dev->drv, &dev->driver_version) != CU_SUCCESS) {
+        dev->driver_version = 0;
+    }
     dev->address_budget_bytes = options->address_budget_bytes != 0 ? options->address_budget_bytes
                                                                    : address_budget(dev);
     pleat_status st = choose_prop(dev, options);

@@ -169,10 +169,10 @@ struct pl_device {
     cu_device gpu;                 /* const */
     cu_context context;            /* const: contexts.list[0] */
     int ordinal;                   /* const */
+    int driver_version;            /* const: of CUDA, 13020 = 13.2; 0: the driver does not tell */
     bool has_vmm;                  /* const */
     bool has_stream_ids;           /* const */
     bool trusts_handles;           /* const: known handles are not asked about */
-    bool covers_green;             /* const: see green.c */
     char name[128];                /* const */
     size_t granule_bytes;          /* const */
     size_t chunk_bytes;            /* const */
@@ -181,6 +181,7 @@ struct pl_device {
     uint64_t serial;               /* const: unique among the process's devices */
     cu_mem_prop prop;              /* const: of every chunk */
     bool is_host;                  /* const: the memory is the host's */
+    bool is_host_unsafe;           /* const: asking for the host's memory may crash, device.c */
     bool may_lack_fd;              /* const: file descriptors are optional, see pl_device_probe */
     bool may_lack_rdma;            /* const: likewise, for GPUDirect RDMA */
     unsigned chunk_granules;       /* const */
@@ -285,7 +286,6 @@ pleat_status pl_context_begin_record(const pl_device *dev, unsigned i);
 void pl_context_end_record(const pl_device *dev, unsigned i);
 
 /* green.c */
-void pl_green_init(pl_device *dev);
 /* Inside a scope, finds the primary context of a green context's stream at rest. PLEAT_OK; ENOTSUP
  * (no green context, or the driver does not tell); ESTREAM (the driver is too old); EDRIVER. */
 pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out);

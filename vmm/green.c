@@ -22,12 +22,6 @@
 
 enum { SINCE = 13000 };
 
-void pl_green_init(pl_device *dev)
-{
-    int version = 0;
-    dev->covers_green = pl_cu_driver_version(dev->drv, &version) == CU_SUCCESS && version >= SINCE;
-}
-
 static pleat_status refuse(const pl_device *dev, const void *handle)
 {
     pl_driver_clear_error();
@@ -48,7 +42,7 @@ pleat_status pl_green_primary(pl_device *dev, cu_stream handle, cu_context *out)
     if (result != CU_SUCCESS) {
         return result == CU_NOT_FOUND ? PLEAT_ENOTSUP : pl_driver_failure(result);
     }
-    if (green != NULL && !dev->covers_green) {
+    if (green != NULL && dev->driver_version < SINCE) {
         return refuse(dev, handle);
     }
     *out = primary;
@@ -62,14 +56,14 @@ bool pl_green_is_asked_about(const pl_device *dev)
     return atomic_load(&dev->streams.asks_zero);
 }
 
-/* The primary contexts of devices; NULL = none is current, and the device's own will be. */
-static bool is_plain(const pl_device *dev, cu_context context)
+/* Is a context of the device current that may be green? Other devices' contexts are not. */
+static bool may_be_green(const pl_device *dev)
 {
-    bool is_known = context == NULL;
-    for (unsigned i = 0; i < pl_context_count(dev) && !is_known; i++) {
-        is_known = dev->contexts.list[i] == context;
-    }
-    return is_known;
+    cu_context current = NULL;
+    cu_device gpu = 0;
+    return pl_cu_ctx_get_current(dev->drv, &current) == CU_SUCCESS && current != NULL &&
+           current != dev->context && pl_cu_ctx_get_device(dev->drv, &gpu) == CU_SUCCESS &&
+           gpu == dev->gpu;
 }
 
 /* Asks about a capture first, since the later questions would break it. */
@@ -111,8 +105,7 @@ static void begin_asking(pl_device *dev)
 pleat_status pl_green_default(pl_device *dev, cu_stream handle, pl_capture_info *capture,
                               uint64_t *id)
 {
-    cu_context current = NULL;
-    if (pl_cu_ctx_get_current(dev->drv, &current) != CU_SUCCESS || is_plain(dev, current)) {
+    if (!may_be_green(dev)) {
         return PLEAT_ENOTSUP;
     }
     uint64_t n_errors = atomic_load(&pl_driver_n_errors);

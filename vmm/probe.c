@@ -157,6 +157,13 @@ pleat_status pl_device_probe(pl_device *dev, char *why, size_t n)
     if (n > 0) {
         why[0] = '\0';
     }
+    if (dev->is_host_unsafe) {
+        snprintf(why, n,
+                 "drivers before CUDA 13.2 can crash when they map host memory "
+                 "(host_node:%d tries)",
+                 dev->prop.location.id);
+        return PLEAT_ENOVMM;
+    }
     if (dev->is_host && pl_driver_kind_of(dev->drv) != PL_DRIVER_SIM &&
         !pl_host_has_node((unsigned)dev->prop.location.id)) {
         snprintf(why, n, "node %d of the host has no memory or no CPU", dev->prop.location.id);

@@ -210,6 +210,15 @@ cu_result pl_stream_ask_capture(const pl_device *dev, cu_stream handle, pl_captu
     return result;
 }
 
+/* A thread's default stream is the stream of the handle in the device's context only. */
+static bool is_current(const pl_stream *stream)
+{
+    cu_context current = NULL;
+    return stream->kind != PL_STREAM_PER_THREAD ||
+           (pl_cu_ctx_get_current(stream->dev->drv, &current) == CU_SUCCESS &&
+            current == stream->dev->context);
+}
+
 pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out)
 {
     *out = (pl_capture_info){ .is_asked = true };
@@ -222,7 +231,10 @@ pleat_status pl_stream_capture(pl_stream *stream, pl_capture_info *out)
     if (stream->kind == PL_STREAM_PER_THREAD && !tells_of_captures(stream->dev)) {
         return pl_stream_is_capturing(stream, &out->is_capturing);
     }
-    cu_result result = pl_stream_ask_capture(stream->dev, stream->handle, out);
+    cu_result result = CU_INVALID_CONTEXT;
+    if (is_current(stream)) {
+        result = pl_stream_ask_capture(stream->dev, stream->handle, out);
+    }
     if (pl_stream_is_of_thread(result)) {
         pl_driver_clear_error();
         pleat_status st = pl_device_enter(stream->dev);

@@ -433,6 +433,23 @@ START_TEST(where_the_driver_maps_no_host_memory_it_is_pinned)
 }
 END_TEST
 
+/* The driver would end the process. */
+START_TEST(where_the_driver_may_crash_it_is_pinned)
+{
+    pleat_device_info info;
+    api_sim_load();
+    host = make("driver:sim,sim:[backing:memory,unkind:[host_numa_crash]],memory:host");
+    void *ptr = get(3 * MIB);
+    memset(ptr, 1, 3 * MIB);
+    ck_assert_int_eq(pleat_device_describe(host, 0, &info), PLEAT_OK);
+    ck_assert_str_eq(info.allocator, "torch-native");
+    ck_assert_ptr_nonnull(strstr(info.note, "before CUDA 13.2"));
+    ck_assert_ptr_nonnull(strstr(info.note, "host_node:0"));
+    ck_assert_int_eq(pleat_host_free(host, 0, ptr, PLEAT_HOST_UNUSED), PLEAT_OK);
+    api_unmake(host);
+}
+END_TEST
+
 START_TEST(threads_share_it)
 {
     pthread_t threads[4];
@@ -478,4 +495,5 @@ SUITE(api_host)
     tcase_add_loop_test(tcase, threads_share_it, 0, N_WAYS);
     tcase = suite_case(suite, "pinned instead", NULL, NULL);
     tcase_add_test(tcase, where_the_driver_maps_no_host_memory_it_is_pinned);
+    tcase_add_test(tcase, where_the_driver_may_crash_it_is_pinned);
 }

@@ -35,6 +35,7 @@ SHORTER = [
     (r"^pleat bench sleep", "--bytes 32M --rounds 1"),
     (r"^pleat bench tail", "--rounds 1 --blocks 1000"),
     (r"^pleat bench driver(?!.*pickle)", QUICK),
+    (r"^pleat probe .*memory:host", "--seconds 1 --sim backing:memory"),
     (r"^pleat ab(?!.*--merge)", "--allocator pleat,torch-native --loops 1"),
 ]
 SIZES = [(r"iterations=\d+", "iterations=2"), (r"layers=32", "layers=1"),

@@ -1,8 +1,11 @@
 /* device_test.c - devices: properties, context, probe, allocations, reports of close. */
 /* labels: unit fault */
 #include <check.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/suite.h"
 #include "tests/support/vmm_sim.h"
@@ -376,6 +379,63 @@ START_TEST(rdma_stays_where_only_exportable_memory_is_refused)
 }
 END_TEST
 
+static pl_device *open_host(const char *conf, unsigned node)
+{
+    pl_device_options options = { .is_host = true, .host_node = node };
+    sim.reset(conf);
+    return vmm_sim_device(&sim, &options);
+}
+
+START_TEST(a_driver_that_may_crash_is_not_asked_for_host_memory)
+{
+    static const char *const confs[] = { "backing:memory,unkind:[host_numa_crash]",
+                                         "backing:memory,unkind:[host_numa_crash;green_apart]" };
+    char why[100] = "";
+    pleat_devptr ptr;
+    pl_device *dev = open_host(confs[_i], PL_HOST_NODE_NEAR);
+    ck_assert(!pl_device_has_vmm(dev));
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOVMM);
+    ck_assert_str_eq(why, "drivers before CUDA 13.2 can crash when they map host memory "
+                          "(host_node:0 tries)");
+    ck_assert_uint_eq(sim.n_calls("cuMemCreate"), 0);
+    ck_assert_int_eq(pl_device_malloc(dev, 4096, &ptr), PLEAT_OK);
+    ck_assert_int_eq(pl_device_mfree(dev, ptr), PLEAT_OK);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
+START_TEST(since_cuda_13_2_drivers_are_asked_for_host_memory)
+{
+    char why[100] = "";
+    pl_device *dev = open_host("backing:memory", PL_HOST_NODE_NEAR);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    ck_assert_uint_eq(sim.n_calls("cuMemCreate"), 1);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
+/* Such a driver ends the process. */
+START_TEST(any_driver_is_asked_for_memory_of_a_named_node)
+{
+    char why[100] = "";
+    int status = 0;
+    pl_device *dev = open_host("backing:memory,unkind:[green_apart]", 0);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_OK);
+    vmm_sim_close_device(dev);
+    dev = open_host("backing:memory,fork:allow,unkind:[host_numa_crash]", 0);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)signal(SIGSEGV, SIG_DFL);
+        (void)pl_device_probe(dev, why, sizeof(why));
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
 START_TEST(many_devices_share_the_addresses_of_a_process)
 {
     sim.reset("devices:8");
@@ -579,6 +639,9 @@ SUITE(vmm_device)
     tcase_add_test(probe, rdma_that_is_advertised_and_refused_is_done_without);
     tcase_add_test(probe, exportable_memory_that_is_refused_is_done_without);
     tcase_add_test(probe, rdma_stays_where_only_exportable_memory_is_refused);
+    tcase_add_loop_test(probe, a_driver_that_may_crash_is_not_asked_for_host_memory, 0, 2);
+    tcase_add_test(probe, since_cuda_13_2_drivers_are_asked_for_host_memory);
+    tcase_add_test(probe, any_driver_is_asked_for_memory_of_a_named_node);
     tcase_add_test(probe, many_devices_share_the_addresses_of_a_process);
     suite_add_tcase(suite, probe);
     TCase *no_vmm = tcase_create("without vmm");

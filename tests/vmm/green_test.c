@@ -5,7 +5,7 @@
 #include "tests/support/suite.h"
 #include "tests/support/vmm_green.h"
 #include "tests/support/vmm_sim.h"
-#include "vmm/stream.h"
+#include "vmm/device_state.h"
 
 static vmm_sim sim;
 static pl_device *dev;
@@ -141,6 +141,68 @@ START_TEST(a_captured_default_stream_is_refused_unharmed)
 }
 END_TEST
 
+/* Makes a context of device 0 current: the primary one or a green one. */
+static cu_context push_other(bool is_green)
+{
+    cu_context context = green.context;
+    if (!is_green) {
+        ck_assert_int_eq(pl_cu_primary_retain(sim.drv, &context, 0), CU_SUCCESS);
+    }
+    ck_assert_int_eq(pl_cu_ctx_push(sim.drv, context), CU_SUCCESS);
+    return context;
+}
+
+static void pop_other(cu_context context, bool is_green)
+{
+    cu_context popped;
+    ck_assert_int_eq(pl_cu_ctx_pop(sim.drv, &popped), CU_SUCCESS);
+    ck_assert_ptr_eq(popped, context);
+    if (!is_green) {
+        ck_assert_int_eq(pl_cu_primary_release(sim.drv, 0), CU_SUCCESS);
+    }
+}
+
+static void begin_capture(void)
+{
+    ck_assert_int_eq(
+        pl_cu_stream_begin_capture(sim.drv, CU_STREAM_PER_THREAD, CU_CAPTURE_MODE_GLOBAL),
+        CU_SUCCESS);
+}
+
+static void end_capture(void)
+{
+    cu_graph graph;
+    ck_assert_int_eq(pl_cu_stream_end_capture(sim.drv, CU_STREAM_PER_THREAD, &graph), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_graph_destroy(sim.drv, graph), CU_SUCCESS);
+}
+
+/* pleat's device is device 1, and device 0 captures on the thread's default stream. */
+START_TEST(default_streams_are_the_own_device_s_while_another_one_captures)
+{
+    pl_capture_info capture;
+    open_on("devices:2,capacity:1G");
+    vmm_sim_close_device(dev);
+    ck_assert_int_eq(pl_device_open(sim.drv, 1, NULL, &dev), PLEAT_OK);
+    pl_stream *own = get(CU_STREAM_PER_THREAD);
+    cu_context other = push_other(_i == 1);
+    begin_capture();
+    ck_assert_ptr_eq(get(CU_STREAM_PER_THREAD), own);
+    ck_assert(pl_stream_is_legacy(get(NULL)));
+    ck_assert(!pl_green_notices(dev) && !pl_green_is_asked_about(dev));
+    ck_assert_int_eq(pl_stream_capture(own, &capture), PLEAT_OK);
+    ck_assert(!capture.is_capturing);
+    end_capture();
+    pop_other(other, _i == 1);
+    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
+    begin_capture();
+    ck_assert_int_eq(pl_stream_capture(own, &capture), PLEAT_OK);
+    ck_assert(capture.is_capturing);
+    end_capture();
+    pl_device_leave(dev);
+    close_all();
+}
+END_TEST
+
 SUITE(vmm_green)
 {
     TCase *all = suite_case(suite, "all", NULL, NULL);
@@ -150,4 +212,5 @@ SUITE(vmm_green)
     tcase_add_test(all, handle_0_is_another_stream_while_a_green_context_is_current);
     tcase_add_test(all, handle_2_is_another_stream_while_a_green_context_is_current);
     tcase_add_test(all, a_captured_default_stream_is_refused_unharmed);
+    tcase_add_loop_test(all, default_streams_are_the_own_device_s_while_another_one_captures, 0, 2);
 }

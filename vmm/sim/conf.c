@@ -300,6 +300,7 @@ static const struct {
     { "unsafe_vmm", offsetof(sim_conf, is_vmm_unsafe) },
     { "broken_rdma", offsetof(sim_conf, is_rdma_broken) },
     { "no_host_numa", offsetof(sim_conf, is_host_refused) },
+    { "host_numa_crash", offsetof(sim_conf, is_host_crashing) },
     { "green_apart", offsetof(sim_conf, is_green_apart) },
     { "green_events", offsetof(sim_conf, has_green_events) },
 };
@@ -353,7 +354,8 @@ static const struct {
     { "dead_handles", read_dead_handles, "error, hazard or crash" },
     { "waits", read_waits, "finish or refuse" },
     { "unkind", read_unkind,
-      "of [partial_unmap;unsafe_vmm;broken_rdma;no_host_numa;green_apart;green_events]" },
+      "of [partial_unmap;unsafe_vmm;broken_rdma;no_host_numa;host_numa_crash;green_apart;"
+      "green_events]" },
     { "delay", read_delay, "entry points and microseconds, [cuMemMap=300;cuEventRecord=yield]" },
     { "delay_after", read_late_delay, "the same as for delay" },
 };

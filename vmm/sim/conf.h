@@ -43,6 +43,7 @@ typedef struct sim_conf {
     bool is_vmm_unsafe;    /* calls of VMM are unsafe during stream capture */
     bool is_rdma_broken;   /* memory that is RDMA capable can be mapped, but not granted */
     bool is_host_refused;  /* cuMemCreate on a node of the host answers OUT_OF_MEMORY */
+    bool is_host_crashing; /* the same kills the process */
     bool is_green_apart;   /* acts on a primary context leave out its green contexts */
     bool has_green_events; /* an event belongs to the green context of its creation */
     bool is_wait_refused;  /* a synchronisation that would have to wait answers NOT_READY */

@@ -8,7 +8,8 @@
 #include "vmm/sim/stream.h"
 
 enum {
-    VERSION_FULL = 13000,
+    VERSION_FULL = 13020,
+    VERSION_HOST_CRASH = 13010,
     VERSION_GREEN_APART = 12090,
     VERSION_OLD = 11020,
     ATTRIBUTE_LAST_OLD = 119
@@ -35,9 +36,10 @@ cu_result cuDriverGetVersion(int *version)
         call.result = CU_INVALID_VALUE;
     } else if (call.result == CU_SUCCESS) {
         bool is_old = sim.conf.profile == SIM_PROFILE_OLD_DRIVER;
-        *version = is_old                    ? VERSION_OLD
-                   : sim.conf.is_green_apart ? VERSION_GREEN_APART
-                                             : VERSION_FULL;
+        *version = is_old                      ? VERSION_OLD
+                   : sim.conf.is_green_apart   ? VERSION_GREEN_APART
+                   : sim.conf.is_host_crashing ? VERSION_HOST_CRASH
+                                               : VERSION_FULL;
     }
     return sim_call_end(&call);
 }

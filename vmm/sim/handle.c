@@ -7,6 +7,8 @@
  * memory. A descriptor keeps the contents. The simulator cannot see its close, so the memory is
  * charged to nobody. */
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "vmm/sim/backing.h"
@@ -188,6 +190,10 @@ cu_result sim_handle_create(cu_mem_handle *value, size_t bytes, const cu_mem_pro
         return result;
     }
     bool is_host = prop->location.type == CU_LOCATION_HOST_NUMA;
+    if (is_host && sim.conf.is_host_crashing) {
+        fprintf(stderr, "pleat_sim: cuMemCreate of host memory (unkind:host_numa_crash)\n");
+        (void)raise(SIGSEGV);
+    }
     if (is_host && sim.conf.is_host_refused) {
         return CU_OUT_OF_MEMORY;
     }

@@ -106,7 +106,7 @@ extern "C" {
  *             depth:0..1048576     see Time above; default 256
  *             costs:NAME or FILE   the cost clock's model: a100 (default), driver580 or gb10, as in
  *                                  costs/NAME.cost, which gives the sources; or a file like those
- *             profile:full         CUDA 13.0 (default)
+ *             profile:full         CUDA 13.2 (default)
  *             profile:no_vmm       attributes 102 and 115 are 0, calls of VMM and of pools answer
  *                                  NOT_SUPPORTED
  *             profile:old_driver   CUDA 11.2: later calls (cuStreamGetId, ...) answer NOT_FOUND,
@@ -127,6 +127,8 @@ extern "C" {
  *                                  UNKNOWN, as on WSL2
  *               no_host_numa       cuMemCreate of host memory answers OUT_OF_MEMORY, as for nodes
  *                                  without memory or CPUs
+ *               host_numa_crash    CUDA 13.1: cuMemCreate of host memory ends the process with
+ *                                  SIGSEGV, after a line on standard error
  *               green_apart        CUDA 12.9: cuCtxRecordEvent and cuCtxSynchronize of a primary
  *                                  context leave out the streams of its green contexts
  *               green_events       an event that was made in a green context is of that context

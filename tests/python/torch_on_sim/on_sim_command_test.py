@@ -97,7 +97,7 @@ library = ctypes.CDLL(None)
 assert library.cudaDriverGetVersion(ctypes.byref(driver)) == 0
 assert library.cudaRuntimeGetVersion(ctypes.byref(runtime)) == 0
 assert library.cuInit(0) == 0 and library.cuDriverGetVersion(ctypes.byref(of_driver)) == 0
-assert driver.value == runtime.value == of_driver.value == 13000
+assert driver.value == runtime.value == of_driver.value == 13020
 """
     done = python(code)
     assert done.returncode == 0, done.stderr
