@@ -152,7 +152,7 @@ static void fill_device(void)
     pleat_devptr pooled = have_a_pool_with_loose_granules();
     pleat_devptr late = get(NULL, 2 * GRANULE, LATE);
     const pl_space *space = space_of_pleat();
-    (void)get(NULL, (space->total_chunks - space->n_chunks) * GRANULE, LATE);
+    (void)get(NULL, (space->total_granules - space->n_held) * GRANULE, LATE);
     ck_assert(blocks[N_BLOCKS - 1] < pooled && pooled < late);
     put(late, LATE);
     settle();

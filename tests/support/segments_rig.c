@@ -39,8 +39,8 @@ void rig_open(void)
     pl_space_init_segments(&rig);
     rig.granule_bytes = RIG_GRANULE;
     rig.granule_log2 = RIG_GRANULE_LOG2;
-    rig.limit_chunks = SIZE_MAX;
-    rig.total_chunks = MOST_CHARACTERS;
+    rig.limit_granules = SIZE_MAX;
+    rig.total_granules = MOST_CHARACTERS;
     rig.full_at = SIZE_MAX;
     rig.lanes = pl_host_calloc(&rig.host, RIG_LANES, sizeof(*rig.lanes));
     ck_assert_ptr_nonnull(rig.lanes);
@@ -186,7 +186,7 @@ static void back_granules(pl_segment *seg, const char *letters, size_t n)
     for (size_t i = 0; i < n; i += RIG_GRANULE / RIG_UNIT) {
         bool is_backed = strchr(".sph", letters[i]) == NULL;
         seg->chunks[i * RIG_UNIT / RIG_GRANULE] = is_backed ? next_chunk++ : 0;
-        rig.n_chunks += is_backed;
+        rig.n_held += is_backed;
         pl_space_pin(&rig, is_backed);
     }
 }

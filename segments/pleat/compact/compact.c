@@ -158,10 +158,10 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
     if (st != PLEAT_OK) {
         return st;
     }
-    size_t n_chunks = space->n_chunks;
+    size_t n_held = space->n_held;
     st = split_chunks(space, told);
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
-    size_t keep = n_chunks > n_won ? n_chunks - n_won : 0;
+    size_t keep = n_held > n_won ? n_held - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */
     if (st == PLEAT_OK && failed == PLEAT_OK && told->won_bytes > 0) {
         failed = leave_large_chunks(space);

@@ -137,10 +137,10 @@ static void land(pl_space *space, split *s, bool are_holes)
 
 static bool may_create(const pl_space *space, unsigned order)
 {
-    size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
-                                                           : space->total_chunks;
+    size_t cap = space->limit_granules < space->total_granules ? space->limit_granules
+                                                               : space->total_granules;
 
-    return space->n_chunks + space->n_creating + ((size_t)1 << order) <= cap;
+    return space->n_held + space->n_creating + ((size_t)1 << order) <= cap;
 }
 
 static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
@@ -153,9 +153,9 @@ static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
     pl_lock_acquire(&space->lock);
     space->n_creating -= n;
     if (st == PLEAT_OK) {
-        space->n_chunks += n;
-        if (space->n_chunks > space->peak_chunks) {
-            space->peak_chunks = space->n_chunks;
+        space->n_held += n;
+        if (space->n_held > space->peak_held) {
+            space->peak_held = space->n_held;
         }
     }
     return st;
@@ -206,7 +206,7 @@ static pleat_status release(pl_space *space, pl_chunk chunk, unsigned order)
     pleat_status st = pl_chunk_release_sized(space->dev, chunk, space->granule_bytes << order);
     pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
-        space->n_chunks -= (size_t)1 << order;
+        space->n_held -= (size_t)1 << order;
     } else {
         pl_space_push_idle(space, chunk, order);
     }

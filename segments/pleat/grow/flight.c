@@ -326,9 +326,9 @@ static void end_flight(pl_space *space, pl_flight *f)
 {
     space->n_creating -= f->n_create;
     space->n_flying -= f->n_under;
-    space->n_chunks += f->n_created;
-    if (space->n_chunks > space->peak_chunks) {
-        space->peak_chunks = space->n_chunks;
+    space->n_held += f->n_created;
+    if (space->n_held > space->peak_held) {
+        space->peak_held = space->n_held;
     }
     pl_space_land(space, &f->flying);
 }

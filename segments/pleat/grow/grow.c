@@ -73,7 +73,8 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
     size_t cap = pl_space_cap(space);
 
     if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
-        cap = space->limit_chunks < space->total_chunks ? space->limit_chunks : space->total_chunks;
+        cap = space->limit_granules < space->total_granules ? space->limit_granules
+                                                            : space->total_granules;
     }
     return rq->n_done[PL_USED_RESERVE] > 0 || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
 }
@@ -108,7 +109,7 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
     bool is_any = rq->pool == NULL && rq->in == NULL;
     if (b->next == NULL && allowed > place->n_new && is_any && extra == 0) {
         allowed -= place->n_new;
-        extra = space->n_chunks >> EXTRA_LOG2;
+        extra = space->n_held >> EXTRA_LOG2;
         extra = extra < allowed ? extra : allowed;
     }
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
@@ -179,7 +180,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);
-    size_t want = space->total_chunks;
+    size_t want = space->total_granules;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
     want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
@@ -253,7 +254,7 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
-    size_t n_chunks = space->n_chunks + space->n_creating - f->n_create;
+    size_t n_held = space->n_held + space->n_creating - f->n_create;
     bool asks = f->n_create > 0 && !rq->is_capturing && pl_reserve_wants_to_know(space);
     struct pl_block_slab *full = pl_block_store_take_full(&space->store);
     uint64_t free_bytes;
@@ -264,7 +265,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     *st = pl_flight_fly(space, f);
     pl_lock_acquire(&space->lock);
     if (asks) {
-        pl_reserve_learn(space, n_chunks, free_bytes);
+        pl_reserve_learn(space, n_held, free_bytes);
     }
     if (*st == PLEAT_OK) {
         pl_policy_note_taken(space, rq->lane, f->n_taken);
@@ -282,7 +283,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         (void)pl_trim_idle_to(space, 0);
     }
     rq->ask = PL_ASK_DONE;
-    space->full_at = space->n_chunks;
+    space->full_at = space->n_held;
     space->full_event = space->n_events;
     return PL_STEP_AGAIN;
 }

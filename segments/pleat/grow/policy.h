@@ -25,7 +25,7 @@
 /* Granules that may still be created until `target` are held. */
 static inline size_t pl_policy_room(const pl_space *space, size_t target)
 {
-    size_t held = space->n_chunks + space->n_creating;
+    size_t held = space->n_held + space->n_creating;
 
     return target > held ? target - held : 0;
 }
@@ -62,7 +62,7 @@ size_t pl_reserve_of(const pl_space *space);
 size_t pl_reserve_cap(const pl_space *space, size_t cap);
 /* Should the driver be asked for free memory before more chunks are created? */
 bool pl_reserve_wants_to_know(const pl_space *space);
-/* Note the driver's answer: free_bytes were free when pleat held n_chunks. */
-void pl_reserve_learn(pl_space *space, size_t n_chunks, uint64_t free_bytes);
+/* Note the driver's answer: free_bytes were free when pleat held n_held granules. */
+void pl_reserve_learn(pl_space *space, size_t n_held, uint64_t free_bytes);
 
 #endif

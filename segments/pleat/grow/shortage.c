@@ -46,8 +46,8 @@ static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
 /* Would the request find no memory even if all pending memory were free? Then no wait helps. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
-    size_t cap = space->limit_chunks < space->total_chunks ? space->limit_chunks
-                                                           : space->total_chunks;
+    size_t cap = space->limit_granules < space->total_granules ? space->limit_granules
+                                                               : space->total_granules;
 
     return pl_request_granules(space, rq) > cap ||
            (pl_pends_shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
@@ -116,7 +116,7 @@ static bool may_gather_at_once(const trial *t)
 
 static bool may_gather_for_reserve(const trial *t)
 {
-    return may_gather_at_once(t) && t->space->reserve_chunks > 0;
+    return may_gather_at_once(t) && t->space->reserve_granules > 0;
 }
 
 /* The first time without a wait, the second time with a wait. Idle chunks are released only if
@@ -240,7 +240,7 @@ static bool wait_for_all(trial *t)
 
 static bool may_use_reserve(const trial *t)
 {
-    return t->space->reserve_chunks > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
+    return t->space->reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
 }
 
 /* Would the request hardly find memory without the reserve, if all pending memory were free? */
@@ -262,7 +262,7 @@ static bool use_reserve(trial *t)
 
 static bool may_ask_driver(const trial *t)
 {
-    return t->rq->ask == PL_ASK_NOT && t->space->full_at < t->space->total_chunks;
+    return t->rq->ask == PL_ASK_NOT && t->space->full_at < t->space->total_granules;
 }
 
 static bool ask_driver(trial *t)
@@ -429,7 +429,7 @@ pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdic
     trial t = { .space = space, .rq = rq, .verdict = verdict, .failed = PLEAT_EPENDING };
 
     *st = verdict;
-    if (pl_request_granules(space, rq) > space->total_chunks) {
+    if (pl_request_granules(space, rq) > space->total_granules) {
         return PL_STEP_DONE;
     }
     if (try_remedies(&t, STAGE_FIRST) || use_pending(&t, st) == PL_STEP_AGAIN) {

@@ -207,7 +207,7 @@ static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
     }
     pl_lock_acquire(&space->lock);
     make_idle(space, &refused);
-    space->n_chunks -= p->n_granules - refused.n_granules;
+    space->n_held -= p->n_granules - refused.n_granules;
     space->full_at = SIZE_MAX;
     *n_released += p->n_granules - refused.n_granules;
     return st;
@@ -227,9 +227,9 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
 {
     pleat_status st = PLEAT_OK;
 
-    while (st == PLEAT_OK && space->n_idle > 0 && space->n_chunks > keep) {
+    while (st == PLEAT_OK && space->n_idle > 0 && space->n_held > keep) {
         pile p = { .n = 0 };
-        pop_idle(space, space->n_chunks - keep, &p);
+        pop_idle(space, space->n_held - keep, &p);
         st = release(space, &p, n_released);
     }
     return st;
@@ -276,7 +276,7 @@ static size_t missing(const pl_space *space, const goal *to)
         size_t n = space->idle[0].n + to->n_so_far;
         return to->keep > n ? to->keep - n : 0;
     }
-    return space->n_chunks > to->keep ? space->n_chunks - to->keep : 0;
+    return space->n_held > to->keep ? space->n_held - to->keep : 0;
 }
 
 static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
@@ -314,29 +314,29 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
 }
 
 /* A flight: chunks under release are in no table meanwhile. */
-pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks)
+pleat_status pl_trim_idle_to(pl_space *space, size_t keep_granules)
 {
     size_t n_released = 0;
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
-    pleat_status st = release_idle(space, keep_chunks, &n_released);
+    pleat_status st = release_idle(space, keep_granules, &n_released);
     pl_space_land(space, &flying);
     return st;
 }
 
-pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released)
+pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms, size_t *n_released)
 {
-    goal to = { .keep = keep_chunks };
+    goal to = { .keep = keep_granules };
 
     *n_released = 0;
-    if (space->n_chunks <= keep_chunks) {
+    if (space->n_held <= keep_granules) {
         return PLEAT_OK;
     }
     pleat_status st = pl_trim_quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying); /* not before: a flight must not wait for the GPU */
-    pleat_status failed = release_idle(space, keep_chunks, &to.n_so_far);
+    pleat_status failed = release_idle(space, keep_granules, &to.n_so_far);
     st = st == PLEAT_OK ? failed : st;
     /* The driver keeps a released chunk while a stale mapping of the chunk is left. */
     pl_pace pace;
@@ -352,9 +352,9 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, s
     return st;
 }
 
-void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms)
+void pl_trim_gather(pl_space *space, size_t n_granules, uint32_t wait_ms)
 {
-    goal to = { .is_idle = true, .keep = n_chunks };
+    goal to = { .is_idle = true, .keep = n_granules };
     pleat_status st = PLEAT_OK;
 
     (void)pl_trim_quiesce(space, wait_ms);
@@ -428,18 +428,18 @@ static pleat_status shrink(pl_space *space, size_t limit)
 
     for (unsigned tries = 0; st == PLEAT_OK && tries < SHRINK_TRIES; tries++) {
         size_t n_released;
-        if (space->n_chunks + space->n_creating <= limit) {
+        if (space->n_held + space->n_creating <= limit) {
             return PLEAT_OK;
         }
         st = pl_trim_to(space, limit, space->wait_ms, &n_released);
         if (st == PLEAT_OK && space->n_flights > 0) {
             pl_space_wait_for_flights(space);
         }
-        if (st == PLEAT_OK && space->n_chunks > limit) {
+        if (st == PLEAT_OK && space->n_held > limit) {
             st = check_live(space, limit);
         }
     }
-    return st != PLEAT_OK || space->n_chunks <= limit ? st : PLEAT_EPENDING;
+    return st != PLEAT_OK || space->n_held <= limit ? st : PLEAT_EPENDING;
 }
 
 /* Calls set the limit in turn, so that a failed call restores the right limit. A call without time
@@ -479,14 +479,14 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
     pleat_status st = wait_for_turn(space);
     st = st == PLEAT_OK ? check_live(space, limit) : st;
     if (st == PLEAT_OK) {
-        size_t limit_before = space->limit_chunks;
+        size_t limit_before = space->limit_granules;
         space->n_limiting++;
-        space->limit_chunks = limit;
+        space->limit_granules = limit;
         st = shrink(space, limit);
         if (st == PLEAT_OK) {
             space->limit_bytes = bytes;
         } else {
-            space->limit_chunks = limit_before;
+            space->limit_granules = limit_before;
         }
         space->n_limiting--;
         pl_space_wake(space);

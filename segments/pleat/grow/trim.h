@@ -4,19 +4,20 @@
 
 #include "segments/pleat/space/space.h"
 
-/* Release idle chunks, then free chunks from the lowest address, until at most keep_chunks are
+/* Release idle chunks, then free chunks from the lowest address, until at most keep_granules are
  * held. Waits for pending memory at most wait_ms (of pl_deadline_left; 0 only looks). Called with
  * the lock; drops the lock. *n_released is always written. PLEAT_OK; EPENDING; EDRIVER. */
-pleat_status pl_trim_to(pl_space *space, size_t keep_chunks, uint32_t wait_ms, size_t *n_released);
+pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
+                        size_t *n_released);
 
-/* Unmap settled memory, lowest address first, until n_chunks granules are idle as single granules,
+/* Unmap settled memory, lowest address first, until n_granules are idle as single granules,
  * or released in larger chunks. For a request that may not take, or that finds only chunks too
  * large. Waits for fences at most wait_ms. Called with the lock; drops the lock. */
-void pl_trim_gather(pl_space *space, size_t n_chunks, uint32_t wait_ms);
+void pl_trim_gather(pl_space *space, size_t n_granules, uint32_t wait_ms);
 
-/* Release idle chunks while more than keep_chunks are held. Called with the lock; drops the lock.
+/* Release idle chunks while more than keep_granules are held. Called with the lock; drops the lock.
  * PLEAT_OK; EDRIVER. */
-pleat_status pl_trim_idle_to(pl_space *space, size_t keep_chunks);
+pleat_status pl_trim_idle_to(pl_space *space, size_t keep_granules);
 
 /* Wait until everything freed so far is over, settle the memory, and unmap stale addresses. Waits
  * for the rest of wait_ms at most. Called with the lock; drops the lock. PLEAT_OK; EPENDING if some

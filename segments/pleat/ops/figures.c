@@ -130,7 +130,7 @@ static void add_shared(pleat_stat *group, size_t n)
 
 static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 {
-    size_t resident = space->n_chunks << space->granule_log2;
+    size_t resident = space->n_held << space->granule_log2;
     /* Free memory that cannot go back to the driver: live bytes share the granule or the chunk. */
     size_t bound = less(f->free_bytes + f->pending_bytes, space->n_loose << space->granule_log2);
     static const int pools[] = { PLEAT_SIZES_ALL, PLEAT_SIZES_LARGE };
@@ -147,7 +147,7 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
         out->inactive_split_bytes[pool] = (pleat_stat){ .current = bound, .peak = bound };
         out->reserved_bytes[pool] = (pleat_stat){
             .current = resident,
-            .peak = (uint64_t)space->peak_chunks << space->granule_log2,
+            .peak = (uint64_t)space->peak_held << space->granule_log2,
             .allocated = out->bytes_created,
             .freed = out->bytes_created - resident,
         };
@@ -170,7 +170,7 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     const pl_tally *tally = &space->store.tally;
 
     out->granule_bytes = space->granule_bytes;
-    out->resident_bytes = (uint64_t)space->n_chunks << space->granule_log2;
+    out->resident_bytes = (uint64_t)space->n_held << space->granule_log2;
     out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
     out->live_granules = tally->n_live_granules - tally->n_live_asleep + space->n_flying;
     out->peak_live_granules = space->peak_shown;
@@ -198,5 +198,5 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
                           out->requested_bytes[PLEAT_SIZES_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
     /* not in host.bytes: `idle`, with room for all chunks */
-    out->metadata_bytes = space->host.bytes + space->n_chunks * sizeof(pl_chunk);
+    out->metadata_bytes = space->host.bytes + space->n_held * sizeof(pl_chunk);
 }

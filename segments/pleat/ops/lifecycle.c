@@ -38,11 +38,11 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
     space->wait_ms = options->wait_ms;
     space->granule_bytes = pl_device_chunk_bytes(dev);
     space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
-    space->total_chunks = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
-    space->reserve_chunks = pl_reserve_of(space);
-    space->limit_chunks = options->limit_bytes == 0
-                              ? SIZE_MAX
-                              : (size_t)(options->limit_bytes >> space->granule_log2);
+    space->total_granules = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
+    space->reserve_granules = pl_reserve_of(space);
+    space->limit_granules = options->limit_bytes == 0
+                                ? SIZE_MAX
+                                : (size_t)(options->limit_bytes >> space->granule_log2);
     space->full_at = SIZE_MAX;
     space->clock = 1;
 }
@@ -50,7 +50,7 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
 /* A driver gives no more chunks than the device has. */
 static size_t idle_bytes(const pl_space *space, unsigned order)
 {
-    return ((space->total_chunks >> order) + 1) * sizeof(pl_chunk);
+    return ((space->total_granules >> order) + 1) * sizeof(pl_chunk);
 }
 
 static void unreserve_idle(pl_space *space)

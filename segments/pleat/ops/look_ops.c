@@ -119,7 +119,7 @@ void pl_pleat_reset_peaks(pl_allocator *a)
     pl_lock_acquire(&space->lock);
     pl_fronts_count(space);
     pl_usages_reset_peaks(&space->usages);
-    space->peak_chunks = space->n_chunks;
+    space->peak_held = space->n_held;
     space->peak_shown = space->n_pinned;
     pl_lock_release(&space->lock);
 }

@@ -332,12 +332,12 @@ static int check_totals(const pl_space *space, const census *c)
     if (space->n_flying != 0 || space->n_pinned < n_live + n_shared) {
         return SPACE + 3;
     }
-    if (space->n_chunks != space->n_idle + space->n_loose + space->n_pinned ||
-        space->n_chunks + space->n_asleep != space->n_idle + c->n_resident ||
+    if (space->n_held != space->n_idle + space->n_loose + space->n_pinned ||
+        space->n_held + space->n_asleep != space->n_idle + c->n_resident ||
         space->n_asleep != c->n_asleep || space->n_creating != 0) {
         return SPACE + 2;
     }
-    bool is_within = space->n_limiting > 0 || space->n_chunks <= space->limit_chunks;
+    bool is_within = space->n_limiting > 0 || space->n_held <= space->limit_granules;
     return is_within ? 0 : SPACE + 6;
 }
 

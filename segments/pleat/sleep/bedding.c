@@ -145,7 +145,7 @@ static void count_released(pl_space *space, pl_slumber *slumber, const pile *p)
         if (p->is_refused[i]) {
             pl_space_push_idle(space, seg->chunks[bed->g], order);
         } else {
-            space->n_chunks -= n;
+            space->n_held -= n;
         }
         for (size_t k = 0; k < n; k++) {
             bed[k].has_chunk = false;
@@ -235,14 +235,14 @@ static void put_all(pl_space *space, pl_slumber *slumber)
             bed[k].is_good = false;
         }
         space->n_creating -= n;
-        space->n_chunks += n;
+        space->n_held += n;
         space->n_asleep -= n;
         slumber->n_gone -= n;
         pl_space_pin(space, n);
         pl_pace_step(space, &pace, n);
     }
-    if (space->n_chunks > space->peak_chunks) {
-        space->peak_chunks = space->n_chunks;
+    if (space->n_held > space->peak_held) {
+        space->peak_held = space->n_held;
     }
 }
 
@@ -257,7 +257,7 @@ static void undo_create(pl_space *space, pl_slumber *slumber)
                 PLEAT_OK) {
             pl_lock_acquire(&space->lock);
             pl_space_push_idle(space, bed->chunk, bed->order);
-            space->n_chunks += (size_t)1 << bed->order;
+            space->n_held += (size_t)1 << bed->order;
             pl_lock_release(&space->lock);
         }
         bed->chunk = 0;

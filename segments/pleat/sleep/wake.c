@@ -63,12 +63,12 @@ static pleat_status make_way(pl_space *space, size_t n)
     size_t soft = pl_reserve_cap(space, pl_space_cap(space));
     size_t n_released;
 
-    if (space->n_chunks + space->n_creating + n > soft) {
+    if (space->n_held + space->n_creating + n > soft) {
         (void)pl_fronts_empty(space);
         (void)!pl_trim_to(space, soft > n ? soft - n : 0, space->wait_ms, &n_released);
     }
     size_t cap = pl_space_cap(space); /* a limit may have been set meanwhile */
-    if (space->n_chunks + space->n_creating + n <= cap) {
+    if (space->n_held + space->n_creating + n <= cap) {
         return PLEAT_OK;
     }
     return space->n_pinned + n <= cap ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
@@ -89,7 +89,7 @@ static pleat_status have_chunks(pl_space *space, pl_slumber *slumber, size_t n)
         }
         st = pl_bedding_create(space, slumber, n);
         if (st == PLEAT_ENOMEM_DEVICE) {
-            size_t keep = space->n_chunks > n ? space->n_chunks - n : 0;
+            size_t keep = space->n_held > n ? space->n_held - n : 0;
             (void)!pl_trim_to(space, keep, space->wait_ms, &n_released);
         }
         if (n_released == 0) {

@@ -220,7 +220,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
  * Each further segment is at least as large as all earlier segments together. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
-    size_t want = space->total_chunks >> SHARE_LOG2;
+    size_t want = space->total_granules >> SHARE_LOG2;
     size_t left = (size_t)(pl_range_left_bytes(space->dev) >> space->granule_log2) >> LEFT_LOG2;
     size_t have = 0;
 

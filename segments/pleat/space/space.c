@@ -173,11 +173,11 @@ enum { PL_FULL_EVENTS = 10000 };
 
 size_t pl_space_cap(const pl_space *space)
 {
-    size_t cap = space->total_chunks;
+    size_t cap = space->total_granules;
 
-    cap = space->limit_chunks < cap ? space->limit_chunks : cap;
+    cap = space->limit_granules < cap ? space->limit_granules : cap;
     if (space->full_at < cap && space->n_events - space->full_event < PL_FULL_EVENTS) {
-        size_t held = space->n_chunks + space->n_creating; /* may have grown since */
+        size_t held = space->n_held + space->n_creating; /* may have grown since */
         size_t full = space->full_at > held ? space->full_at : held;
         cap = full < cap ? full : cap;
     }

@@ -88,13 +88,13 @@ typedef struct pl_torn {
 } pl_torn;
 
 /* I1  the live map holds exactly the live blocks, by base, except those of buffers
- * I2  when nothing is in flight, n_creating == 0 and n_chunks == n_idle + n_loose + n_pinned
+ * I2  when nothing is in flight, n_creating == 0 and n_held == n_idle + n_loose + n_pinned
  * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
  *     loose; peak_pinned >= n_pinned
  * I4  every free block is indexed as run.h says
  * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in the
  *     `holes` of their area
- * I6  n_chunks x chunk_bytes <= the limit, if one is set and no limit is being set
+ * I6  n_held x granule_bytes <= the limit, if one is set and no limit is being set
  * I7  the statistics of live blocks and the tally of all blocks equal a recount
  * I8  each lane counts what refers to it (lane.h, I5)                                          */
 typedef struct pl_space {
@@ -108,7 +108,7 @@ typedef struct pl_space {
     pl_observer *observer;    /* const */
     uint64_t limit_bytes;     /* 0 = none */
     uint32_t wait_ms;         /* const */
-    size_t granule_bytes;     /* const: bytes of a chunk */
+    size_t granule_bytes;     /* const */
     unsigned granule_log2;    /* const */
     bool is_rounding;         /* requests are made larger: pl_space_round */
 
@@ -158,22 +158,22 @@ typedef struct pl_space {
     pl_idle idle[PL_N_ORDERS];
     size_t n_idle; /* granules of these */
 
-    size_t n_chunks;   /* granules held from the driver: mapped, idle or in flight */
+    size_t n_held;     /* granules held from the driver: mapped, idle or in flight */
     size_t n_creating; /* being created */
     size_t n_pinned; /* resident granules that are not loose, and granules that flights reserved */
     size_t n_flying; /* of n_pinned, used by nothing but requests in flight */
     size_t n_loose;
     size_t peak_pinned;
     size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
-    size_t peak_chunks;
-    size_t full_at;        /* the driver refused further chunks at this count; SIZE_MAX = never */
-    uint64_t full_event;   /* n_events at that refusal */
-    size_t limit_chunks;   /* SIZE_MAX = no limit set */
-    unsigned n_limiting;   /* calls that set a limit now: the limit may still be exceeded */
-    size_t total_chunks;   /* const: all chunks of the device */
-    size_t reserve_chunks; /* const: left to others, see policy.h */
-    size_t n_others;       /* chunks of others when the driver was last asked */
-    size_t ask_free_at;    /* ask the driver again from this n_chunks on */
+    size_t peak_held;
+    size_t full_at;          /* the driver refused further chunks at this count; SIZE_MAX = never */
+    uint64_t full_event;     /* n_events at that refusal */
+    size_t limit_granules;   /* SIZE_MAX = no limit set */
+    unsigned n_limiting;     /* calls that set a limit now: the limit may still be exceeded */
+    size_t total_granules;   /* const: all chunks of the device */
+    size_t reserve_granules; /* const: left to others, see policy.h */
+    size_t n_others;         /* chunks of others when the driver was last asked */
+    size_t ask_free_at;      /* ask the driver again from this n_held on */
     pl_flying *first_flying;
     pl_flying *last_flying;
     unsigned n_flights;   /* in the list; also the live blocks that a restore will make */
@@ -348,7 +348,7 @@ static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned 
 {
     pl_idle *idle = &space->idle[order];
 
-    pl_assert(idle->n < space->total_chunks >> order);
+    pl_assert(idle->n < space->total_granules >> order);
     idle->chunks[idle->n++] = chunk;
     space->n_idle += (size_t)1 << order;
 }

@@ -142,7 +142,7 @@ enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
 void pl_context_tick_record_if_due(pl_space *space)
 {
     const pl_context *context = &space->context;
-    size_t held = space->n_chunks << space->granule_log2;
+    size_t held = space->n_held << space->granule_log2;
     uint64_t n_events = space->n_events - context->event;
     bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
     bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);

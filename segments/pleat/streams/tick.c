@@ -289,7 +289,7 @@ enum { USES_LANE_LOG2 = 10, USES_ALL_LOG2 = 8 };
 /* More than a part of the held memory? */
 static bool is_much(const pl_space *space, size_t bytes, unsigned share_log2)
 {
-    return bytes >> space->granule_log2 > space->n_chunks >> share_log2;
+    return bytes >> space->granule_log2 > space->n_held >> share_log2;
 }
 
 /* Since its last tick the lane has freed more than a part of the held memory: worth a tick. */
@@ -304,7 +304,7 @@ static bool is_tight(const pl_space *space)
 {
     size_t cap = pl_space_cap(space);
 
-    return space->n_chunks + space->n_creating + (cap >> 4) >= cap;
+    return space->n_held + space->n_creating + (cap >> 4) >= cap;
 }
 
 /* Not long ago a request needed memory that pended on other streams. With several streams every
@@ -352,7 +352,7 @@ bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
     return lane->n_frees >= PL_FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
            ((has_freed_much(space, lane) || lane->n_frees >= FREES_WHEN_TIGHT) &&
             is_tight(space)) ||
-           lane->unticked_bytes >> space->granule_log2 > space->total_chunks >> 6;
+           lane->unticked_bytes >> space->granule_log2 > space->total_granules >> 6;
 }
 
 /* Nobody can have this memory before the tick, nor be ordered behind the uses, unlike memory freed
