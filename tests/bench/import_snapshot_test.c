@@ -515,6 +515,14 @@ static void expect_no_harm(void)
     }
 }
 
+/* The first `cut` bytes of a file are refused by name, as cut short or as damaged. */
+static void refuse_part(const void *content, size_t cut)
+{
+    write_file(content, cut);
+    ck_assert_msg(!read_path(""), "%zu bytes", cut);
+    ck_assert_ptr_eq(strstr(failure.text, path), failure.text);
+}
+
 START_TEST(a_snapshot_cut_anywhere_is_told)
 {
     for (int protocol = 2; protocol <= 4; protocol += 2) {
@@ -522,10 +530,34 @@ START_TEST(a_snapshot_cut_anywhere_is_told)
         plan.protocol = protocol;
         size_t n = snap_write(&plan, bytes, sizeof bytes);
         for (size_t cut = 1; cut < n; cut++) {
-            write_file(bytes, cut);
-            ck_assert_msg(!read_path(""), "%zu of %zu bytes", cut, n);
-            expect(": byte ");
+            char words[96];
+            snprintf(words, sizeof words, ": the file is cut short: it has %zu bytes, ", cut);
+            refuse_part(bytes, cut);
+            expect(words);
+            expect(". Copy the file again, or dump the snapshot again");
         }
+        refuse_part(bytes, 0);
+        expect(": the file is empty");
+    }
+}
+END_TEST
+
+START_TEST(a_compressed_snapshot_cut_anywhere_is_told)
+{
+    enum { MAGIC_BYTES = 2, HEADER_BYTES = 10 }; /* of gzip */
+    static unsigned char packed[MOST_BYTES];
+    snap_plan plan = usual_plan();
+    size_t n = snap_write(&plan, bytes, sizeof bytes);
+    gzFile file = gzopen(path, "wb");
+    ck_assert_int_eq(gzwrite(file, bytes, (unsigned)n), (int)n);
+    ck_assert_int_eq(gzclose(file), Z_OK);
+    ssize_t n_packed = pread(descriptor, packed, sizeof packed, 0);
+    ck_assert_int_gt(n_packed, HEADER_BYTES);
+    for (size_t cut = 1; cut < (size_t)n_packed; cut++) {
+        char words[96];
+        snprintf(words, sizeof words, "the file is cut short, at %zu bytes. Copy it again", cut);
+        refuse_part(packed, cut);
+        expect(cut < MAGIC_BYTES ? ": neither text nor a pickle" : words);
     }
 }
 END_TEST
@@ -594,6 +626,7 @@ SUITE(bench_import_snapshot)
     tcase_add_test(bad, wrong_types_are_told_with_their_place);
     tcase_add_test(bad, a_bomb_of_shared_blocks_is_refused_soon);
     tcase_add_test(bad, a_snapshot_cut_anywhere_is_told);
+    tcase_add_test(bad, a_compressed_snapshot_cut_anywhere_is_told);
     tcase_add_test(bad, bent_bytes_do_no_harm);
     tcase_add_test(bad, pieces_put_elsewhere_do_no_harm);
     suite_add_tcase(suite, bad);
