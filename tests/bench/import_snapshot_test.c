@@ -61,10 +61,10 @@ static const snap_block large_blocks[] = {
     { .state = NULL },
 };
 static const snap_segment usual_segments[] = {
-    { old_blocks, 0x8000, 3, 0 },
-    { new_blocks, 0x10000000, 0, 0 },
-    { large_blocks, 0x20000000, 0x7f0012345600, 0 },
-    { old_blocks, 0x40000000, 0, 1 },
+    { old_blocks, 0x8000, 3, 0, false },
+    { new_blocks, 0x10000000, 0, 0, false },
+    { large_blocks, 0x20000000, 0x7f0012345600, 0, false },
+    { old_blocks, 0x40000000, 0, 1, false },
     { .blocks = NULL },
 };
 
@@ -310,12 +310,13 @@ START_TEST(a_free_that_a_ring_has_cut_in_two_is_over)
         { "free_completed", 0x100000, 512, 0 },
         { "alloc", 0x200000, 1024, 0 },
         { "free_completed", 0x300000, 2048, 0 },
+        { "free_requested", 0x200000, 1024, 0 },
         { .action = NULL },
     };
     snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { cut } };
     ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
     ck_assert_uint_eq(tape.peak_pending_bytes, 2048); /* the second block waited */
-    ck_assert_uint_eq(tape.n_events, 3);
+    ck_assert_uint_eq(tape.n_events, 4);
 }
 END_TEST
 
