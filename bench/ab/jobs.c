@@ -237,6 +237,7 @@ static void describe_ranks(const json_t *ranks, const json_t *worst, bench_verdi
         bench_judge_read_told(of, &recorded);
         bench_told_unite(&out->told, &recorded);
     }
+    bench_judge_read_devices(verdict, &out->of);
     out->work = text_of(told, "spec");
     out->worst = text_of(verdict, "worst");
     out->need_bytes = count_of(verdict, "need_bytes");

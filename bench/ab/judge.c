@@ -57,6 +57,7 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
     out->own = origin->allocator[0] ? origin->allocator : NULL;
     out->own_conf = origin->conf;
     out->is_rmm = origin->is_rmm;
+    out->of = origin->devices;
 }
 
 /* By size. A ratio of the peak differs from rank to rank; it stands where the worst rank's does. */
@@ -230,9 +231,25 @@ static const struct {
     { "ends_failed", offsetof(bench_told, ends_failed) },
     { "has_gone_on", offsetof(bench_told, has_gone_on) },
     { "ends_early", offsetof(bench_told, ends_early) },
+    { "lacks_requests", offsetof(bench_told, lacks_requests) },
+    { "lacks_ends", offsetof(bench_told, lacks_ends) },
 };
 
-enum { N_TOLD_FLAGS = sizeof told_flags / sizeof told_flags[0] };
+static const struct {
+    const char *key;
+    size_t at;
+} told_counts[] = {
+    { "entries", offsetof(bench_told, n_entries) },
+    { "rise_bytes", offsetof(bench_told, rise_bytes) },
+    { "rise_steps", offsetof(bench_told, n_rise_steps) },
+    { "live_before_bytes", offsetof(bench_told, live_before_bytes) },
+    { "held_before_bytes", offsetof(bench_told, held_before_bytes) },
+};
+
+enum {
+    N_TOLD_FLAGS = sizeof told_flags / sizeof told_flags[0],
+    N_TOLD_COUNTS = sizeof told_counts / sizeof told_counts[0],
+};
 
 static json_t *told_object(const bench_told *told)
 {
@@ -242,11 +259,10 @@ static json_t *told_object(const bench_told *told)
         bool is_so = *(const bool *)((const char *)told + told_flags[i].at);
         json_object_set_new(object, told_flags[i].key, json_boolean(is_so));
     }
-    json_object_set_new(object, "entries", json_integer((json_int_t)told->n_entries));
-    json_object_set_new(object, "live_before_bytes",
-                        json_integer((json_int_t)told->live_before_bytes));
-    json_object_set_new(object, "held_before_bytes",
-                        json_integer((json_int_t)told->held_before_bytes));
+    for (unsigned i = 0; i < N_TOLD_COUNTS; i++) {
+        uint64_t count = *(const uint64_t *)((const char *)told + told_counts[i].at);
+        json_object_set_new(object, told_counts[i].key, json_integer((json_int_t)count));
+    }
     return object;
 }
 
@@ -258,11 +274,44 @@ void bench_judge_read_told(const json_t *verdict, bench_told *out)
         *(bool *)((char *)out +
                   told_flags[i].at) = json_is_true(json_object_get(object, told_flags[i].key));
     }
-    out->n_entries = (uint64_t)json_integer_value(json_object_get(object, "entries"));
-    out->live_before_bytes = (uint64_t)json_integer_value(
-        json_object_get(object, "live_before_bytes"));
-    out->held_before_bytes = (uint64_t)json_integer_value(
-        json_object_get(object, "held_before_bytes"));
+    for (unsigned i = 0; i < N_TOLD_COUNTS; i++) {
+        json_int_t count = json_integer_value(json_object_get(object, told_counts[i].key));
+        *(uint64_t *)((char *)out + told_counts[i].at) = (uint64_t)count;
+    }
+}
+
+/* Of a snapshot with memory on several devices; else null. */
+static json_t *devices_object(const bench_devices *of)
+{
+    if (of->n_others == 0) {
+        return json_null();
+    }
+    json_t *object = json_object();
+    json_t *others = json_array();
+    for (unsigned i = 0; i < of->n_others; i++) {
+        json_array_append_new(others, json_integer(of->others[i]));
+    }
+    json_object_set_new(object, "judged", json_integer(of->judged));
+    json_object_set_new(object, "is_asked", json_boolean(of->is_asked));
+    json_object_set_new(object, "others", others);
+    return object;
+}
+
+void bench_judge_read_devices(const json_t *verdict, bench_devices *out)
+{
+    const json_t *object = json_object_get(verdict, "snapshot_devices");
+    *out = (bench_devices){
+        .judged = (int)json_integer_value(json_object_get(object, "judged")),
+        .is_asked = json_is_true(json_object_get(object, "is_asked")),
+    };
+    size_t i;
+    json_t *other;
+    json_array_foreach(json_object_get(object, "others"), i, other)
+    {
+        if (i < BENCH_MOST_OTHERS) {
+            out->others[out->n_others++] = (int)json_integer_value(other);
+        }
+    }
 }
 
 json_t *bench_judge_describe(const bench_verdict_input *in)
@@ -293,6 +342,7 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     json_object_set_new(object, "near", sizes_array(in->near, in->n_near));
     json_object_set_new(object, "settings", settings_array(in, &verdict));
     json_object_set_new(object, "recorded", told_object(&in->told));
+    json_object_set_new(object, "snapshot_devices", devices_object(&in->of));
     json_object_set_new(object, "so_far",
                         verdict.so_far ? json_string(verdict.so_far) : json_null());
     json_t *lines = json_array();
@@ -323,10 +373,9 @@ json_t *bench_judge_object(const bench_ab_plan *plan, unsigned i)
 }
 
 /* Wraps at blanks behind a title of 10 columns. What is to be typed stays on one line. */
-static void print_line(const char *title, const char *text)
+static void print_line(const char *title, const char *text, bool is_typed)
 {
     enum { COLUMNS = 100, TITLE = 11 };
-    bool is_typed = strcmp(title, bench_verdict_titles[BENCH_VERDICT_LINES - 1]) == 0;
     size_t left = strlen(text);
     for (const char *first = title; left > 0; first = "") {
         size_t n = left;
@@ -359,7 +408,7 @@ void bench_judge_print(const bench_ab_plan *plan)
         }
         for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
             if (verdict.lines[k][0]) {
-                print_line(bench_verdict_titles[k], verdict.lines[k]);
+                print_line(bench_verdict_titles[k], verdict.lines[k], k >= BENCH_VERDICT_TYPED);
             }
         }
     }

@@ -1,6 +1,6 @@
 /* verdict.h - from outcomes (a setting completes on a device, or fails) to a few lines of text. The
- * lines tell gaps in the recording, the need, the memory held, where the job runs, what to do and
- * what to type.
+ * lines tell gaps in the recording, the device, the need, the memory held, where the job runs, what
+ * to do and what to type. Lines with nothing to tell are empty.
  *
  * Pure: figures in, texts out. The rules:
  *
@@ -20,20 +20,24 @@
  * R8  Of a recording that is not whole the need is a least one, and what completes does so as far
  *     as it was recorded; the lines say so. Where what is missing may need more than the
  *     device that R4 or R5 choose (told.h), the advice is to record the whole (RECORD). R6 stays:
- *     what fails on a part fails on the whole. */
+ *     what fails on a part fails on the whole.
+ * R9  A steady rise from step to step has no whole recording. The advice stays, and tells how many
+ *     further steps its device has room for. */
 #ifndef PLEAT_BENCH_VERDICT_H
 #define PLEAT_BENCH_VERDICT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/work/told.h"
+#include "bench/ab/line.h"
+#include "bench/work/origin.h"
 
 enum {
     BENCH_VERDICT_DEVICES = 24,
     BENCH_VERDICT_SETTINGS = 16,
-    BENCH_VERDICT_LINES = 6,
-    BENCH_VERDICT_BYTES = 1024, /* of a line */
+    BENCH_VERDICT_LINES = 9,
+    BENCH_VERDICT_TYPED = 6, /* this line and the following are typed as they stand */
+    BENCH_VERDICT_BYTES = BENCH_LINE_BYTES,
     BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
 };
 
@@ -70,6 +74,7 @@ typedef struct bench_verdict_input {
     uint64_t need_bytes;    /* peak of live bytes; of a job, of the neediest rank */
     uint64_t pending_bytes; /* the most freed bytes still used by other streams */
     bench_told told;        /* of a job: of all ranks */
+    bench_devices of;       /* of the snapshot; of a job, of the neediest rank's */
     uint64_t peak_event;    /* the number of the peak's event */
     uint64_t n_events;      /* among so many */
     unsigned n_ranks;       /* 0 = no job of ranks */
@@ -107,7 +112,7 @@ typedef struct bench_verdict {
     const char *so_far;                     /* of RECORD: the setting to advise or keep so far */
     unsigned least[BENCH_VERDICT_SETTINGS]; /* R1; BENCH_VERDICT_NOWHERE = none */
     bool is_provisional;                    /* R7 */
-    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES]; /* the first is empty if recorded whole */
+    char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES];
 } bench_verdict;
 
 extern const char *const bench_verdict_titles[BENCH_VERDICT_LINES]; /* "recorded", "needs", ... */

@@ -1,54 +1,20 @@
 /* verdict_lines.c - the lines of a verdict. */
 #include "bench/ab/verdict_lines.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "bench/ab/line.h"
+#include "bench/ab/verdict_recorded.h"
 #include "bench/base/conf.h"
 #include "bench/base/text.h"
 
 enum { MOST_NAMED = 4 };
 
-const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "recorded", "needs",  "held",
-                                                                "runs on",  "advice", "type" };
+const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "recorded", "device",   "needs",
+                                                                "held",     "runs on",  "advice",
+                                                                "type",     "at start", "at end" };
 
-enum { RECORDED, NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
-
-#define RECORD_CALL "torch.cuda.memory._record_memory_history(max_entries=10_000_000)"
-
-/* A text that grows at its end and is cut at its room. */
-typedef struct line {
-    char *text;
-    size_t used;
-} line;
-
-static __attribute__((format(printf, 2, 3))) void put(line *l, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(l->text + l->used, BENCH_VERDICT_BYTES - l->used, format, args);
-    va_end(args);
-    size_t room = BENCH_VERDICT_BYTES - 1 - l->used;
-    l->used += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room;
-}
-
-static void put_size(line *l, double bytes)
-{
-    bool is_large = bytes >= (double)(UINT64_C(1) << 30);
-    put(l, is_large ? "%.2f GiB" : "%.1f MiB",
-        bytes / (is_large ? (double)(UINT64_C(1) << 30) : (double)(1 << 20)));
-}
-
-/* "9,377" */
-static void put_count(line *l, uint64_t n)
-{
-    char digits[32];
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
-    for (int i = 0; i < length; i++) {
-        put(l, i > 0 && (length - i) % 3 == 0 ? ",%c" : "%c", digits[i]);
-    }
-}
+enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, TYPE, AT_START, AT_END };
 
 static const char *words_of(const char *allocator)
 {
@@ -58,109 +24,46 @@ static const char *words_of(const char *allocator)
     return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
 }
 
-/* What is missing at the start. */
-static void put_start(const bench_told *told, line *l)
+static void write_needs(const bench_verdict_input *in, bench_line *l)
 {
-    if (told->has_no_history) {
-        put(l, "no history, only the blocks that lived at the moment of the snapshot");
-        return;
-    }
-    if (told->has_run_over || told->begins_late) {
-        put(l, "begins in the middle: ");
-    }
-    if (told->has_run_over) {
-        put(l, "its ring of ");
-        put_count(l, told->n_entries);
-        put(l, " entries is full%s", told->begins_late ? "; " : "");
-    }
-    if (told->begins_late) {
-        put_size(l, (double)told->live_before_bytes);
-        put(l, " lived%s", told->live_before_bytes == 0 ? ", as far as it tells," : "");
-        if (told->held_before_bytes > 0) {
-            put(l, " and ");
-            put_size(l, (double)told->held_before_bytes);
-            put(l, " were held");
-        }
-        put(l, " before its first entry");
-    }
-    if (told->is_apart) {
-        put(l, "%sits entries and the blocks of the snapshot disagree, as after a gap",
-            l->used > 0 ? "; " : "");
-    }
-}
-
-static void put_end(const bench_told *told, line *l)
-{
-    const char *before = l->used > 0 ? "; " : "";
-    if (told->ends_failed) {
-        put(l, "%sends out of memory", before);
-    } else if (told->has_gone_on) {
-        put(l, "%sgoes on after a refused allocation, which a larger device would have served",
-            before);
-    }
-    if (told->ends_early) {
-        put(l,
-            "%sends in the middle of a step, in the first step, or still grows: it never came "
-            "down before to what lives at its end",
-            l->used > 0 ? "; " : "");
-    }
-}
-
-static void put_command(const bench_told *told, line *l)
-{
-    bool needs_room = told->ends_failed || told->has_gone_on;
-    put(l, "%s",
-        needs_room ? "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py"
-                   : RECORD_CALL " # before the first tensor");
-}
-
-static void write_recorded(const bench_told *told, line *l)
-{
-    if (bench_told_is_whole(told)) {
-        return;
-    }
-    put_start(told, l);
-    put_end(told, l);
-    put(l, ". So the run needs at least what is said here");
-    if (bench_told_lacks_end(told)) {
-        put(l, ", and \"completes\" means up to where the recording stops");
-    }
-    put(l, ". The whole is recorded by ");
-    put_command(told, l);
-}
-
-static void write_needs(const bench_verdict_input *in, line *l)
-{
-    put(l, "%s", bench_told_is_whole(&in->told) ? "" : "at least ");
-    put_size(l, (double)in->need_bytes);
+    bench_line_put(l, "%s", bench_told_is_whole(&in->told) ? "" : "at least ");
+    bench_line_size(l, (double)in->need_bytes);
     if (in->n_ranks > 0) {
-        put(l, " in rank %s, the most of %u ranks", in->worst, in->n_ranks - in->n_unknown);
+        bench_line_put(l, " in rank %s, the most of %u ranks", in->worst,
+                       in->n_ranks - in->n_unknown);
         if (in->n_unknown > 0) {
-            put(l, " that were measured, of %u: the job may need more", in->n_ranks);
+            bench_line_put(l, " that were measured, of %u: the job may need more", in->n_ranks);
         }
-        put(l, "; their mean is ");
-        put_size(l, in->mean_need);
-        put(l, " (imbalance %.2f)", (double)in->need_bytes / in->mean_need);
+        bench_line_put(l, "; their mean is ");
+        bench_line_size(l, in->mean_need);
+        bench_line_put(l, " (imbalance %.2f)", (double)in->need_bytes / in->mean_need);
         return;
     }
-    put(l, " of live blocks at the peak, event ");
-    put_count(l, in->peak_event + 1);
-    put(l, " of ");
-    put_count(l, in->n_events);
+    bench_line_put(l, " of live blocks at the peak, event ");
+    bench_line_count(l, in->peak_event + 1);
+    bench_line_put(l, " of ");
+    bench_line_count(l, in->n_events);
     if (bench_told_has_bound(&in->told) && in->told.held_before_bytes > in->need_bytes) {
-        put(l, ", and perhaps as much as the ");
-        put_size(l, (double)in->told.held_before_bytes);
-        put(l, " that were held before the recording");
+        bench_line_put(l, ", and perhaps as much as the ");
+        bench_line_size(l, (double)in->told.held_before_bytes);
+        bench_line_put(l, " that were held before the recording");
     }
     if (in->pending_bytes > 0) {
-        put(l, "; up to ");
-        put_size(l, (double)in->pending_bytes);
-        put(l, " more are freed and wait for other streams, which is no need");
+        bench_line_put(l, "; up to ");
+        bench_line_size(l, (double)in->pending_bytes);
+        bench_line_put(l, " more are freed and wait for other streams, which is no need");
+    }
+    if (in->told.lacks_requests) {
+        bench_line_put(l, "; blocks that wait for other streams are counted, as the history lacks "
+                          "free_requested");
+    } else if (in->told.lacks_ends) {
+        bench_line_put(l, "; how much waits for other streams is unknown, as the history lacks "
+                          "free_completed");
     }
 }
 
 /* "max_split_size_mb:128": what else was set in the recorded run. */
-static void put_options(const bench_verdict_input *in, line *l)
+static void put_options(const bench_verdict_input *in, bench_line *l)
 {
     static const char *const known[] = { "expandable_segments", "backend", "allocator" };
     const char *at = in->own_conf ? in->own_conf : "";
@@ -172,31 +75,31 @@ static void put_options(const bench_verdict_input *in, line *l)
             is_told = is_told || bench_conf_is(&item, known[i]);
         }
         if (!is_told) {
-            put(l, "%s%.*s", before, (int)item.n, item.text);
+            bench_line_put(l, "%s%.*s", before, (int)item.n, item.text);
             before = ",";
         }
     }
 }
 
 /* A need that is not known is no measure. */
-static void put_ratio(const bench_verdict_input *in, line *l)
+static void put_ratio(const bench_verdict_input *in, bench_line *l)
 {
     if (!bench_told_hides_need(&in->told, in->need_bytes)) {
-        put(l, ": %.3f times its need%s", (double)in->own_bytes / (double)in->need_bytes,
-            bench_told_is_whole(&in->told) ? "" : " as far as it was recorded");
+        bench_line_put(l, ": %.3f times its need%s", (double)in->own_bytes / (double)in->need_bytes,
+                       bench_told_is_whole(&in->told) ? "" : " as far as it was recorded");
     }
 }
 
-static void write_held(const bench_verdict_input *in, line *l)
+static void write_held(const bench_verdict_input *in, bench_line *l)
 {
     if (in->own && in->own_bytes > 0) {
-        put_size(l, (double)in->own_bytes);
-        put(l, " in the recorded run, under %s", words_of(in->own));
+        bench_line_size(l, (double)in->own_bytes);
+        bench_line_put(l, " in the recorded run, under %s", words_of(in->own));
         put_options(in, l);
         put_ratio(in, l);
-        put(l, "%s", in->own_failed ? "; it ran out of memory" : "");
+        bench_line_put(l, "%s", in->own_failed ? "; it ran out of memory" : "");
     } else {
-        put(l, "unknown in your own run, which this work does not tell");
+        bench_line_put(l, "unknown in your own run, which this work does not tell");
     }
     const char *before = "; replayed without limit: ";
     for (unsigned s = 0; s < in->n_settings; s++) {
@@ -204,8 +107,8 @@ static void write_held(const bench_verdict_input *in, line *l)
         bool is_told = strncmp(setting->allocator, "torch-", 6) == 0 ||
                        strcmp(setting->allocator, "pleat") == 0;
         if (is_told && setting->held_bytes > 0) {
-            put(l, "%s%s ", before, setting->allocator);
-            put_size(l, (double)setting->held_bytes);
+            bench_line_put(l, "%s%s ", before, setting->allocator);
+            bench_line_size(l, (double)setting->held_bytes);
             before = ", ";
         }
     }
@@ -223,18 +126,18 @@ static bool are_alike(const bench_verdict_input *in, unsigned a, unsigned b)
 
 /* Names those with that outcome. */
 static void put_names(const bench_verdict_input *in, unsigned device, bench_outcome outcome,
-                      line *l)
+                      bench_line *l)
 {
     const char *before = "";
     for (unsigned s = 0; s < in->n_settings; s++) {
         if (in->settings[s].on[device] == outcome) {
-            put(l, "%s%s", before, in->settings[s].allocator);
+            bench_line_put(l, "%s%s", before, in->settings[s].allocator);
             before = ", ";
         }
     }
 }
 
-static void put_outcomes(const bench_verdict_input *in, unsigned device, line *l)
+static void put_outcomes(const bench_verdict_input *in, unsigned device, bench_line *l)
 {
     unsigned n[3] = { 0 };
     for (unsigned s = 0; s < in->n_settings; s++) {
@@ -242,52 +145,53 @@ static void put_outcomes(const bench_verdict_input *in, unsigned device, line *l
     }
     unsigned n_good = n[BENCH_OUTCOME_COMPLETES];
     if (n_good == 0) {
-        put(l, "%s", in->need_bytes > in->devices[device].bytes ? "none, it needs more" : "none");
+        bench_line_put(l, "%s",
+                       in->need_bytes > in->devices[device].bytes ? "none, it needs more" : "none");
     } else if (n_good == in->n_settings) {
-        put(l, "all");
+        bench_line_put(l, "all");
     } else if (n[BENCH_OUTCOME_FAILS] > 0 && n[BENCH_OUTCOME_FAILS] < n_good &&
                n[BENCH_OUTCOME_FAILS] <= MOST_NAMED) {
-        put(l, "all but ");
+        bench_line_put(l, "all but ");
         put_names(in, device, BENCH_OUTCOME_FAILS, l);
     } else {
         put_names(in, device, BENCH_OUTCOME_COMPLETES, l);
     }
     if (n[BENCH_OUTCOME_UNKNOWN] > 0) {
-        put(l, " (not measured: ");
+        bench_line_put(l, " (not measured: ");
         put_names(in, device, BENCH_OUTCOME_UNKNOWN, l);
-        put(l, ")");
+        bench_line_put(l, ")");
     }
 }
 
 /* "40, 48 GB", or "1.02x, 1.05x". */
-static void put_devices(const bench_verdict_input *in, unsigned first, unsigned end, line *l)
+static void put_devices(const bench_verdict_input *in, unsigned first, unsigned end, bench_line *l)
 {
     for (unsigned d = first; d < end; d++) {
         const char *label = in->devices[d].label;
         const char *unit = strstr(label, " GB");
         bool is_last = d + 1 == end;
         int n = unit && !is_last ? (int)(unit - label) : (int)strlen(label);
-        put(l, "%.*s%s", n, label, is_last ? "" : ", ");
+        bench_line_put(l, "%.*s%s", n, label, is_last ? "" : ", ");
     }
 }
 
-static void write_runs_on(const bench_verdict_input *in, line *l)
+static void write_runs_on(const bench_verdict_input *in, bench_line *l)
 {
     if (!bench_told_is_whole(&in->told)) {
-        put(l, "%s",
-            bench_told_lacks_end(&in->told) ? "(up to where the recording stops) "
-                                            : "(as far as it was recorded) ");
+        bench_line_put(l, "%s",
+                       bench_told_lacks_end(&in->told) ? "(up to where the recording stops) "
+                                                       : "(as far as it was recorded) ");
     }
     for (unsigned first = 0, end; first < in->n_devices; first = end) {
         for (end = first + 1; end < in->n_devices && are_alike(in, first, end); end++) {
         }
-        put(l, "%s", first > 0 ? "; " : "");
+        bench_line_put(l, "%s", first > 0 ? "; " : "");
         put_devices(in, first, end, l);
-        put(l, ": ");
+        bench_line_put(l, ": ");
         put_outcomes(in, first, l);
     }
     if (in->n_devices == 0) {
-        put(l, "no size of a device was asked about");
+        bench_line_put(l, "no size of a device was asked about");
     }
 }
 
@@ -316,84 +220,99 @@ static const char *near_of(const bench_verdict_input *in, const char *name)
 }
 
 /* "on 24 GB", or "in 1.02 times the need". */
-static void put_place(const char *label, line *l)
+static void put_place(const char *label, bench_line *l)
 {
     size_t n = strlen(label);
     bool is_ratio = n > 0 && label[n - 1] == 'x';
-    put(l, is_ratio ? "in %.*s times the need" : "on %.*s", (int)(is_ratio ? n - 1 : n), label);
+    bench_line_put(l, is_ratio ? "in %.*s times the need" : "on %.*s", (int)(is_ratio ? n - 1 : n),
+                   label);
 }
 
-static void write_keep(const bench_verdict_input *in, const bench_verdict *v, line *l)
+static void write_keep(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
-    put(l, "Change nothing: %s completes ", words_of(v->setting));
+    bench_line_put(l, "Change nothing: %s completes ", words_of(v->setting));
     put_place(in->devices[v->device].label, l);
-    put(l, ", ");
+    bench_line_put(l, ", ");
     if (v->device == 0) {
-        put(l, "the smallest that was asked about");
+        bench_line_put(l, "the smallest that was asked about");
     } else if (in->need_bytes > in->devices[v->device - 1].bytes) {
-        put(l, "and it needs more than %s", in->devices[v->device - 1].label);
+        bench_line_put(l, "and it needs more than %s", in->devices[v->device - 1].label);
     } else {
-        put(l, "and no other setting that PyTorch can have completes ");
+        bench_line_put(l, "and no other setting that PyTorch can have completes ");
         put_place(in->devices[v->device - 1].label, l);
     }
 }
 
-static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, line *l)
+static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     const char *now = near_of(in, v->in_force);
-    put(l, "%s suffices ", words_of(v->in_force));
+    bench_line_put(l, "%s suffices ", words_of(v->in_force));
     put_place(in->devices[v->device].label, l);
-    put(l, "; for a larger batch there use %s: it completes ", words_of(v->setting));
+    bench_line_put(l, "; for a larger batch there use %s: it completes ", words_of(v->setting));
     put_place(near_of(in, v->setting), l);
-    put(l, now ? ", the other only " : ", the other not even ");
+    bench_line_put(l, now ? ", the other only " : ", the other not even ");
     put_place(now ? now : in->near[in->n_near - 1].label, l);
 }
 
-static void write_switch(const bench_verdict_input *in, const bench_verdict *v, line *l)
+static void write_switch(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     unsigned now = least_of(in, v, v->in_force);
     bool is_expandable = strcmp(v->setting, "torch-expandable") == 0;
-    put(l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ", words_of(v->setting));
-    put(l, "it then completes ");
+    bench_line_put(
+        l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ", words_of(v->setting));
+    bench_line_put(l, "it then completes ");
     put_place(in->devices[v->device].label, l);
-    put(l, ", with %s ", words_of(v->in_force));
+    bench_line_put(l, ", with %s ", words_of(v->in_force));
     if (now == BENCH_VERDICT_NOWHERE) {
-        put(l, "on none of these");
+        bench_line_put(l, "on none of these");
     } else {
-        put(l, "only ");
+        bench_line_put(l, "only ");
         put_place(in->devices[now].label, l);
     }
     bool has_pleat = least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
     if (is_expandable && has_pleat) {
-        put(l, "; that suffices, and pleat completes on no smaller one");
+        bench_line_put(l, "; that suffices, and pleat completes on no smaller one");
     } else if (strcmp(v->setting, "pleat") == 0 &&
                least_of(in, v, "torch-expandable") != v->device) {
-        put(l, "; expandable_segments do not suffice there");
+        bench_line_put(l, "; expandable_segments do not suffice there");
     }
 }
 
 /* Where a setting completes so far. */
 static void put_so_far(const bench_verdict_input *in, const bench_verdict *v, const char *name,
-                       line *l)
+                       bench_line *l)
 {
     unsigned device = least_of(in, v, name);
-    put(l, "%s %s %s", words_of(name), device == BENCH_VERDICT_NOWHERE ? "on" : "from",
-        device == BENCH_VERDICT_NOWHERE ? "none of these" : in->devices[device].label);
+    bench_line_put(l, "%s %s %s", words_of(name), device == BENCH_VERDICT_NOWHERE ? "on" : "from",
+                   device == BENCH_VERDICT_NOWHERE ? "none of these" : in->devices[device].label);
 }
 
-static void write_record(const bench_verdict_input *in, const bench_verdict *v, line *l)
+static void write_record(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     bool is_other = least_of(in, v, v->so_far) != least_of(in, v, v->in_force);
-    put(l, "Record the whole run before you choose: what is missing may need more. So far ");
+    bench_line_put(
+        l, "Record the whole run before you choose: what is missing may need more. So far ");
     if (is_other) {
         put_so_far(in, v, v->so_far, l);
-        put(l, ", ");
+        bench_line_put(l, ", ");
     }
     put_so_far(in, v, v->in_force, l);
-    put(l, " %s", is_other ? "complete" : "completes");
+    bench_line_put(l, " %s", is_other ? "complete" : "completes");
 }
 
-static void write_advice(const bench_verdict_input *in, const bench_verdict *v, line *l)
+/* How long the rise leaves room on the chosen device. The last device without room for the need at
+ * all is no setting's. */
+static void put_steps_left(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
+{
+    const bench_verdict_device *device = &in->devices[v->device];
+    if (in->told.rise_bytes > 0 && device->bytes > in->need_bytes) {
+        bench_line_put(l, ": by the rise, ");
+        bench_line_count(l, (device->bytes - in->need_bytes) / in->told.rise_bytes);
+        bench_line_put(l, " further steps fill %s", device->label);
+    }
+}
+
+static void write_advice(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     switch (v->advice) {
     case BENCH_ADVICE_KEEP:
@@ -406,88 +325,91 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
         write_switch(in, v, l);
         break;
     case BENCH_ADVICE_TOO_LARGE:
-        put(l,
+        bench_line_put(
+            l,
             "No setting helps: the blocks that live at once are more than %s holds; make the "
             "job smaller (batch, checkpoints, more ranks)",
             in->devices[in->n_devices - 1].label);
         break;
     case BENCH_ADVICE_NOBODY:
-        put(l, "None of these sizes suffices, though the largest holds what the job needs: search "
+        bench_line_put(
+            l, "None of these sizes suffices, though the largest holds what the job needs: search "
                "the least one that does");
         break;
     case BENCH_ADVICE_RECORD:
         write_record(in, v, l);
         break;
     case BENCH_ADVICE_UNKNOWN:
-        put(l, "Too little was measured to tell");
+        bench_line_put(l, "Too little was measured to tell");
         break;
     }
-    put(l, "%s%s.", v->is_provisional ? " (as far as it was measured)" : "",
-        v->setting && !bench_told_is_whole(&in->told) ? "; a whole recording may say otherwise"
-                                                      : "");
+    bench_line_put(l, "%s", v->is_provisional ? " (as far as it was measured)" : "");
+    if (v->setting && !bench_told_is_whole(&in->told)) {
+        bench_line_put(l, "; a whole recording may say otherwise");
+        put_steps_left(in, v, l);
+    }
+    bench_line_put(l, ".");
 }
 
 /* Other settings of the recorded run stay. */
-static void put_conf(const bench_verdict_input *in, const char *value, line *l)
+static void put_conf(const bench_verdict_input *in, const char *value, bench_line *l)
 {
     bool is_pytorch = in->own && strncmp(in->own, "torch-", 6) == 0;
     const char *at = in->own_conf && is_pytorch ? in->own_conf : "";
     bench_conf_item item;
-    put(l, "export PYTORCH_CUDA_ALLOC_CONF=");
+    bench_line_put(l, "export PYTORCH_CUDA_ALLOC_CONF=");
     while (bench_conf_next(&at, &item)) {
         if (!bench_conf_is(&item, "expandable_segments")) {
-            put(l, "%.*s,", (int)item.n, item.text);
+            bench_line_put(l, "%.*s,", (int)item.n, item.text);
         }
     }
-    put(l, "expandable_segments:%s", value);
+    bench_line_put(l, "expandable_segments:%s", value);
 }
 
-static void write_type(const bench_verdict_input *in, const bench_verdict *v, line *l)
+static void write_type(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     bool is_change = v->advice == BENCH_ADVICE_SWITCH || v->advice == BENCH_ADVICE_NEARER;
     if (v->advice == BENCH_ADVICE_KEEP) {
-        put(l, "nothing");
+        bench_line_put(l, "nothing");
     } else if (v->advice == BENCH_ADVICE_RECORD) {
-        put_command(&in->told, l);
+        bench_line_put(l, "%s", bench_verdict_run_of(&in->told));
     } else if (v->advice == BENCH_ADVICE_TOO_LARGE && !in->is_rmm) {
-        put(l, "pleat-runtime --memory %lluM python3 YOUR_SCRIPT.py",
-            (unsigned long long)(in->devices[in->n_devices - 1].bytes >> 20));
+        bench_line_put(l, "pleat-runtime --memory %lluM python3 YOUR_SCRIPT.py",
+                       (unsigned long long)(in->devices[in->n_devices - 1].bytes >> 20));
     } else if (!is_change) {
-        put(l, "pleat fit '%s' --allocator torch-native,torch-expandable,pleat", in->work);
+        bench_line_put(l, "pleat fit '%s' --allocator torch-native,torch-expandable,pleat",
+                       in->work);
     } else if (in->is_rmm && strcmp(v->setting, "pleat") == 0) {
-        put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM");
+        bench_line_put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM");
     } else if (strcmp(v->setting, "torch-expandable") == 0) {
         put_conf(in, "True", l);
     } else if (strcmp(v->setting, "torch-native") == 0) {
         put_conf(in, "False", l);
     } else if (strcmp(v->setting, "pleat") == 0) {
-        put(l, "python3 -m pleat.torch YOUR_SCRIPT.py");
+        bench_line_put(l, "python3 -m pleat.torch YOUR_SCRIPT.py");
     } else {
-        put(l, "pleat replay '%s' --allocator %s --memory %lluM", in->work, v->setting,
-            (unsigned long long)(in->devices[v->device].bytes >> 20));
+        bench_line_put(l, "pleat replay '%s' --allocator %s --memory %lluM", in->work, v->setting,
+                       (unsigned long long)(in->devices[v->device].bytes >> 20));
     }
-}
-
-void bench_verdict_recorded(const bench_told *told, char out[BENCH_VERDICT_BYTES])
-{
-    line l = { .text = out };
-    out[0] = '\0';
-    write_recorded(told, &l);
 }
 
 void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out)
 {
-    line lines[BENCH_VERDICT_LINES];
+    bench_line lines[BENCH_VERDICT_LINES];
     for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {
         out->lines[i][0] = '\0';
-        lines[i] = (line){ .text = out->lines[i] };
+        lines[i] = (bench_line){ .text = out->lines[i] };
     }
-    write_recorded(&in->told, &lines[RECORDED]);
+    bench_verdict_write_recorded(&in->told, &lines[RECORDED]);
+    bench_verdict_write_device(in, &lines[DEVICE]);
     write_needs(in, &lines[NEEDS]);
     write_held(in, &lines[HELD]);
     write_runs_on(in, &lines[RUNS_ON]);
     write_advice(in, out, &lines[ADVICE]);
     write_type(in, out, &lines[TYPE]);
+    if (out->advice == BENCH_ADVICE_RECORD) {
+        bench_verdict_write_calls(&in->told, &lines[AT_START], &lines[AT_END]);
+    }
     for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {
         char text[BENCH_VERDICT_BYTES]; /* names from outside may be no text */
         bench_text_clean(out->lines[i], lines[i].used, text, sizeof text);

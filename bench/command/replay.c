@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "bench/ab/cards.h"
-#include "bench/ab/verdict_lines.h"
+#include "bench/ab/verdict_recorded.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
 #include "bench/command/options.h"

@@ -127,6 +127,8 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
         .n_entries = n,
         .live_before_bytes = recording->before_bytes,
         .held_before_bytes = held->before_bytes,
+        .lacks_requests = recording->lacks_requests,
+        .lacks_ends = recording->lacks_ends,
     };
     if (n == 0) {
         return told;
@@ -136,7 +138,9 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     find_failures(snapshot, &told);
     told.is_apart = !recording->leads_to_state || !held->is_consistent ||
                     holds_too_little(&told, held, tape);
-    told.ends_early = !told.ends_failed && recording->ends_high;
+    told.ends_early = !told.ends_failed && recording->steps.ends_high;
+    told.rise_bytes = recording->steps.rise_bytes;
+    told.n_rise_steps = recording->steps.n_steps;
     return told;
 }
 
@@ -147,6 +151,7 @@ void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording
     *out = (bench_origin){
         .is_pytorch = true,
         .told = read_told(snapshot, recording, &held, tape),
+        .devices = snapshot->devices,
         .held_bytes = held.most_bytes,
         .stacks = snapshot->stacks,
         .n_stacks = snapshot->n_stacks,

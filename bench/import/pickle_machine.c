@@ -32,6 +32,14 @@ bool bench_pickle_out_of_memory(machine *m)
     return bench_pickle_complain(m, "out of host memory");
 }
 
+bool bench_pickle_cut_short(machine *m)
+{
+    return bench_fail(m->failure,
+                      "%s: byte %zu: the file is cut short: it has %zu bytes, and the pickle goes "
+                      "on. Copy the file again, or dump the snapshot again",
+                      m->path, m->at, m->n);
+}
+
 bool bench_pickle_refuse(machine *m)
 {
     if (!bench_pickle_opcode_name(m->opcode)) {
@@ -164,7 +172,7 @@ const unsigned char *bench_pickle_take(machine *m, uint64_t n)
 {
     const unsigned char *bytes = m->data + m->at;
     if (n > m->n - m->at) {
-        bench_pickle_complain(m, "the file ends in its argument");
+        bench_pickle_cut_short(m);
         return NULL;
     }
     m->at += n;

@@ -56,6 +56,8 @@ typedef struct machine {
 bool bench_pickle_complain(machine *m, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool bench_pickle_out_of_memory(machine *m);
+/* The file ends before its pickle does, as after a copy or a dump that was interrupted. */
+bool bench_pickle_cut_short(machine *m);
 /* Refuses an opcode that is unknown or would execute something. */
 bool bench_pickle_refuse(machine *m);
 

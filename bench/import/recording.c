@@ -28,7 +28,8 @@ typedef struct writer {
     const bench_snapshot_entry **before; /* blocks from before the recording */
     size_t n_before;
     const bench_snapshot_entry *cut; /* freed; the ring has lost the free; NULL = none */
-    bool has_ends;    /* some entry is a free_completed; recordings may lack such entries */
+    bool has_requests;               /* some entry is a free_requested; */
+    bool has_ends;                   /* a free_completed; recordings may lack either kind */
     uint32_t *end_of; /* by entry of a free_requested: its free_completed; 0 = follows at once */
     side sides[MOST_SIDES];
     unsigned n_sides;
@@ -52,6 +53,17 @@ static bool is_of_block(const writer *w, const bench_snapshot_entry *entry)
     return entry->action <= BENCH_SNAPSHOT_FREE_COMPLETED && entry != w->cut;
 }
 
+static void find_kinds(writer *w)
+{
+    for (size_t i = 0; i < w->snapshot->n_entries; i++) {
+        uint8_t action = w->snapshot->entries[i].action;
+        w->has_requests = w->has_requests || action == BENCH_SNAPSHOT_FREE_REQUESTED;
+        w->has_ends = w->has_ends || action == BENCH_SNAPSHOT_FREE_COMPLETED;
+    }
+    w->recording.lacks_requests = w->has_ends && !w->has_requests;
+    w->recording.lacks_ends = w->has_requests && !w->has_ends;
+}
+
 /* A ring that ran over may begin between the two entries of a free. Then the block is already
  * gone. */
 static void find_cut(writer *w)
@@ -61,7 +73,8 @@ static void find_cut(writer *w)
     while (i < s->n_entries && !is_of_block(w, &s->entries[i])) {
         i++;
     }
-    bool is_cut = i < s->n_entries && s->entries[i].action == BENCH_SNAPSHOT_FREE_COMPLETED;
+    bool is_cut = i < s->n_entries && w->has_requests &&
+                  s->entries[i].action == BENCH_SNAPSHOT_FREE_COMPLETED;
     w->cut = is_cut ? &s->entries[i] : NULL;
     w->recording.is_cut = is_cut;
 }
@@ -100,7 +113,7 @@ static bool find_before(writer *w)
 }
 
 /* Do the events end with the blocks of the snapshot? Blocks that no entry mentions may exist
- * besides. */
+ * besides. Without free_requested a block lives in the events until its free is completed. */
 static bool leads_to_state(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
@@ -117,7 +130,7 @@ static bool leads_to_state(writer *w)
     bool is_so = true;
     for (size_t i = 0; i < s->n_live; i++) {
         const bench_id *id = bench_ids_get(&w->ids, s->live[i].address);
-        bool is_live = s->live[i].action == BENCH_SNAPSHOT_ALLOC;
+        bool is_live = s->live[i].action == BENCH_SNAPSHOT_ALLOC || w->recording.lacks_requests;
         is_so = is_so && (!id->is_marked || id->is_live == is_live);
         n_live -= is_live && id->is_live;
     }
@@ -152,7 +165,6 @@ static void find_ends(writer *w)
             w->end_of[i] = end == next && end != NEVER ? 0 : end;
         }
         id->is_marked = entry->action == BENCH_SNAPSHOT_FREE_COMPLETED;
-        w->has_ends = w->has_ends || id->is_marked;
         id->slot = i;
         next = i;
     }
@@ -194,7 +206,11 @@ static bool write_alloc(writer *w, const bench_snapshot_entry *entry)
         return complain(w, entry, "out of host memory");
     }
     if (id->is_live) {
-        return complain_of_address(w, entry, "is allocated twice");
+        return complain_of_address(w, entry,
+                                   w->has_requests || w->has_ends
+                                       ? "is allocated twice"
+                                       : "is allocated twice, since the history has no frees: "
+                                         "record free_requested and free_completed, too");
     }
     if ((id->is_marked && !end_use(w, entry, id)) ||
         !find_stream(w, entry, entry->stream, &stream)) {
@@ -332,8 +348,9 @@ static bool make_room(writer *w)
 }
 
 /* Blocks that were already freed come first and are freed at once, since they only wait for other
- * streams. If the events do not lead to the state, a block that no entry mentions may be newer than
- * the events, and is left out. */
+ * streams. Without free_requested nothing tells such blocks from live blocks, so all count as live.
+ * If the events do not lead to the state, a block that no entry mentions may be newer than the
+ * events, and is left out. */
 static bool write_before(writer *w)
 {
     const bench_snapshot *s = w->snapshot;
@@ -341,7 +358,8 @@ static bool write_before(writer *w)
     for (int of_live = 0; of_live < 2; of_live++) {
         for (size_t i = 0; i < w->n_before; i++) {
             const bench_snapshot_entry *entry = w->before[i];
-            bool is_pending = entry->action == BENCH_SNAPSHOT_FREE_COMPLETED;
+            bool is_pending = entry->action == BENCH_SNAPSHOT_FREE_COMPLETED &&
+                              !w->recording.lacks_requests;
             bool ends = entry >= s->entries && entry < s->entries + s->n_entries;
             uint32_t end = ends ? (uint32_t)(entry - s->entries) : NEVER;
             if (is_pending == of_live || !(ends || w->recording.leads_to_state)) {
@@ -360,26 +378,6 @@ static bool write_before(writer *w)
     return true;
 }
 
-/* Levels that differ by at most this part of the peak are equal. */
-enum { LEVEL_PARTS = 20 };
-
-/* Live bytes after each of n entries. A step is a rise over the final level, and the way back. More
- * lives at the end than before if the second half came down lower, or if there is only one step. */
-static bool ends_high(const writer *w, const uint64_t *levels, size_t n)
-{
-    uint64_t end = w->tape->live_bytes;
-    uint64_t little = w->tape->peak_live_bytes / LEVEL_PARTS;
-    uint64_t low = end;
-    unsigned n_steps = 0;
-    bool is_up = false;
-    for (size_t i = 0; i < n; i++) {
-        low = i >= n / 2 && levels[i] < low ? levels[i] : low;
-        n_steps += is_up && levels[i] <= end + little;
-        is_up = levels[i] > end + 2 * little || (is_up && levels[i] > end + little);
-    }
-    return end - low > little || (n_steps == 1 && end > little);
-}
-
 /* The entries of the snapshot, behind the earlier blocks. */
 static bool write_entries(writer *w, uint64_t *levels)
 {
@@ -390,7 +388,7 @@ static bool write_entries(writer *w, uint64_t *levels)
         }
         levels[i] = w->tape->live_bytes;
     }
-    w->recording.ends_high = ends_high(w, levels, s->n_entries);
+    bench_steps_look(levels, s->n_entries, w->tape->peak_live_bytes, &w->recording.steps);
     return w->tape->n_slots > 0 ||
            bench_fail(w->failure, "%s: the recording holds no allocation", w->path);
 }
@@ -401,6 +399,7 @@ static bool write_all(writer *w)
     if (!make_room(w)) {
         return bench_fail(w->failure, "%s: out of host memory", w->path);
     }
+    find_kinds(w);
     find_cut(w);
     if (!find_before(w)) {
         return false;

@@ -5,11 +5,13 @@
  * over, blocks look the same.) Then the events follow. A block is freed at free_requested. If the
  * free_completed does not follow at once, other streams still use the block. Then a use begins
  * before the free, and ends at the free_completed or never. The stream of such a use is not
- * recorded, so an invented stream is used. */
+ * recorded, so an invented stream is used. A history without free_requested, or without
+ * free_completed, has no uses: its one kind of entry is the free. */
 #ifndef PLEAT_BENCH_RECORDING_H
 #define PLEAT_BENCH_RECORDING_H
 
 #include "bench/import/snapshot.h"
+#include "bench/import/steps.h"
 #include "bench/work/origin.h"
 #include "bench/work/tape.h"
 
@@ -25,8 +27,10 @@ typedef struct bench_recording {
     uint64_t n_before_events; /* events that allocate the earlier blocks */
     uint64_t before_bytes;    /* live before the recording, each block rounded up to 512 */
     bool is_cut;              /* the first entry of a block is the end of a free */
-    bool ends_high;           /* more lives at the end than the run came down to before */
-    bool leads_to_state;      /* the events end with the blocks that the snapshot shows */
+    bench_steps steps;
+    bool lacks_requests; /* frees are told by free_completed alone; */
+    bool lacks_ends;     /* by free_requested alone */
+    bool leads_to_state; /* the events end with the blocks that the snapshot shows */
     bench_recorded_call *calls;
     size_t n_calls;
     uint32_t *stack_of; /* by event number: 1 + the stack of the allocation; 0 = none */

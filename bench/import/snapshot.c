@@ -4,10 +4,11 @@
  * times. To bound the time, no more blocks are read than the file has bytes. */
 #include "bench/import/snapshot.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/base/text.h"
+#include "bench/import/settings.h"
 #include "bench/import/stacks.h"
 #include "bench/import/weigh.h"
 
@@ -20,6 +21,7 @@ static const char *const wanted[] = { "segments",
                                       "PYTORCH_CUDA_ALLOC_CONF",
                                       "PYTORCH_ALLOC_CONF",
                                       "expandable_segments",
+                                      "is_expandable",
                                       "device",
                                       "address",
                                       "addr",
@@ -214,12 +216,29 @@ static bool refuse_empty(const reader *r, const node *traces)
                       r->path);
 }
 
+static void add_device(reader *r, uint64_t device)
+{
+    bench_devices *of = &r->out->devices;
+    unsigned at = of->n_others;
+    while (at > 0 && (uint64_t)of->others[at - 1] >= device) {
+        at--;
+    }
+    bool is_known = device == (uint64_t)r->out->device ||
+                    (at < of->n_others && (uint64_t)of->others[at] == device);
+    if (!is_known && of->n_others < BENCH_MOST_OTHERS && device <= INT_MAX) {
+        memmove(&of->others[at + 1], &of->others[at], (of->n_others - at) * sizeof of->others[0]);
+        of->others[at] = (int)device;
+        of->n_others++;
+    }
+}
+
 /* The events of `device`, or, for BENCH_ANY_DEVICE, of the device that needs most. *out is NULL
  * when there are none. False and a message if an item is no list. */
-static bool choose_trace(const reader *r, const node *traces, int *device, const value **out)
+static bool choose_trace(reader *r, const node *traces, const value **out)
 {
     uint64_t most = 0;
-    int chosen = *device;
+    int device = r->out->device;
+    int chosen = device;
     *out = NULL;
     for (uint32_t i = 0; i < traces->n; i++) {
         const value *trace = &traces->items[i];
@@ -227,7 +246,7 @@ static bool choose_trace(const reader *r, const node *traces, int *device, const
             return complain(r, trace, "an item of 'device_traces' is %s, not a list",
                             bench_pickle_kind_text(trace));
         }
-        bool is_asked = *device < 0 || i == (uint32_t)*device;
+        bool is_asked = device < 0 || i == (uint32_t)device;
         uint64_t weight = is_asked ? weigh(trace) : 0;
         if (weight > most) {
             most = weight;
@@ -235,7 +254,12 @@ static bool choose_trace(const reader *r, const node *traces, int *device, const
             *out = trace;
         }
     }
-    *device = chosen;
+    r->out->device = chosen;
+    for (uint32_t i = 0; i < traces->n; i++) {
+        if (weigh(&traces->items[i]) > 0) {
+            add_device(r, i);
+        }
+    }
     return true;
 }
 
@@ -333,13 +357,21 @@ static bool read_segment(reader *r, const value *from)
         !get_list(r, from, what, "blocks", &blocks)) {
         return false;
     }
-    if (r->out->device < 0 && has_live(blocks)) {
-        r->out->device = (int)device; /* no device has events */
+    r->n_seen += blocks->n; /* memo references may repeat the list, too */
+    if (device != (uint64_t)r->out->device && has_live(blocks)) {
+        if (r->out->device < 0) {
+            r->out->device = (int)device; /* no device has events */
+        }
+        add_device(r, device);
     }
     if (device != (uint64_t)r->out->device) {
         return true;
     }
     r->out->held_bytes += total;
+    const value *expandable = bench_pickle_get(from, "is_expandable");
+    r->out->has_expandable = r->out->has_expandable ||
+                             (expandable && expandable->kind == BENCH_PICKLE_BOOL &&
+                              expandable->as.integer);
     for (uint32_t i = 0; i < blocks->n; i++) {
         if (!read_block(r, &blocks->items[i], stream, &address)) {
             return false;
@@ -362,42 +394,6 @@ static bool read_segments(reader *r)
     return true;
 }
 
-static void read_allocator(reader *r)
-{
-    const value *name = bench_pickle_get(r->root, "pleat_allocator");
-    if (name && name->kind == BENCH_PICKLE_TEXT) {
-        bench_text_clean(name->as.text, name->length, r->out->allocator, sizeof r->out->allocator);
-    }
-}
-
-static bool read_settings(reader *r)
-{
-    read_allocator(r);
-    const value *settings = bench_pickle_get(r->root, "allocator_settings");
-    if (!settings) {
-        return true;
-    }
-    const value *conf = bench_pickle_get(settings, "PYTORCH_CUDA_ALLOC_CONF");
-    conf = conf ? conf : bench_pickle_get(settings, "PYTORCH_ALLOC_CONF");
-    if (conf && conf->kind == BENCH_PICKLE_TEXT) {
-        if (conf->length >= sizeof r->out->conf || memchr(conf->as.text, 0, conf->length)) {
-            return complain(r, conf, "the settings are absurd");
-        }
-        memcpy(r->out->conf, conf->as.text, conf->length);
-        r->out->conf[conf->length] = '\0';
-    }
-    const value *overflowed = bench_pickle_get(settings, "trace_alloc_overflowed");
-    const value *most = bench_pickle_get(settings, "trace_alloc_max_entries");
-    r->out->is_full = (overflowed && overflowed->kind == BENCH_PICKLE_BOOL &&
-                       overflowed->as.integer) ||
-                      (most && most->kind == BENCH_PICKLE_INTEGER && most->as.integer > 0 &&
-                       (uint64_t)most->as.integer <= r->out->n_entries);
-    const value *expandable = bench_pickle_get(settings, "expandable_segments");
-    r->out->is_expandable = expandable && expandable->kind == BENCH_PICKLE_BOOL &&
-                            expandable->as.integer;
-    return true;
-}
-
 static bool read_all(reader *r)
 {
     if (r->root->kind != BENCH_PICKLE_DICT) {
@@ -410,9 +406,9 @@ static bool read_all(reader *r)
         return false;
     }
     const value *trace;
-    bool has_trace = choose_trace(r, traces, &r->out->device, &trace);
+    bool has_trace = choose_trace(r, traces, &trace);
     bool ok = has_trace && (!trace || read_entries(r, trace)) && read_segments(r) &&
-              read_settings(r);
+              bench_snapshot_settings(r->path, r->root, r->out, r->failure);
     return ok && (r->out->n_entries > 0 || r->out->n_live > 0 || refuse_empty(r, traces));
 }
 
@@ -423,7 +419,7 @@ bool bench_snapshot_read(const char *path, const bench_limits *limits, int devic
     if (!bench_pickle_read(path, limits, wanted, &pickle, failure)) {
         return false;
     }
-    bench_snapshot snapshot = { .device = device };
+    bench_snapshot snapshot = { .device = device, .devices.is_asked = device >= 0 };
     reader r = {
         .path = path,
         .failure = failure,
@@ -435,6 +431,7 @@ bool bench_snapshot_read(const char *path, const bench_limits *limits, int devic
     bool ok = (bench_stacks_init(&r.stacks) ||
                bench_fail(failure, "%s: out of host memory", path)) &&
               read_all(&r);
+    snapshot.devices.judged = snapshot.device;
     if (ok) {
         snapshot.stacks = r.stacks.texts;
         snapshot.n_stacks = r.stacks.n;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "bench/work/inflate.h"
+#include "bench/work/origin.h"
 
 typedef enum bench_snapshot_action {
     BENCH_SNAPSHOT_ALLOC,
@@ -37,13 +38,15 @@ enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 4096 };
 
 typedef struct bench_snapshot {
     int device;
+    bench_devices devices; /* `device` and the others */
     bench_snapshot_entry *entries;
     size_t n_entries;
     bench_snapshot_entry *live; /* at the end, in the order of the file. action: ALLOC, or
                                  * FREE_COMPLETED for a freed block that waits for streams */
     size_t n_live;
     bool has_mappings;                    /* some entry is a segment_map */
-    bool is_expandable;                   /* according to the settings */
+    bool has_expandable;                  /* some segment is expandable */
+    bool is_expandable;                   /* according to the settings, or else to the segments */
     char conf[BENCH_SNAPSHOT_CONF_BYTES]; /* that run's PYTORCH_CUDA_ALLOC_CONF, or "" */
     char allocator[32];                   /* of a snapshot that pleat wrote, or "" */
     bool is_full;                         /* the ring is, as far as the settings tell */

@@ -237,6 +237,9 @@ static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
     size_t n = 0;
     bench_failure damage;
     bool is_whole = bench_bytes_peek(path, begin, sizeof begin, &n, &damage);
+    if (is_whole && n == 0) {
+        return bench_fail(failure, "%s: the file is empty", path);
+    }
     *out = n > 0 && (unsigned char)begin[0] == 0x80 ? FILE_SNAPSHOT : FILE_TRACE;
     const char *newline = memchr(begin, '\n', n);
     const char *end = newline ? newline : begin + n;

@@ -48,7 +48,10 @@ static int damaged(bench_inflate *inflate)
     const char *reason = strrchr(text, ':'); /* zlib puts the path in front */
     reason = reason ? reason + 2 : text;
     if (error == Z_BUF_ERROR) {
-        snprintf(inflate->problem, sizeof inflate->problem, "the gzip data ends too early");
+        snprintf(inflate->problem, sizeof inflate->problem,
+                 "the gzip data ends too early: the file is cut short, at %.0f bytes. Copy it "
+                 "again",
+                 inflate->file_bytes);
     } else if (error == Z_ERRNO) {
         snprintf(inflate->problem, sizeof inflate->problem, "%s", strerror(errno));
     } else {

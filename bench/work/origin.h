@@ -12,13 +12,22 @@
 
 #include "bench/work/told.h"
 
-enum { BENCH_CONF_BYTES = 4096 };
+enum { BENCH_CONF_BYTES = 4096, BENCH_MOST_OTHERS = 16 };
+
+/* The devices of a snapshot that have events or live blocks. */
+typedef struct bench_devices {
+    int judged;
+    bool is_asked; /* for the judged one, by name */
+    unsigned n_others;
+    int others[BENCH_MOST_OTHERS]; /* the first of them, in their order */
+} bench_devices;
 
 typedef struct bench_origin {
-    bool is_pytorch;             /* from a snapshot of PyTorch */
-    bool is_rmm;                 /* from a log of RMM */
-    bool has_failed;             /* an allocation of the run was refused */
-    bench_told told;             /* how much of the run is recorded */
+    bool is_pytorch; /* from a snapshot of PyTorch */
+    bool is_rmm;     /* from a log of RMM */
+    bool has_failed; /* an allocation of the run was refused */
+    bench_told told; /* how much of the run is recorded */
+    bench_devices devices;
     uint64_t held_bytes;         /* most bytes held from the driver by the run; 0 = not known */
     char allocator[32];          /* the run's allocator, by pleat's names; "" = not known */
     char conf[BENCH_CONF_BYTES]; /* the run's PYTORCH_CUDA_ALLOC_CONF, or "" */

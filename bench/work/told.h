@@ -23,7 +23,12 @@ typedef struct bench_told {
     bool has_gone_on;    /* a request before the last one was refused */
     bool ends_early;     /* in the middle of a step, with more live bytes than at its end; or in
                           * the first step, after which the next may need more */
+    bool lacks_requests; /* of the two entries of a free, free_requested: pending blocks count as
+                          * live, so the need is a bound above */
+    bool lacks_ends;     /* free_completed: how long blocks were pending is unknown */
     uint64_t n_entries;
+    uint64_t rise_bytes;        /* of what lives between two steps, a step; 0 = no steady rise */
+    uint64_t n_rise_steps;      /* recorded steps with this rise */
     uint64_t live_before_bytes; /* live before the first entry, each block rounded up to 512; */
     uint64_t held_before_bytes; /* and from the driver; 0 = the snapshot does not tell */
 } bench_told;
@@ -37,7 +42,7 @@ static inline bool bench_told_lacks_start(const bench_told *told)
 static inline bool bench_told_lacks_end(const bench_told *told)
 {
     return told->has_no_history || told->is_apart || told->ends_failed || told->has_gone_on ||
-           told->ends_early;
+           told->ends_early || told->rise_bytes > 0;
 }
 
 static inline bool bench_told_is_whole(const bench_told *told)
@@ -51,13 +56,23 @@ static inline bool bench_told_has_bound(const bench_told *told)
     return told->begins_late && !told->has_run_over && !told->is_apart;
 }
 
+/* Is the recording whole but for a steady rise? Then only further steps need more. */
+static inline bool bench_told_only_rises(const bench_told *told)
+{
+    bench_told rest = *told;
+    rest.rise_bytes = 0;
+    return told->rise_bytes > 0 && bench_told_is_whole(&rest);
+}
+
 /* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
  * driver. So before the first entry the run needed at most the memory held there. A full ring
  * belongs to a long run, whose cache may have been emptied before. In this case there is no
- * bound. */
+ * bound. A steady rise has no end that could be recorded, and hides nothing. */
 static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
 {
-    return bench_told_lacks_end(told) || told->has_run_over || told->held_before_bytes > bytes;
+    bench_told rest = *told;
+    rest.rise_bytes = 0;
+    return bench_told_lacks_end(&rest) || told->has_run_over || told->held_before_bytes > bytes;
 }
 
 /* A job leaves a part out if any of its ranks does. */
@@ -70,6 +85,12 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     into->ends_failed = into->ends_failed || other->ends_failed;
     into->has_gone_on = into->has_gone_on || other->has_gone_on;
     into->ends_early = into->ends_early || other->ends_early;
+    into->lacks_requests = into->lacks_requests || other->lacks_requests;
+    into->lacks_ends = into->lacks_ends || other->lacks_ends;
+    if (other->rise_bytes > into->rise_bytes) {
+        into->rise_bytes = other->rise_bytes;
+        into->n_rise_steps = other->n_rise_steps;
+    }
     if (other->held_before_bytes > into->held_before_bytes) {
         into->held_before_bytes = other->held_before_bytes;
     }

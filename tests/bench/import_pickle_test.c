@@ -181,9 +181,9 @@ START_TEST(what_no_pickler_writes_is_told_with_its_place)
     expect(": byte 0: PROTO: protocol 6 is not known; 2 to 5 are");
     ck_assert(!read_bytes("\x80\x01N.", 4));
     expect("protocol 1 is not known");
-    REFUSES("", ": byte 2: the pickle ends too early");
-    REFUSES("K\x01", ": byte 4: the pickle ends too early");
-    REFUSES("K", ": byte 2: BININT1: the file ends in its argument");
+    REFUSES("", ": byte 2: the file is cut short: it has 2 bytes, and the pickle goes on. ");
+    REFUSES("K\x01", ": byte 4: the file is cut short: it has 4 bytes");
+    REFUSES("K", ": byte 3: the file is cut short: it has 3 bytes");
     REFUSES(".", "STOP: not one value, but 0 are left");
     REFUSES("K\x01K\x02.", "STOP: not one value, but 2 are left");
     REFUSES("K\x01(.", "STOP: not one value");
@@ -207,12 +207,12 @@ START_TEST(what_no_pickler_writes_is_told_with_its_place)
     REFUSES("K\x01r\xff\xff\xff\xff.", "LONG_BINPUT: memo id 4294967295 is absurd");
     REFUSES("\x94.", "MEMOIZE: there is nothing on the stack for it");
     REFUSES("\x8b\xff\xff\xff\xff.", "LONG4: a negative length");
-    REFUSES("\x8b\xff\xff\xff\x7f.", "LONG4: the file ends in its argument");
-    REFUSES("\x8a\xff\x01.", "LONG1: the file ends in its argument");
+    REFUSES("\x8b\xff\xff\xff\x7f.", "the file is cut short");
+    REFUSES("\x8a\xff\x01.", "the file is cut short");
     REFUSES("X\xff\xff\xff\xff.", "BINUNICODE: a string of more than 16 MiB");
-    REFUSES("X\xff\xff\0\0.", "BINUNICODE: the file ends in its argument");
+    REFUSES("X\xff\xff\0\0.", "the file is cut short");
     REFUSES("\x8d\0\0\0\0\0\0\0\x80.", "BINUNICODE8: a string of more than 16 MiB");
-    REFUSES("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", "FRAME: the file ends in its argument");
+    REFUSES("\x95\xff\xff\xff\xff\xff\xff\xff\xffN.", "the file is cut short");
 }
 END_TEST
 

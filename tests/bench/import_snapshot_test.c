@@ -61,10 +61,10 @@ static const snap_block large_blocks[] = {
     { .state = NULL },
 };
 static const snap_segment usual_segments[] = {
-    { old_blocks, 0x8000, 3, 0 },
-    { new_blocks, 0x10000000, 0, 0 },
-    { large_blocks, 0x20000000, 0x7f0012345600, 0 },
-    { old_blocks, 0x40000000, 0, 1 },
+    { old_blocks, 0x8000, 3, 0, false },
+    { new_blocks, 0x10000000, 0, 0, false },
+    { large_blocks, 0x20000000, 0x7f0012345600, 0, false },
+    { old_blocks, 0x40000000, 0, 1, false },
     { .blocks = NULL },
 };
 
@@ -310,12 +310,13 @@ START_TEST(a_free_that_a_ring_has_cut_in_two_is_over)
         { "free_completed", 0x100000, 512, 0 },
         { "alloc", 0x200000, 1024, 0 },
         { "free_completed", 0x300000, 2048, 0 },
+        { "free_requested", 0x200000, 1024, 0 },
         { .action = NULL },
     };
     snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { cut } };
     ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
     ck_assert_uint_eq(tape.peak_pending_bytes, 2048); /* the second block waited */
-    ck_assert_uint_eq(tape.n_events, 3);
+    ck_assert_uint_eq(tape.n_events, 4);
 }
 END_TEST
 
@@ -515,6 +516,14 @@ static void expect_no_harm(void)
     }
 }
 
+/* The first `cut` bytes of a file are refused by name, as cut short or as damaged. */
+static void refuse_part(const void *content, size_t cut)
+{
+    write_file(content, cut);
+    ck_assert_msg(!read_path(""), "%zu bytes", cut);
+    ck_assert_ptr_eq(strstr(failure.text, path), failure.text);
+}
+
 START_TEST(a_snapshot_cut_anywhere_is_told)
 {
     for (int protocol = 2; protocol <= 4; protocol += 2) {
@@ -522,10 +531,34 @@ START_TEST(a_snapshot_cut_anywhere_is_told)
         plan.protocol = protocol;
         size_t n = snap_write(&plan, bytes, sizeof bytes);
         for (size_t cut = 1; cut < n; cut++) {
-            write_file(bytes, cut);
-            ck_assert_msg(!read_path(""), "%zu of %zu bytes", cut, n);
-            expect(": byte ");
+            char words[96];
+            snprintf(words, sizeof words, ": the file is cut short: it has %zu bytes, ", cut);
+            refuse_part(bytes, cut);
+            expect(words);
+            expect(". Copy the file again, or dump the snapshot again");
         }
+        refuse_part(bytes, 0);
+        expect(": the file is empty");
+    }
+}
+END_TEST
+
+START_TEST(a_compressed_snapshot_cut_anywhere_is_told)
+{
+    enum { MAGIC_BYTES = 2, HEADER_BYTES = 10 }; /* of gzip */
+    static unsigned char packed[MOST_BYTES];
+    snap_plan plan = usual_plan();
+    size_t n = snap_write(&plan, bytes, sizeof bytes);
+    gzFile file = gzopen(path, "wb");
+    ck_assert_int_eq(gzwrite(file, bytes, (unsigned)n), (int)n);
+    ck_assert_int_eq(gzclose(file), Z_OK);
+    ssize_t n_packed = pread(descriptor, packed, sizeof packed, 0);
+    ck_assert_int_gt(n_packed, HEADER_BYTES);
+    for (size_t cut = 1; cut < (size_t)n_packed; cut++) {
+        char words[96];
+        snprintf(words, sizeof words, "the file is cut short, at %zu bytes. Copy it again", cut);
+        refuse_part(packed, cut);
+        expect(cut < MAGIC_BYTES ? ": neither text nor a pickle" : words);
     }
 }
 END_TEST
@@ -594,6 +627,7 @@ SUITE(bench_import_snapshot)
     tcase_add_test(bad, wrong_types_are_told_with_their_place);
     tcase_add_test(bad, a_bomb_of_shared_blocks_is_refused_soon);
     tcase_add_test(bad, a_snapshot_cut_anywhere_is_told);
+    tcase_add_test(bad, a_compressed_snapshot_cut_anywhere_is_told);
     tcase_add_test(bad, bent_bytes_do_no_harm);
     tcase_add_test(bad, pieces_put_elsewhere_do_no_harm);
     suite_add_tcase(suite, bad);

@@ -12,7 +12,9 @@
 
 #define MIB INT64_C(1048576)
 
-enum { MOST_BYTES = 1 << 20, SEGMENT = 0x10000000, MOST_EVENTS = 2200 };
+enum { MOST_BYTES = 1 << 20, SEGMENT = 0x10000000, MOST_EVENTS = 2200, MOST_KEPT = 64 };
+
+#define KEPT_AT (UINT64_C(1) << 36) /* behind SEGMENT: a segment of blocks that steps keep */
 
 static unsigned char bytes[MOST_BYTES];
 static bench_tape tape;
@@ -25,7 +27,9 @@ static snap_event events[MOST_EVENTS];
 static unsigned n_events;
 static snap_block blocks[16]; /* of the segment at the end */
 static unsigned n_blocks;
-static snap_segment segments[2];
+static snap_block kept[2 * MOST_KEPT + 1]; /* of the second segment */
+static snap_segment segments[3];
+static int64_t first_bytes; /* of the block that is kept from the beginning */
 
 static void set_up(void)
 {
@@ -34,6 +38,7 @@ static void set_up(void)
     ck_assert_int_ge(descriptor, 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
     n_events = n_blocks = 0;
+    first_bytes = 16 * MIB;
 }
 
 static void tear_down(void)
@@ -68,21 +73,27 @@ static void step(int64_t size)
     freed((uint64_t)(16 * MIB), size);
 }
 
-static const bench_told *read_it(const char *conf)
+static void read_plan(snap_plan *plan)
 {
     events[n_events] = (snap_event){ .action = NULL };
-    blocks[n_blocks] = (snap_block){ .state = NULL };
-    segments[0] = (snap_segment){ .blocks = blocks, .address = SEGMENT };
-    segments[1] = (snap_segment){ .blocks = NULL };
-    snap_plan plan = {
-        .protocol = 4, .n_devices = 1, .conf = conf, .events = { events }, .segments = segments
-    };
-    size_t n = snap_write(&plan, bytes, sizeof bytes);
+    plan->protocol = 4;
+    plan->n_devices = plan->n_devices ? plan->n_devices : 1;
+    plan->events[0] = events;
+    size_t n = snap_write(plan, bytes, sizeof bytes);
     ck_assert_int_eq(ftruncate(descriptor, 0), 0);
     ck_assert_int_eq(pwrite(descriptor, bytes, n, 0), (ssize_t)n);
     bench_tape_fini(&tape);
     bench_origin_fini(&origin);
     ck_assert_msg(bench_file_read(path, NULL, &tape, &origin, &failure), "%s", failure.text);
+}
+
+static const bench_told *read_it(const char *conf)
+{
+    blocks[n_blocks] = (snap_block){ .state = NULL };
+    segments[0] = (snap_segment){ .blocks = blocks, .address = SEGMENT };
+    segments[1] = (snap_segment){ .blocks = kept[0].state ? kept : NULL,
+                                  .address = SEGMENT + KEPT_AT };
+    read_plan(&(snap_plan){ .conf = conf, .segments = segments });
     return &origin.told;
 }
 
@@ -319,6 +330,228 @@ START_TEST(the_settings_of_the_run_are_recognised)
 }
 END_TEST
 
+/* ---- steps ---- */
+
+static void begin_rise(void)
+{
+    n_events = n_blocks = 0;
+    event("segment_alloc", 0, first_bytes + 48 * MIB);
+    event("alloc", 0, first_bytes);
+    block(true, first_bytes);
+    block(false, 48 * MIB);
+    kept[0] = (snap_block){ .state = NULL };
+}
+
+/* Each kept block has a MiB for itself. */
+static void keep(unsigned number, int64_t size)
+{
+    event("segment_alloc", KEPT_AT + number * (uint64_t)MIB, MIB);
+    event("alloc", KEPT_AT + number * (uint64_t)MIB, size);
+    kept[2 * number] = (snap_block){ "active_allocated", (uint64_t)size, (uint64_t)size };
+    kept[2 * number + 1] = (snap_block){ "inactive", (uint64_t)(MIB - size), 0 };
+    kept[2 * number + 2] = (snap_block){ .state = NULL };
+}
+
+/* Each of n steps keeps `size` more, or nothing. Odd steps are small. */
+static const bench_told *read_rise(unsigned n, int64_t size)
+{
+    begin_rise();
+    for (unsigned i = 0; i < n; i++) {
+        event("alloc", (uint64_t)first_bytes, (i % 2 ? 40 : 48) * MIB);
+        freed((uint64_t)first_bytes, (i % 2 ? 40 : 48) * MIB);
+        if (size > 0) {
+            keep(i, size);
+        }
+    }
+    return read_it("");
+}
+
+START_TEST(a_leak_of_each_step_is_a_steady_rise)
+{
+    const bench_told *told = read_rise(20, 200 << 10);
+    ck_assert_uint_eq(told->rise_bytes, 200 << 10);
+    ck_assert_uint_eq(told->n_rise_steps, 17); /* between 18 valleys: all but the first */
+    ck_assert(!bench_told_is_whole(told) && bench_told_lacks_end(told));
+    ck_assert(bench_told_only_rises(told));
+    ck_assert(!bench_told_hides_need(told, tape.peak_live_bytes));
+}
+END_TEST
+
+START_TEST(few_steps_tell_no_rise)
+{
+    ck_assert_uint_eq(read_rise(6, 200 << 10)->rise_bytes, 200 << 10);
+    ck_assert_uint_eq(read_rise(5, 200 << 10)->rise_bytes, 0);
+}
+END_TEST
+
+/* In 100,000 steps it comes to less than a twentieth of the peak of 64 MiB, or to more. */
+START_TEST(a_rise_that_long_runs_do_not_notice_is_none)
+{
+    ck_assert(bench_told_is_whole(read_rise(20, 0)));
+    first_bytes = 2048 * MIB;
+    ck_assert(bench_told_is_whole(read_rise(20, 512)));
+    ck_assert_uint_eq(read_rise(20, 1536)->rise_bytes, 1536);
+}
+END_TEST
+
+/* The lengths of the last batch differ, and it lives between two steps. */
+START_TEST(levels_that_come_and_go_are_no_rise)
+{
+    static const int64_t batch[] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4 };
+    enum { N = sizeof batch / sizeof batch[0] };
+    begin_rise();
+    for (unsigned i = 0; i < N; i++) {
+        event("alloc", KEPT_AT + i, batch[i] * MIB / 20);
+        if (i > 0) {
+            freed(KEPT_AT + i - 1, batch[i - 1] * MIB / 20);
+        }
+        step(40 * MIB);
+    }
+    freed(KEPT_AT + N - 1, batch[N - 1] * MIB / 20);
+    ck_assert(bench_told_is_whole(read_it("")));
+}
+END_TEST
+
+/* The optimizer's state comes with the first step, a workspace with the second. */
+START_TEST(a_rise_that_ends_is_none)
+{
+    begin_rise();
+    for (unsigned i = 0; i < 20; i++) {
+        step(48 * MIB);
+        if (i < 2) {
+            keep(i, MIB / 2);
+        }
+    }
+    ck_assert_uint_eq(read_it("")->rise_bytes, 0);
+}
+END_TEST
+
+/* Each layer needs room for a moment, and keeps more. */
+START_TEST(the_layers_of_one_step_are_no_steps)
+{
+    begin_rise();
+    for (unsigned i = 0; i < 40; i++) {
+        step(MIB / 4);
+        keep(i, MIB / 2);
+    }
+    const bench_told *told = read_it("");
+    ck_assert(told->ends_early);
+    ck_assert_uint_eq(told->rise_bytes, 0);
+}
+END_TEST
+
+/* ---- kinds of entries that were left out ---- */
+
+static void leave_out(const char *action)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < n_events; i++) {
+        if (strcmp(events[i].action, action) != 0) {
+            events[n++] = events[i];
+        }
+    }
+    n_events = n;
+}
+
+/* A block from before is freed, and its end is the first that is told of it. */
+START_TEST(without_free_requested_nothing_is_pending)
+{
+    event("free_requested", KEPT_AT, 8 * MIB);
+    begin_whole();
+    event("free_completed", KEPT_AT, 8 * MIB);
+    event("alloc", (uint64_t)(16 * MIB), 24 * MIB);
+    event("free_requested", (uint64_t)(16 * MIB), 24 * MIB);
+    kept[0] = (snap_block){ "inactive", 8 * (uint64_t)MIB, 0 };
+    block(true, 16 * MIB);
+    blocks[n_blocks++] = (snap_block){ "active_pending_free", 24 * MIB, 24 * MIB };
+    block(false, 24 * MIB);
+    const bench_told *told = read_it("");
+    ck_assert(!told->lacks_requests && !told->lacks_ends && !told->is_apart);
+    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB);
+    ck_assert_uint_eq(tape.peak_pending_bytes, 24 * MIB);
+    leave_out("free_requested");
+    told = read_it("");
+    ck_assert(told->lacks_requests && !told->lacks_ends && !told->is_apart);
+    ck_assert_uint_eq(told->live_before_bytes, 8 * MIB);
+    ck_assert_uint_eq(tape.peak_live_bytes, 72 * MIB);
+    ck_assert_uint_eq(tape.peak_pending_bytes, 0);
+}
+END_TEST
+
+START_TEST(without_free_completed_what_is_pending_is_unknown)
+{
+    begin_whole();
+    end_state();
+    leave_out("free_completed");
+    const bench_told *told = read_it("");
+    ck_assert(!told->lacks_requests && told->lacks_ends && bench_told_is_whole(told));
+    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB);
+    ck_assert_uint_eq(tape.peak_pending_bytes, 0);
+}
+END_TEST
+
+START_TEST(without_any_free_the_history_is_refused_with_the_reason)
+{
+    begin_whole();
+    leave_out("free_completed");
+    leave_out("free_requested");
+    events[n_events] = (snap_event){ .action = NULL };
+    snap_plan plan = { .protocol = 4, .n_devices = 1, .events = { events } };
+    size_t n = snap_write(&plan, bytes, sizeof bytes);
+    ck_assert_int_eq(pwrite(descriptor, bytes, n, 0), (ssize_t)n);
+    bench_tape_fini(&tape);
+    ck_assert(!bench_file_read(path, NULL, &tape, &origin, &failure));
+    ck_assert_msg(strstr(failure.text, "is allocated twice, since the history has no frees: record "
+                                       "free_requested and free_completed, too") != NULL,
+                  "%s", failure.text);
+}
+END_TEST
+
+/* ---- settings and devices ---- */
+
+START_TEST(expandable_segments_tell_what_the_settings_do_not)
+{
+    begin_whole();
+    end_state();
+    read_it("");
+    snap_plan plan = { .segments = segments, .lacks_setting = true };
+    read_plan(&plan);
+    ck_assert_str_eq(origin.allocator, "torch-native");
+    segments[0].is_expandable = true;
+    read_plan(&plan);
+    ck_assert_str_eq(origin.allocator, "torch-expandable");
+    plan.is_old = true;
+    read_plan(&plan);
+    ck_assert_str_eq(origin.allocator, "torch-expandable");
+    plan = (snap_plan){ .segments = segments }; /* the settings of the run come first */
+    read_plan(&plan);
+    ck_assert_str_eq(origin.allocator, "torch-native");
+}
+END_TEST
+
+START_TEST(all_devices_with_memory_are_known)
+{
+    static const snap_event small[] = { { "alloc", 0x1000, 4096, 0 }, { .action = NULL } };
+    static const snap_event look[] = { { "snapshot", 0, 0, 0 }, { .action = NULL } };
+    begin_whole();
+    end_state();
+    read_it("");
+    ck_assert_uint_eq(origin.devices.n_others, 0);
+    snap_segment all[] = { segments[0], segments[0], segments[0], segments[1] };
+    snap_block cached[] = { { "inactive", MIB, 0 }, { .state = NULL } };
+    all[1].device = 7;
+    all[2].device = 5;
+    all[2].blocks = cached;
+    snap_plan plan = { .n_devices = 4, .segments = all, .events = { NULL, look, NULL, small } };
+    read_plan(&plan);
+    ck_assert_int_eq(origin.devices.judged, 0);
+    ck_assert(!origin.devices.is_asked);
+    ck_assert_uint_eq(origin.devices.n_others, 2);
+    ck_assert_int_eq(origin.devices.others[0], 3);
+    ck_assert_int_eq(origin.devices.others[1], 7);
+}
+END_TEST
+
 SUITE(bench_recorded)
 {
     TCase *all = suite_case(suite, "all", set_up, tear_down);
@@ -337,4 +570,15 @@ SUITE(bench_recorded)
     tcase_add_test(all, a_history_that_begins_with_the_end_of_a_free_begins_late);
     tcase_add_test(all, without_entries_there_is_no_history);
     tcase_add_test(all, the_settings_of_the_run_are_recognised);
+    tcase_add_test(all, a_leak_of_each_step_is_a_steady_rise);
+    tcase_add_test(all, few_steps_tell_no_rise);
+    tcase_add_test(all, a_rise_that_long_runs_do_not_notice_is_none);
+    tcase_add_test(all, levels_that_come_and_go_are_no_rise);
+    tcase_add_test(all, a_rise_that_ends_is_none);
+    tcase_add_test(all, the_layers_of_one_step_are_no_steps);
+    tcase_add_test(all, without_free_requested_nothing_is_pending);
+    tcase_add_test(all, without_free_completed_what_is_pending_is_unknown);
+    tcase_add_test(all, without_any_free_the_history_is_refused_with_the_reason);
+    tcase_add_test(all, expandable_segments_tell_what_the_settings_do_not);
+    tcase_add_test(all, all_devices_with_memory_are_known);
 }

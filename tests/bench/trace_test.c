@@ -164,7 +164,7 @@ START_TEST(every_fault_of_a_line_is_told_with_its_number)
         { "a 1 512 0\nu 1 1 0\ne 2\n", ":3: use 2 ends, but does not go on" },
         { "a 1 512 0\nu 1 1 0\ne 1\ne 1\n", ":4: use 1 ends, but does not go on" },
         { "a 1 512 0 host\nu 1 1 0\n", ":2: id 1 is of the host: its uses are not told" },
-        { "", ":1: the trace holds no allocation" },
+        { "", ": the file is empty" },
         { "# nothing\ni 1\n", ":2: the trace holds no allocation" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -61,7 +61,7 @@ static void reach(void)
     ck_assert_msg(strstr(verdict.lines[line], words) != NULL, "%s", verdict.lines[line])
 #define IS(line, words) ck_assert_str_eq(verdict.lines[line], words)
 
-enum { RECORDED, NEEDS, HELD, RUNS_ON, ADVICE, TYPE };
+enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, TYPE, AT_START, AT_END };
 
 /* ---- by the rules ---- */
 
@@ -151,7 +151,7 @@ static void check_verdict(unsigned in_force, bool is_any_measured)
         check_choice(chosen, in_force);
     }
     ck_assert_uint_eq(strlen(verdict.lines[RECORDED]), 0);
-    for (unsigned i = NEEDS; i < BENCH_VERDICT_LINES; i++) {
+    for (unsigned i = NEEDS; i <= TYPE; i++) {
         ck_assert_uint_gt(strlen(verdict.lines[i]), 0);
     }
 }
@@ -362,14 +362,23 @@ START_TEST(a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_mor
     ck_assert_uint_eq(verdict.device, NOWHERE);
     IS(RECORDED,
        "ends out of memory. So the run needs at least what is said here, and \"completes\" "
-       "means up to where the recording stops. The whole is recorded by pleat-runtime "
-       "--memory 1000G python3 YOUR_SCRIPT.py");
+       "means up to where the recording stops. The whole is recorded by "
+       "torch.cuda.memory._record_memory_history(max_entries=10_000_000) before the first tensor "
+       "and torch.cuda.memory._dump_snapshot after the last step, under pleat-runtime --memory "
+       "1000G python3 YOUR_SCRIPT.py");
     IS(NEEDS, "at least 30.00 GiB of live blocks at the peak, event 42 of 1,234,567");
     HAS(RUNS_ON, "(up to where the recording stops) 24 GB: none, it needs more; 40 GB: ");
     IS(ADVICE, "Record the whole run before you choose: what is missing may need more. So far "
                "expandable_segments:True from 40 GB, PyTorch's default (torch-native) from 48 GB "
                "complete.");
     IS(TYPE, "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py");
+    IS(AT_START, "torch.cuda.memory._record_memory_history(max_entries=10_000_000)  # before the "
+                 "first tensor");
+    IS(AT_END, "torch.cuda.memory._dump_snapshot(\"whole.pickle\")  # after the last step");
+    in.told.has_run_over = true;
+    reach();
+    HAS(RECORDED, "its ring of 5,000 entries is full; ends out of memory. ");
+    HAS(AT_START, "max_entries=10_000_000");
 }
 END_TEST
 
@@ -392,6 +401,73 @@ START_TEST(a_ring_that_ran_over_hides_what_was_needed_before)
     ck_assert_ptr_null(strstr(verdict.lines[NEEDS], "perhaps as much")); /* there is no bound */
     ck_assert_ptr_null(strstr(verdict.lines[HELD], "times its need"));
     HAS(RUNS_ON, "(as far as it was recorded) ");
+    IS(TYPE, "python3 YOUR_SCRIPT.py");
+    HAS(AT_START, "max_entries=10_000_000");
+    HAS(AT_END, "_dump_snapshot(\"whole.pickle\")  # after the last step");
+}
+END_TEST
+
+START_TEST(a_steady_rise_is_told_with_the_steps_that_are_left)
+{
+    add_three();
+    in.told = (bench_told){ .rise_bytes = GIB / 512, .n_rise_steps = 1058 };
+    reach();
+    IS(RECORDED, "what lives between two steps rises by 2.0 MiB a step, steadily over 1,058 steps. "
+                 "So the run needs at least what is said here, and \"completes\" means up to where "
+                 "the recording stops. Each further step needs that much more");
+    HAS(NEEDS, "at least 30.00 GiB");
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH); /* no recording is ever the whole */
+    HAS(ADVICE, "; a whole recording may say otherwise: by the rise, 4,608 further steps fill 40 "
+                "GB.");
+    in.told.ends_early = true;
+    reach();
+    HAS(RECORDED, "came down before to what lives at its end; what lives between two steps rises");
+    HAS(RECORDED, ". The whole is recorded by torch");
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
+    HAS(AT_END, "# after more steps, and between two");
+}
+END_TEST
+
+START_TEST(kinds_of_entries_that_a_history_lacks_are_told_with_the_need)
+{
+    add_three();
+    in.told = (bench_told){ .lacks_requests = true };
+    reach();
+    HAS(NEEDS, "; blocks that wait for other streams are counted, as the history lacks "
+               "free_requested");
+    ck_assert_str_eq(verdict.lines[RECORDED], ""); /* a bound above is no part */
+    in.told = (bench_told){ .lacks_ends = true };
+    reach();
+    HAS(NEEDS, "; how much waits for other streams is unknown, as the history lacks "
+               "free_completed");
+}
+END_TEST
+
+/* ---- of one device of several ---- */
+
+START_TEST(other_devices_of_a_snapshot_are_named)
+{
+    add_three();
+    reach();
+    IS(DEVICE, "");
+    in.of = (bench_devices){ .judged = 1, .n_others = 2, .others = { 0, 3 } };
+    reach();
+    IS(DEVICE, "device 1 is judged, which needs most; with memory, too: 0, 3. Type pleat ab "
+               "'run.pickle:device=0', and so on");
+    in.work = "a:b/run.pickle:memory=4G,device=3,failures=drop";
+    in.of = (bench_devices){ .judged = 3, .is_asked = true, .n_others = 1, .others = { 2 } };
+    reach();
+    IS(DEVICE, "device 3 is judged, as asked for; with memory, too: 2. Type pleat ab "
+               "'a:b/run.pickle:device=2,memory=4G,failures=drop'");
+    in.of.is_asked = false;
+    in.own_failed = true;
+    reach();
+    HAS(DEVICE, "device 3 is judged, which ran out of memory; ");
+    in.told.has_no_history = true;
+    in.n_ranks = 8;
+    in.worst = "rank3";
+    reach();
+    HAS(DEVICE, "of rank rank3, device 3 is judged, the first with live blocks; ");
 }
 END_TEST
 
@@ -518,6 +594,9 @@ SUITE(bench_verdict)
     tcase_add_checked_fixture(parts, set_up, NULL);
     tcase_add_test(parts, a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_more);
     tcase_add_test(parts, a_ring_that_ran_over_hides_what_was_needed_before);
+    tcase_add_test(parts, a_steady_rise_is_told_with_the_steps_that_are_left);
+    tcase_add_test(parts, kinds_of_entries_that_a_history_lacks_are_told_with_the_need);
+    tcase_add_test(parts, other_devices_of_a_snapshot_are_named);
     tcase_add_test(parts, a_late_beginning_that_can_hide_no_need_gets_advice_with_its_limits);
     tcase_add_test(parts, a_part_that_is_too_large_is_enough_to_say_so);
     tcase_add_test(parts, everything_that_is_missing_is_said);

@@ -123,6 +123,9 @@ def parts(pleat, work, folder):
                                              "--snapshot-at", "failure"), 0.5, 1), native, False
     yield "out of memory, and on", record(pleat, work, folder, "--memory", "0.8x", "--snapshot-at",
                                           "end"), native, False
+    for action in ("free_requested", "free_completed"):
+        yield f"whole, without {action}", with_history(
+            whole, [e for e in entries if e["action"] != action]), native, False
     yield "no history", with_history(whole, []), native, True
     yield "stopped early", with_history(whole, entries[:len(entries) // 2]), native, True
     yield "a gap", with_history(whole, entries[:len(entries) // 3] +
@@ -177,12 +180,43 @@ def check_small_job(pleat, folder):
     assert (verdict["verdict"], verdict["device"]) == ("switch", "8 GB"), verdict["lines"]
 
 
+def check_leak(pleat, folder):
+    """Each step keeps 1 MiB. A whole recording of such a run does not exist."""
+    lines = [f"a 0 {2048 * MIB} 0"]
+    for i in range(1, 21):
+        lines += [f"a 1000 {900 * MIB} 0", "f 1000", f"a {i} {MIB} 0", f"i {i}"]
+    trace = folder / "leak.trace"
+    trace.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path = folder / "leak.pickle"
+    path.write_bytes(pickle.dumps(record(pleat, str(trace), folder, "--snapshot-at", "end")))
+    verdict = judge(pleat, str(path), folder)
+    assert verdict["recorded"]["rise_bytes"] == MIB, verdict["recorded"]
+    assert "rises by 1.0 MiB a step, steadily over 17 steps" in verdict["text"]["recorded"]
+    assert verdict["text"]["needs"].startswith("at least "), verdict["text"]["needs"]
+    assert "further steps fill 8 GB." in verdict["text"]["advice"], verdict["text"]["advice"]
+
+
+def check_devices(pleat, folder):
+    """Device 1 has a block of 3 GiB, device 0 one of 1 GiB."""
+    traces = [[{"action": "alloc", "addr": 4096, "size": size, "stream": 0}]
+              for size in (1024 * MIB, 3072 * MIB)]
+    path = folder / "two.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": traces}))
+    for options, judged, other in (("", 1, 0), (":device=0", 0, 1)):
+        verdict = judge(pleat, f"{path}{options}", folder)
+        assert verdict["need_bytes"] == (1024, 3072)[judged] * MIB, verdict["text"]["needs"]
+        assert verdict["text"]["device"].startswith(f"device {judged} is judged, ")
+        assert verdict["text"]["device"].endswith(f"Type pleat ab '{path}:device={other}'")
+
+
 def main():
     pleat = sys.argv[1]
     n_parts = n_refused = n_careful = 0
     with tempfile.TemporaryDirectory(prefix="pleat-recorded-") as name:
         folder = pathlib.Path(name)
         check_small_job(pleat, folder)
+        check_leak(pleat, folder)
+        check_devices(pleat, folder)
         for work, spec in works(folder):
             whole = judge(pleat, spec, folder)
             for cut, snapshot, allocator, may_be_refused in parts(pleat, spec, folder):

@@ -243,7 +243,7 @@ static void put_segment(writer *w, const snap_segment *segment)
     put_text(w, "segment_type");
     put_text(w, "large");
     put_text(w, "is_expandable");
-    put_bool(w, false);
+    put_bool(w, segment->is_expandable);
     put_text(w, "blocks");
     begin_list(w);
     uint64_t address = segment->address;
@@ -279,8 +279,10 @@ static void put_settings(writer *w, const snap_plan *plan)
     put_key_integer(w, "max_split_size", -1);
     put_text(w, "garbage_collection_threshold");
     put(w, half, sizeof half);
-    put_text(w, "expandable_segments");
-    put_bool(w, plan->is_expandable);
+    if (!plan->lacks_setting) {
+        put_text(w, "expandable_segments");
+        put_bool(w, plan->is_expandable);
+    }
     put_text(w, "last");
     put_byte(w, 'N'); /* NONE */
     end_dict(w);

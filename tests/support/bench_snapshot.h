@@ -30,6 +30,7 @@ typedef struct snap_segment {
     uint64_t address;
     uint64_t stream;
     int device;
+    bool is_expandable;
 } snap_segment;
 
 enum { SNAP_MOST_DEVICES = 4 };
@@ -37,7 +38,8 @@ enum { SNAP_MOST_DEVICES = 4 };
 typedef struct snap_plan {
     int protocol;       /* 2 to 5; frames from 4 on */
     bool is_old;        /* only segments and device_traces, without times */
-    bool is_expandable; /* of the settings */
+    bool is_expandable; /* of the settings; */
+    bool lacks_setting; /* they do not tell */
     const char *conf;   /* from the settings; NULL = "" */
     int n_devices;      /* number of lists of events */
     const snap_event *events[SNAP_MOST_DEVICES]; /* NULL = none */

@@ -1,0 +1,23 @@
+/* steps.h - the steps of a run by its live bytes: how a recording ends, and how it rises.
+ *
+ *   live  |    /\      /\        /\          A step is a rise and the way back. Between two
+ *         |   /  \    /  \    __/  \         steps lies a valley. A run that keeps a little more
+ *         |  /    \__/    \__/      \__      in each step has higher and higher valleys.
+ *         +---------------------------->  entries */
+#ifndef PLEAT_BENCH_STEPS_H
+#define PLEAT_BENCH_STEPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bench_steps {
+    bool ends_high;      /* more lives at the end than the run came down to before */
+    uint64_t rise_bytes; /* kept by a step, on the mean; 0 = no steady rise */
+    uint64_t n_steps;    /* with this rise */
+} bench_steps;
+
+/* `levels`: live bytes after each of n entries; overwritten. `peak`: their maximum, or more. */
+void bench_steps_look(uint64_t *levels, size_t n, uint64_t peak, bench_steps *out);
+
+#endif
