@@ -158,7 +158,7 @@ __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, vo
         return pl_short_refuse_child();
     }
     if (!pool) {
-        pleat_status st = pl_tags_room(w.gpu, pl_scopes_self.tag, &w.in);
+        pleat_status st = pl_tags_heap(w.gpu, pl_scopes_self.tag, &w.in);
         return st == PLEAT_OK ? alloc_on(&w, n_errors, out) : pl_short_alloc(&w, n_errors, st, out);
     }
     w.in = pl_pool_private(pool);

@@ -28,11 +28,11 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
                             "device %d: %s has no buffers that grow in place; allocator:pleat has",
                             gpu->ordinal, gpu->ops->name);
     }
-    pl_private *room;
+    pl_private *heap;
     int cancel = pl_cancel_off();
-    pleat_status st = pl_tags_room(gpu, pl_scopes_self.tag, &room);
+    pleat_status st = pl_tags_heap(gpu, pl_scopes_self.tag, &heap);
     if (st == PLEAT_OK) {
-        st = gpu->ops->buffer_open(gpu->allocator, room, most_bytes, page_bytes, out);
+        st = gpu->ops->buffer_open(gpu->allocator, heap, most_bytes, page_bytes, out);
     }
     pl_cancel_restore(cancel);
     if (st == PLEAT_OK) {

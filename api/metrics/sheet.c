@@ -30,16 +30,16 @@ static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
 {
     const char *tag;
     for (unsigned number = 1; (tag = pl_tag_text(number)) != NULL; number++) {
-        pl_private *room = pl_tags_find(&gpu->tags, number);
-        if (!room) {
+        pl_private *heap = pl_tags_find(&gpu->tags, number);
+        if (!heap) {
             continue;
         }
         pl_sheet_tag *tags = grown(sheet->host, sheet->tags, sheet->n_tags, sizeof *tags);
         if (!tags) {
             return PLEAT_ENOMEM_HOST;
         }
-        pl_room_figures figures = { .n_sleeps = 0 };
-        gpu->ops->room_read(gpu->allocator, room, &figures);
+        pl_heap_figures figures = { .n_sleeps = 0 };
+        gpu->ops->heap_read(gpu->allocator, heap, &figures);
         sheet->tags = tags;
         tags[sheet->n_tags++] = (pl_sheet_tag){
             .of = of,

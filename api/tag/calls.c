@@ -48,7 +48,7 @@ static const char *detail_of(pleat_status st)
 
 static pleat_status refuse(const pl_gpu *gpu, const char *tag, pleat_status st, const char *what)
 {
-    if (st == PLEAT_ENOTSUP && !gpu->ops->room_open) {
+    if (st == PLEAT_ENOTSUP && !gpu->ops->heap_open) {
         return pl_error_set(st, 0, "device %d: %s knows no tags; allocator:pleat does",
                             gpu->ordinal, gpu->ops->name);
     }
@@ -57,10 +57,10 @@ static pleat_status refuse(const pl_gpu *gpu, const char *tag, pleat_status st, 
                         pleat_status_text(st), detail[0] != '\0' ? "; " : "", detail);
 }
 
-/* The tag's room, made if need be. ENOTSUP: the allocator has none. */
-static pleat_status have_room(pl_gpu *gpu, unsigned tag, pl_private **out)
+/* The tag's heap, made if need be. ENOTSUP: the allocator has none. */
+static pleat_status have_heap(pl_gpu *gpu, unsigned tag, pl_private **out)
 {
-    pleat_status st = pl_tags_room(gpu, tag, out);
+    pleat_status st = pl_tags_heap(gpu, tag, out);
     return st == PLEAT_OK && !*out ? PLEAT_ENOTSUP : st;
 }
 
@@ -68,10 +68,10 @@ static pleat_status have_room(pl_gpu *gpu, unsigned tag, pl_private **out)
 
 static void read_figures(pl_gpu *gpu, unsigned tag, pleat_tag_info *out)
 {
-    pl_private *room = pl_tags_find(&gpu->tags, tag);
-    pl_room_figures f = { .n_sleeps = 0 };
-    if (room) {
-        gpu->ops->room_read(gpu->allocator, room, &f);
+    pl_private *heap = pl_tags_find(&gpu->tags, tag);
+    pl_heap_figures f = { .n_sleeps = 0 };
+    if (heap) {
+        gpu->ops->heap_read(gpu->allocator, heap, &f);
     }
     out->blocks = f.blocks;
     out->allocated_bytes = f.allocated_bytes;
@@ -116,7 +116,7 @@ pleat_status pleat_tag_set_limit(pleat handle, int device, const char *tag, uint
 {
     pl_use use;
     unsigned number;
-    pl_private *room;
+    pl_private *heap;
     pleat_status st = pl_tag_get(tag, &number);
     if (st != PLEAT_OK) {
         return st;
@@ -125,9 +125,9 @@ pleat_status pleat_tag_set_limit(pleat handle, int device, const char *tag, uint
     if (!gpu) {
         return pl_error_status();
     }
-    st = have_room(gpu, number, &room);
+    st = have_heap(gpu, number, &heap);
     if (st == PLEAT_OK) {
-        gpu->ops->room_set_limit(gpu->allocator, room, bytes);
+        gpu->ops->heap_set_limit(gpu->allocator, heap, bytes);
     } else {
         refuse(gpu, tag, st, "it cannot be limited");
     }
@@ -173,7 +173,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 {
     pl_use use;
     unsigned number;
-    pl_private *room;
+    pl_private *heap;
     pl_sleep_how wanted;
     pl_slept slept = { .bytes = 0 };
     pleat_status st = check(tag, out_bytes, out, &number);
@@ -182,8 +182,8 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
     if (!gpu) {
         return pl_error_status();
     }
-    st = have_room(gpu, number, &room);
-    st = st == PLEAT_OK ? gpu->ops->room_sleep(gpu->allocator, room, &wanted, &slept) : st;
+    st = have_heap(gpu, number, &heap);
+    st = st == PLEAT_OK ? gpu->ops->heap_sleep(gpu->allocator, heap, &wanted, &slept) : st;
     pl_gpu_debug_walk(gpu);
     if (st == PLEAT_OK) {
         tell(&slept, out_bytes, out);
@@ -197,10 +197,10 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 enum { MAX_ROUNDS = 64 };
 
 /* The application is asked for memory as long as the callback frees some. */
-static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_slept *out)
+static pleat_status wake(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_slept *out)
 {
     pl_driver_clear_error();
-    pleat_status st = gpu->ops->room_wake(gpu->allocator, room, most_bytes, out);
+    pleat_status st = gpu->ops->heap_wake(gpu->allocator, heap, most_bytes, out);
     for (unsigned i = 0; i < MAX_ROUNDS && st == PLEAT_ENOMEM_DEVICE; i++) {
         bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, out->needed_bytes);
         if (pl_use_is_forked(gpu->instance)) {
@@ -210,7 +210,7 @@ static pleat_status wake(pl_gpu *gpu, pl_private *room, uint64_t most_bytes, pl_
             break;
         }
         pl_driver_clear_error();
-        st = gpu->ops->room_wake(gpu->allocator, room, most_bytes, out);
+        st = gpu->ops->heap_wake(gpu->allocator, heap, most_bytes, out);
     }
     return st;
 }
@@ -246,8 +246,8 @@ pleat_status pleat_tag_wake_sized(pleat handle, int device, const char *tag, uin
     if (!gpu) {
         return pl_error_status();
     }
-    pl_private *room = pl_tags_find(&gpu->tags, number);
-    st = room ? wake(gpu, room, most_bytes, &slept) : PLEAT_OK;
+    pl_private *heap = pl_tags_find(&gpu->tags, number);
+    st = heap ? wake(gpu, heap, most_bytes, &slept) : PLEAT_OK;
     if (st != PLEAT_EFORKED) {
         pl_gpu_debug_walk(gpu);
     }

@@ -8,7 +8,7 @@ void pl_tags_init(pl_tags *tags)
 {
     pl_lock_init(&tags->lock, PL_RANK_API);
     for (unsigned i = 0; i < PLEAT_MOST_TAGS; i++) {
-        atomic_store(&tags->rooms[i], NULL);
+        atomic_store(&tags->heaps[i], NULL);
     }
 }
 
@@ -17,20 +17,20 @@ void pl_tags_fini(pl_tags *tags)
     pl_lock_fini(&tags->lock);
 }
 
-pleat_status pl_tags_room(pl_gpu *gpu, unsigned tag, pl_private **out)
+pleat_status pl_tags_heap(pl_gpu *gpu, unsigned tag, pl_private **out)
 {
     pleat_status st = PLEAT_OK;
     pl_tags *tags = &gpu->tags;
     *out = pl_tags_find(tags, tag);
-    if (*out || tag == 0 || !gpu->ops->room_open) {
+    if (*out || tag == 0 || !gpu->ops->heap_open) {
         return PLEAT_OK;
     }
     pl_lock_acquire(&tags->lock);
     *out = pl_tags_find(tags, tag);
     if (!*out) {
-        st = gpu->ops->room_open(gpu->allocator, pl_tag_text(tag), out);
+        st = gpu->ops->heap_open(gpu->allocator, pl_tag_text(tag), out);
         if (st == PLEAT_OK) {
-            atomic_store_explicit(&tags->rooms[tag - 1], *out, memory_order_release);
+            atomic_store_explicit(&tags->heaps[tag - 1], *out, memory_order_release);
         }
     }
     pl_lock_release(&tags->lock);
@@ -41,14 +41,14 @@ pleat_status pl_tags_room(pl_gpu *gpu, unsigned tag, pl_private **out)
 
 enum { MOST_SAID = 4 };
 
-/* The numbers of up to `room` tags with most bytes, in descending order. */
+/* The numbers of the MOST_SAID tags with most bytes, in descending order. */
 typedef struct largest {
     unsigned tag[MOST_SAID];
-    pl_room_figures of[MOST_SAID];
+    pl_heap_figures of[MOST_SAID];
     unsigned n;
 } largest;
 
-static void add(largest *l, unsigned tag, const pl_room_figures *f)
+static void add(largest *l, unsigned tag, const pl_heap_figures *f)
 {
     unsigned i = l->n < MOST_SAID ? l->n++ : MOST_SAID - 1;
     if (i == MOST_SAID - 1 && l->tag[i] != 0 &&
@@ -67,12 +67,12 @@ void pl_tags_say(pl_gpu *gpu, pl_text *text)
 {
     largest l = { .n = 0 };
     for (unsigned tag = 1; tag <= PLEAT_MOST_TAGS; tag++) {
-        pl_room_figures f;
-        pl_private *room = pl_tags_find(&gpu->tags, tag);
-        if (room) {
-            gpu->ops->room_read(gpu->allocator, room, &f);
+        pl_heap_figures f;
+        pl_private *heap = pl_tags_find(&gpu->tags, tag);
+        if (heap) {
+            gpu->ops->heap_read(gpu->allocator, heap, &f);
         }
-        if (room && f.blocks.current > 0) {
+        if (heap && f.blocks.current > 0) {
             add(&l, tag, &f);
         }
     }
@@ -83,15 +83,15 @@ void pl_tags_say(pl_gpu *gpu, pl_text *text)
     }
 }
 
-bool pl_tags_say_limit(pl_gpu *gpu, const pl_private *room, uint64_t bytes, pl_text *text)
+bool pl_tags_say_limit(pl_gpu *gpu, const pl_private *heap, uint64_t bytes, pl_text *text)
 {
-    pl_room_figures f;
-    for (unsigned tag = 1; room && tag <= PLEAT_MOST_TAGS; tag++) {
+    pl_heap_figures f;
+    for (unsigned tag = 1; heap && tag <= PLEAT_MOST_TAGS; tag++) {
         pl_private *one = pl_tags_find(&gpu->tags, tag);
-        if (one != room) {
+        if (one != heap) {
             continue;
         }
-        gpu->ops->room_read(gpu->allocator, one, &f);
+        gpu->ops->heap_read(gpu->allocator, one, &f);
         if (f.limit_bytes == 0 || f.allocated_bytes.current + bytes <= f.limit_bytes) {
             return false;
         }

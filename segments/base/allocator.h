@@ -9,9 +9,9 @@
 
 #include "segments/base/allocator_list.h"
 #include "segments/base/front.h"
+#include "segments/base/heap.h"
 #include "segments/base/observer.h"
 #include "segments/base/option.h"
-#include "segments/base/room.h"
 #include "segments/base/roster.h"
 #include "vmm/base/pleat_types.h"
 #include "vmm/device.h"
@@ -228,9 +228,9 @@ typedef struct pl_allocator_ops {
     pleat_status (*private_alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base,
                                      size_t bytes, pl_stream *stream);
     /* Buffers: reserved addresses whose pages get and lose memory. All three functions are NULL
-     * where there are none. In a room, the buffer's pages are blocks of the room. room NULL = no
-     * room. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*buffer_open)(pl_allocator *a, pl_private *room, size_t most_bytes,
+     * where there are none. In a heap, the buffer's pages are blocks of the heap. heap NULL = no
+     * heap. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
+    pleat_status (*buffer_open)(pl_allocator *a, pl_private *heap, size_t most_bytes,
                                 size_t page_bytes, pleat_devptr *out);
     /* EFOREIGN (no buffer begins at `base`). EINVAL (beyond most_bytes). ECAPTURE. EPOISONED. The
      * errors of alloc. A failed change leaves the committed pages and the buffer's size alone. */
@@ -238,39 +238,39 @@ typedef struct pl_allocator_ops {
                                   pl_stream *stream);
     /* `ptr` is any address in the buffer, with memory or without. EFOREIGN. */
     pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
-    /* Rooms: memory for the blocks of a tag. All eight functions are NULL where the allocator has
-     * none. A room is a pool whose blocks lie together. Requests name the room in private_alloc and
-     * alloc_asked. A room's free memory is for every request. A room stays until the allocator is
+    /* Heaps: memory for the blocks of a tag. All eight functions are NULL where the allocator has
+     * none. A heap is a pool whose blocks lie together. Requests name the heap in private_alloc and
+     * alloc_asked. A heap's free memory is for every request. A heap stays until the allocator is
      * destroyed. ENOMEM_HOST. */
-    pleat_status (*room_open)(pl_allocator *a, const char *tag, pl_private **out);
-    /* The most rounded bytes of the room's live blocks; 0 = no limit. A limit below the live bytes
-     * is allowed: the room then gets no further blocks. */
-    void (*room_set_limit)(pl_allocator *a, pl_private *room, uint64_t bytes);
-    void (*room_read)(pl_allocator *a, pl_private *room, pl_room_figures *out);
-    /* Give the room's memory back to the driver; addresses and blocks stay, contents as `how` says.
+    pleat_status (*heap_open)(pl_allocator *a, const char *tag, pl_private **out);
+    /* The most rounded bytes of the heap's live blocks; 0 = no limit. A limit below the live bytes
+     * is allowed: the heap then gets no further blocks. */
+    void (*heap_set_limit)(pl_allocator *a, pl_private *heap, uint64_t bytes);
+    void (*heap_read)(pl_allocator *a, pl_private *heap, pl_heap_figures *out);
+    /* Give the heap's memory back to the driver; addresses and blocks stay, contents as `how` says.
      * First waits for all work of the device. From the call on, no work may be submitted on the
-     * room's blocks. EASLEEP (already asleep); ECAPTURE; EPENDING; ENOMEM_HOST; EWRITE; ENOTSUP;
-     * EDRIVER. After these the room is awake as before. EPOISONED: the room is asleep, but some of
+     * heap's blocks. EASLEEP (already asleep); ECAPTURE; EPENDING; ENOMEM_HOST; EWRITE; ENOTSUP;
+     * EDRIVER. After these the heap is awake as before. EPOISONED: the heap is asleep, but some of
      * its memory did not go back. */
-    pleat_status (*room_sleep)(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
+    pleat_status (*heap_sleep)(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
                                pl_slept *out);
-    /* Give the room's live blocks memory again, with their contents, in the order of addresses.
-     * This call brings at most most_bytes; 0 = all. A room that is awake stays awake.
-     * ENOMEM_DEVICE; EPENDING; ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED. After these the room is
+    /* Give the heap's live blocks memory again, with their contents, in the order of addresses.
+     * This call brings at most most_bytes; 0 = all. A heap that is awake stays awake.
+     * ENOMEM_DEVICE; EPENDING; ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED. After these the heap is
      * asleep as before, and out->needed_bytes tells how much memory was missing. While
-     * out->left_bytes is not 0, the room counts as asleep. */
-    pleat_status (*room_wake)(pl_allocator *a, pl_private *room, uint64_t most_bytes,
+     * out->left_bytes is not 0, the heap counts as asleep. */
+    pleat_status (*heap_wake)(pl_allocator *a, pl_private *heap, uint64_t most_bytes,
                               pl_slept *out);
-    /* `share` for all live blocks of the room, ordered by address within each segment. Blocks that
+    /* `share` for all live blocks of the heap, ordered by address within each segment. Blocks that
      * come or go during the call may be in the list or not. */
-    pleat_status (*room_share)(pl_allocator *a, pl_private *room, pl_share_list *out);
+    pleat_status (*heap_share)(pl_allocator *a, pl_private *heap, pl_share_list *out);
     /* Shall later wakes leave the contents that a sleep stored on the host, for the next sleep? */
-    void (*room_retain)(pl_allocator *a, pl_private *room, bool is_retained);
+    void (*heap_retain)(pl_allocator *a, pl_private *heap, bool is_retained);
     /* Copy the stored contents of [ptr, ptr + bytes) to `to`. If `to` is NULL, set *at to the
      * stored bytes in host memory, which are valid until the next sleep or wake. EFOREIGN (not
      * stored in full). ENOTSUP (not contiguous in host memory). EWRITE (the file cannot be
      * read). */
-    pleat_status (*room_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
+    pleat_status (*heap_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
     /* All figures except num_ooms, which stays 0. Only the caller knows whether a refused request
      * is repeated, so the caller counts the final failures. */
     void (*stats)(pl_allocator *a, pleat_stats *out);

@@ -1,4 +1,4 @@
-/* asleep_test.c - the figures of granules while a room sleeps. They count only granules with
+/* asleep_test.c - the figures of granules while a heap sleeps. They count only granules with
  * memory, for any mix of live, pending and free blocks at the sleep, and for frees during the
  * sleep. */
 /* labels: unit */
@@ -11,19 +11,19 @@ enum { OWN = 1, OTHER = 2, N_AWAKE = 3, N_LONG = 200, N_PAGES = 150, N_SMALL = 6
 
 #define GRANULE (2 * MIB)
 
-static pl_private *room;
+static pl_private *heap;
 
 static void open_room(void)
 {
     pleat_open("capacity:4G,depth:1048576", NULL);
-    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "weights", &room), PLEAT_OK);
-    (void)pleat_get(N_AWAKE * GRANULE, OWN); /* of no room */
+    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "weights", &heap), PLEAT_OK);
+    (void)pleat_get(N_AWAKE * GRANULE, OWN); /* of no heap */
 }
 
 static pleat_devptr get(size_t bytes)
 {
     pleat_devptr ptr = 0;
-    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, room, bytes, pleat.streams[OWN], &ptr),
+    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, heap, bytes, pleat.streams[OWN], &ptr),
                      PLEAT_OK);
     return ptr;
 }
@@ -37,14 +37,14 @@ static void rest(void)
 {
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
-    ck_assert_int_eq(pleat.a->ops->room_sleep(pleat.a, room, &how, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
 }
 
 /* The next n granules, 0: all. */
 static void wake(size_t n)
 {
     pl_slept told;
-    ck_assert_int_eq(pleat.a->ops->room_wake(pleat.a, room, n * GRANULE, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_wake(pleat.a, heap, n * GRANULE, &told), PLEAT_OK);
 }
 
 static void change(pleat_devptr base, pl_buffer_what what, uint64_t offset, uint64_t bytes)
@@ -114,7 +114,7 @@ START_TEST(pages_that_go_while_a_buffer_sleeps_change_none_either)
 {
     pleat_devptr base = 0;
     ck_assert_int_eq(
-        pleat.a->ops->buffer_open(pleat.a, room, 2 * N_PAGES * GRANULE, GRANULE, &base), PLEAT_OK);
+        pleat.a->ops->buffer_open(pleat.a, heap, 2 * N_PAGES * GRANULE, GRANULE, &base), PLEAT_OK);
     change(base, PL_BUFFER_COMMIT, 0, N_PAGES * GRANULE);
     change(base, PL_BUFFER_DECOMMIT, 10 * GRANULE, 20 * GRANULE);
     expect_granules(N_PAGES - 20, 0);
@@ -142,7 +142,7 @@ START_TEST(a_room_that_wakes_in_parts_is_live_in_parts)
     expect_granules(4, 0);
     wake(8);
     expect_granules(12, 0);
-    put(second); /* two granules of the block are awake: free, and the room's own */
+    put(second); /* two granules of the block are awake: free, and the heap's own */
     expect_granules(10, 2);
     put(first);
     expect_granules(0, 12);
@@ -192,12 +192,12 @@ START_TEST(a_sleep_and_a_wake_that_fail_count_what_has_memory)
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
     pleat.sim.fail_from("cuMemUnmap", 0, CU_INVALID_VALUE);
-    ck_assert_int_ne(pleat.a->ops->room_sleep(pleat.a, room, &how, &told), PLEAT_OK);
+    ck_assert_int_ne(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
     pleat.sim.fail_never();
     expect_granules(20, 0);
     rest();
     pleat.sim.fail_from("cuMemMap", 0, CU_INVALID_VALUE);
-    ck_assert_int_ne(pleat.a->ops->room_wake(pleat.a, room, 0, &told), PLEAT_OK);
+    ck_assert_int_ne(pleat.a->ops->heap_wake(pleat.a, heap, 0, &told), PLEAT_OK);
     pleat.sim.fail_never();
     expect_granules(0, 0);
     wake(0);

@@ -13,7 +13,7 @@ enum { OWN = 1, OTHER = 2, N_BUFFERS = 9000, N_PAGES = 18000, N_BLOCKS = 20000 }
 #define GRANULE (2 * MIB)
 
 static pleat_devptr buffers[N_BUFFERS];
-static pl_private *room;
+static pl_private *heap;
 static pl_shared_chunk chunks[N_PAGES];
 static pl_shared_block named[N_BLOCKS];
 
@@ -22,13 +22,13 @@ static void open_room(void)
     pl_device_options options = { .handle_posix_fd = PL_DEMAND_FIRM };
     pleat_open_device("capacity:1T,depth:1048576", &options, NULL);
     pleat_walk_every(1000000);
-    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
 }
 
 static pleat_devptr make(uint64_t most_bytes, size_t page_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, room, most_bytes, page_bytes, &base),
+    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, heap, most_bytes, page_bytes, &base),
                      PLEAT_OK);
     return base;
 }
@@ -53,13 +53,13 @@ static pleat_status rest(void)
 {
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
-    return pleat.a->ops->room_sleep(pleat.a, room, &how, &told);
+    return pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told);
 }
 
 static pleat_status wake(void)
 {
     pl_slept told;
-    return pleat.a->ops->room_wake(pleat.a, room, 0, &told);
+    return pleat.a->ops->heap_wake(pleat.a, heap, 0, &told);
 }
 
 static void assert_bounded(void)
@@ -125,7 +125,7 @@ START_TEST(one_block_of_very_many_granules_sleeps_and_wakes)
 {
     pleat_devptr ptr = 0;
     ck_assert_int_eq(
-        pleat.a->ops->private_alloc(pleat.a, room, N_PAGES * GRANULE, pleat.streams[OWN], &ptr),
+        pleat.a->ops->private_alloc(pleat.a, heap, N_PAGES * GRANULE, pleat.streams[OWN], &ptr),
         PLEAT_OK);
     pl_lock_reset_touched();
     ck_assert_int_eq(rest(), PLEAT_OK);
@@ -142,7 +142,7 @@ START_TEST(very_many_free_granules_sleep_and_wake)
 {
     pleat_devptr ptr = 0;
     ck_assert_int_eq(
-        pleat.a->ops->private_alloc(pleat.a, room, N_PAGES * GRANULE, pleat.streams[OWN], &ptr),
+        pleat.a->ops->private_alloc(pleat.a, heap, N_PAGES * GRANULE, pleat.streams[OWN], &ptr),
         PLEAT_OK);
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[OWN]), PLEAT_OK);
     pleat.sim.finish();
@@ -157,12 +157,12 @@ START_TEST(very_many_buffers_are_named_and_beside_them_requests_served)
 {
     make_buffers();
     pl_share_list list = { .is_look = true };
-    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(list.n_blocks, N_BUFFERS);
     for (unsigned stream = OWN; stream <= OTHER; stream++) {
         pleat_devptr ptr = 0;
         ck_assert_int_eq(
-            pleat.a->ops->private_alloc(pleat.a, room, 1 * MIB, pleat.streams[stream], &ptr),
+            pleat.a->ops->private_alloc(pleat.a, heap, 1 * MIB, pleat.streams[stream], &ptr),
             PLEAT_OK);
     }
     assert_bounded();
@@ -182,7 +182,7 @@ START_TEST(very_many_buffers_are_exported)
         .chunks = chunks, .blocks = named, .most_chunks = N_PAGES, .most_blocks = N_BLOCKS
     };
     make_buffers();
-    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(list.n_chunks, N_BUFFERS);
     ck_assert_uint_eq(list.n_blocks, N_BUFFERS);
     assert_bounded();
@@ -198,7 +198,7 @@ START_TEST(very_many_small_blocks_sleep_wake_and_are_exported)
     };
     for (size_t i = 0; i < N_BLOCKS; i++) {
         ck_assert_int_eq(
-            pleat.a->ops->private_alloc(pleat.a, room, 512, pleat.streams[OWN], &ptrs[i]),
+            pleat.a->ops->private_alloc(pleat.a, heap, 512, pleat.streams[OWN], &ptrs[i]),
             PLEAT_OK);
     }
     pl_lock_reset_touched();
@@ -209,7 +209,7 @@ START_TEST(very_many_small_blocks_sleep_wake_and_are_exported)
     ck_assert_int_eq(wake(), PLEAT_OK);
     assert_bounded();
     ck_assert_uint_eq(pleat_counted().pending_bytes, 0);
-    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(list.n_blocks, N_BLOCKS / 2);
     for (size_t i = 0; i < N_BLOCKS / 2; i++) {
         ck_assert_uint_eq(named[i].base, ptrs[2 * i + 1]);
@@ -220,7 +220,7 @@ END_TEST
 
 SUITE(segments_bounds_buffers)
 {
-    TCase *tcase = tcase_create("room");
+    TCase *tcase = tcase_create("heap");
     tcase_add_checked_fixture(tcase, open_room, pleat_close);
     tcase_add_test(tcase, very_many_buffers_sleep_and_wake);
     tcase_add_test(tcase, very_many_buffers_fail_to_sleep_and_to_wake);

@@ -135,10 +135,10 @@ static size_t metadata_bytes(void)
 static pleat_devptr bases[N_MANY];
 static pleat_devptr few[N_FEW];
 
-static void make_many(pl_private *room, uint64_t bytes)
+static void make_many(pl_private *heap, uint64_t bytes)
 {
     for (unsigned i = 0; i < N_MANY; i++) {
-        pleat_status st = pleat.a->ops->buffer_open(pleat.a, room, 64 * MIB, 0, &bases[i]);
+        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, &bases[i]);
         ck_assert_int_eq(st, PLEAT_OK);
         change(bases[i], PL_BUFFER_RESIZE, bytes, OWN);
     }
@@ -158,15 +158,15 @@ static uint64_t n_ranges(void)
 
 START_TEST(a_trim_lets_those_without_memory_go)
 {
-    pl_private *room = NULL;
-    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
+    pl_private *heap = NULL;
+    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
     make_many(NULL, 2 * MIB); /* slabs of blocks stay */
     close_many();
     (void)pleat_trim(0, true);
     size_t before = metadata_bytes();
     uint64_t n_before = n_ranges();
     for (unsigned i = 0; i < 2; i++) {
-        make_many(i == 0 ? NULL : room, 2 * MIB);
+        make_many(i == 0 ? NULL : heap, 2 * MIB);
         close_many();
         pleat_assert_sound();
         ck_assert_uint_ge(n_ranges(), n_before + N_MANY);
@@ -211,29 +211,29 @@ END_TEST
 
 static pl_private *open_room(void)
 {
-    pl_private *room = NULL;
-    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
-    return room;
+    pl_private *heap = NULL;
+    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
+    return heap;
 }
 
-static void rest_and_wake(pl_private *room, bool is_kept)
+static void rest_and_wake(pl_private *heap, bool is_kept)
 {
     pl_sleep_how how = { .is_kept = is_kept };
     pl_slept told;
-    ck_assert_int_eq(pleat.a->ops->room_sleep(pleat.a, room, &how, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
     for (unsigned i = 0; i < N_FEW / 2; i++) {
         change(few[i], PL_BUFFER_CLOSE, 0, OWN);
     }
     (void)pleat_trim(0, true);
-    ck_assert_int_eq(pleat.a->ops->room_wake(pleat.a, room, 0, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_wake(pleat.a, heap, 0, &told), PLEAT_OK);
     (void)pleat_trim(0, true);
     pleat_assert_sound();
 }
 
-static void make_few(pl_private *room)
+static void make_few(pl_private *heap)
 {
     for (unsigned i = 0; i < N_FEW; i++) {
-        pleat_status st = pleat.a->ops->buffer_open(pleat.a, room, 64 * MIB, 0, &few[i]);
+        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, &few[i]);
         ck_assert_int_eq(st, PLEAT_OK);
         change(few[i], PL_BUFFER_RESIZE, i % 2 * 2 * MIB, OWN);
     }
@@ -241,27 +241,27 @@ static void make_few(pl_private *room)
 
 START_TEST(those_of_a_room_that_was_asleep_go)
 {
-    pl_private *room = open_room();
-    make_few(room);
+    pl_private *heap = open_room();
+    make_few(heap);
     uint64_t n = n_ranges();
-    rest_and_wake(room, false);
+    rest_and_wake(heap, false);
     ck_assert_uint_eq(n_ranges(), n - N_FEW / 2);
 }
 END_TEST
 
 START_TEST(those_of_a_room_that_retains_stay)
 {
-    pl_private *room = open_room();
-    pleat.a->ops->room_retain(pleat.a, room, true);
-    make_few(room);
-    rest_and_wake(room, true);
+    pl_private *heap = open_room();
+    pleat.a->ops->heap_retain(pleat.a, heap, true);
+    make_few(heap);
+    rest_and_wake(heap, true);
     uint64_t n = n_ranges();
     for (unsigned i = N_FEW / 2; i < N_FEW; i++) {
         change(few[i], PL_BUFFER_CLOSE, 0, OWN);
     }
     (void)pleat_trim(0, true);
     ck_assert_uint_eq(n_ranges(), n);
-    pleat.a->ops->room_retain(pleat.a, room, false);
+    pleat.a->ops->heap_retain(pleat.a, heap, false);
     (void)pleat_trim(0, true);
     ck_assert_uint_le(n_ranges(), n - N_FEW / 2);
     pleat_assert_sound();
@@ -352,14 +352,14 @@ static void trim_meanwhile(void)
 
 START_TEST(none_goes_under_a_walk)
 {
-    pl_private *room = open_room();
-    make_many(room, 2 * MIB);
-    make_many(room, 2 * MIB);
+    pl_private *heap = open_room();
+    make_many(heap, 2 * MIB);
+    make_many(heap, 2 * MIB);
     uint64_t n = n_ranges();
     close_many();
     pl_share_list list = { .is_look = true };
     pl_lock_breath = trim_meanwhile;
-    ck_assert_int_eq(pleat.a->ops->room_share(pleat.a, room, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(n_seen, n);
     ck_assert_uint_eq(list.n_blocks, N_MANY);
     (void)pleat_trim(0, true);

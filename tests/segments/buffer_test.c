@@ -1,5 +1,5 @@
 /* buffer_test.c - random changes of buffers beside blocks of several streams. Contents, figures and
- * reported events are compared with a naive reference. Some buffers are in a room, which sleeps and
+ * reported events are compared with a naive reference. Some buffers are in a heap, which sleeps and
  * wakes at random. Their contents are kept, and no pages are added during a sleep. */
 /* labels: model */
 #include <check.h>
@@ -38,9 +38,9 @@ static model buffers[N_BUFFERS];
 static owned blocks[N_BLOCKS];
 static uint64_t last_seed;
 static random_source draws;
-static pl_private *room;
+static pl_private *heap;
 static bool is_asleep;
-static size_t n_refused; /* since the room slept */
+static size_t n_refused; /* since the heap slept */
 
 static void fill(unsigned stream, pleat_devptr ptr, size_t bytes, uint64_t seed)
 {
@@ -119,9 +119,9 @@ static void compare(void)
     for (size_t i = 0; i < N_BLOCKS; i++) {
         bytes += blocks[i].ptr != 0 ? (blocks[i].bytes + 511) / 512 * 512 : 0;
     }
-    pl_room_figures figures;
+    pl_heap_figures figures;
     uint64_t tagged = 0;
-    pleat.a->ops->room_read(pleat.a, room, &figures);
+    pleat.a->ops->heap_read(pleat.a, heap, &figures);
     for (size_t i = 0; i < N_BUFFERS; i++) {
         tagged += buffers[i].is_in_room ? n_committed(&buffers[i]) * GRANULE : 0;
     }
@@ -149,7 +149,7 @@ static void turn_open(model *m)
     memset(m, 0, sizeof *m);
     m->stream = 1 + (unsigned)random_below(&draws, PLEAT_N_STREAMS - 1);
     m->is_in_room = random_below(&draws, 2) == 0;
-    pleat_status st = pleat.a->ops->buffer_open(pleat.a, m->is_in_room ? room : NULL,
+    pleat_status st = pleat.a->ops->buffer_open(pleat.a, m->is_in_room ? heap : NULL,
                                                 N_PAGES * GRANULE, page_bytes, &m->base);
     bool may_not = m->is_in_room && is_asleep;
     ck_assert_int_eq(st, may_not ? PLEAT_EASLEEP : PLEAT_OK);
@@ -211,14 +211,14 @@ static void turn_close(model *m)
     memset(m, 0, sizeof *m);
 }
 
-/* If there is no memory for the wake, the room stays asleep. */
+/* If there is no memory for the wake, the heap stays asleep. */
 static void turn_room(void)
 {
     const pl_sleep_how how = { .is_kept = true };
     pl_slept slept;
     pleat_status st;
     if (is_asleep) {
-        st = pleat.a->ops->room_wake(pleat.a, room, 0, &slept);
+        st = pleat.a->ops->heap_wake(pleat.a, heap, 0, &slept);
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_DEVICE);
         is_asleep = st != PLEAT_OK;
         return;
@@ -228,7 +228,7 @@ static void turn_room(void)
             check_pages(&buffers[i], 0, N_PAGES);
         }
     }
-    ck_assert_int_eq(pleat.a->ops->room_sleep(pleat.a, room, &how, &slept), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &slept), PLEAT_OK);
     is_asleep = true;
 }
 
@@ -286,7 +286,7 @@ static void play(uint64_t seed)
     draws.state = seed;
     pleat_open(memory, &options);
     is_asleep = false;
-    ck_assert_int_eq(pleat.a->ops->room_open(pleat.a, "kv", &room), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
     for (int turn = 0; turn < N_TURNS; turn++) {
         if (random_below(&draws, 2) == 0) {
             turn_buffer(&buffers[random_below(&draws, N_BUFFERS)]);

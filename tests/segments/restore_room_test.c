@@ -101,7 +101,7 @@ END_TEST
 
 SUITE(segments_restore_room)
 {
-    TCase *tcase = suite_case(suite, "room", open_pools, close_pools);
+    TCase *tcase = suite_case(suite, "heap", open_pools, close_pools);
     tcase_add_test(tcase, a_map_that_grew_for_a_restore_may_grow_for_the_next);
     tcase_add_test(tcase, a_map_that_grew_in_vain_may_grow_again);
 }

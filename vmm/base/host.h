@@ -53,7 +53,7 @@ void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes);
 uint64_t pl_host_total_bytes(void); /* memory of the machine, */
 uint64_t pl_host_free_bytes(void);  /* and the part in use by nobody */
 /* Does the machine's node have memory and CPUs, as far as the kernel tells? Drivers before 595
- * crash on nodes without memory, and have none for nodes without CPUs (NCCL, issues 2106, 2190). */
+ * can crash on unequal nodes, and refuse memory of nodes without CPUs (NCCL, issues 2106, 2190). */
 bool pl_host_has_node(unsigned node);
 
 void pl_host_fail_at(uint64_t k);

@@ -2,8 +2,8 @@
 #include "segments/pleat/buffers/buffer.h"
 
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/live.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
@@ -23,16 +23,16 @@ static unsigned size_of(const pl_segment *seg)
     return 63u - (unsigned)__builtin_clzll(seg->range.bytes >> seg->granule_log2);
 }
 
-/* The closed buffers of a size: a room has its own list. */
+/* The closed buffers of a size: a heap has its own list. */
 static struct pl_area_list *closed_of(pl_space *space, const pl_private *pool, unsigned size)
 {
-    return pool != NULL ? &pool->room->closed[size] : &space->closed[size];
+    return pool != NULL ? &pool->heap->closed[size] : &space->closed[size];
 }
 
 /* Pages out of service cannot be committed, so a buffer with such pages is not opened again. */
-pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules)
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, size_t n_granules)
 {
-    struct pl_area_list *closed = closed_of(space, room,
+    struct pl_area_list *closed = closed_of(space, heap,
                                             63u - (unsigned)__builtin_clzll(n_granules));
     pl_area *area;
 
@@ -54,7 +54,7 @@ void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
     pl_host_free(&space->host, buffer);
 }
 
-pleat_status pl_buffer_create(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
                               pl_buffer **out)
 {
     pl_buffer *buffer = pl_host_calloc(&space->host, 1, sizeof(*buffer));
@@ -68,14 +68,14 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *room, size_t n_want, 
         return PLEAT_ENOMEM_HOST;
     }
     buffer->area->buffer = buffer;
-    buffer->area->pool = room;
+    buffer->area->pool = heap;
     pleat_status st = pl_space_open_segment(space, buffer->area, n_want, n_least);
     if (st != PLEAT_OK) {
         pl_buffer_free_closed(space, buffer);
         return st;
     }
-    if (room != NULL) {
-        pl_area_link(buffer->area, &room->buffers);
+    if (heap != NULL) {
+        pl_area_link(buffer->area, &heap->buffers);
     }
     buffer->is_open = true;
     space->n_buffers++;
@@ -104,7 +104,7 @@ void pl_buffer_close(pl_space *space, pl_buffer *buffer)
     pl_buffer_rest(space, buffer);
 }
 
-/* pl_area_destroy also frees the area's segments. A room's areas are destroyed with the room. */
+/* pl_area_destroy also frees the area's segments. A heap's areas are destroyed with the heap. */
 void pl_buffer_destroy_all(pl_space *space)
 {
     pl_segment *next;
@@ -165,14 +165,14 @@ static bool are_alike(const pl_block *low, const pl_block *high)
 
 static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_block *high)
 {
-    pl_room *room = pl_buffer_room(buffer);
+    pl_heap *heap = pl_buffer_heap(buffer);
 
     tell_gone(space, low);
     tell_gone(space, high);
     subtract(space, buffer);
     pl_space_lane_at(space, high->lane)->n_live--;
-    if (room != NULL) {
-        pl_stat_sub(&room->blocks, 1);
+    if (heap != NULL) {
+        pl_stat_sub(&heap->blocks, 1);
     }
     low->segment->area->n_used--;
     low->uses = low->uses != NULL ? low->uses : high->uses;
@@ -189,7 +189,7 @@ void pl_buffer_enter(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *l
     add(space, buffer, b, lane);
     buffer->committed_bytes += b->bytes;
     count_begin(space, b->bytes);
-    pl_room_begin_live(b);
+    pl_heap_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
@@ -229,8 +229,8 @@ pleat_status pl_buffer_cut(pl_space *space, pl_buffer *buffer, pleat_devptr at)
     b->requested = b->bytes;
     add(space, buffer, high, pl_space_lane_at(space, b->lane));
     count_begin(space, 0);
-    if (pl_buffer_room(buffer) != NULL) {
-        pl_stat_add(&pl_buffer_room(buffer)->blocks, 1);
+    if (pl_buffer_heap(buffer) != NULL) {
+        pl_stat_add(&pl_buffer_heap(buffer)->blocks, 1);
     }
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, high);
@@ -296,18 +296,21 @@ int pl_buffer_check(const pl_space *space, const pl_buffer *buffer)
 
 /* ---- hollow buffers -------------------------------------------------------------------------- */
 
+/* The lock is dropped while addresses are given back. A buffer whose addresses are given back is in
+ * no list. */
+
 /* While this is true, no thread keeps a pointer to a segment across a drop of the lock. */
-static bool is_quiet(const pl_space *space)
+static bool has_no_walker(const pl_space *space)
 {
     return space->first_flying == NULL && space->n_walking == 0 && !space->is_compacting;
 }
 
-/* Beds that a room retains name segments. Beds of a sleeping room name segments with memory. */
+/* Beds that a heap retains name segments. Beds of a sleeping heap name segments with memory. */
 static bool may_go(const pl_area *area)
 {
     const pl_private *pool = area->pool;
 
-    return !area->segments->is_opening && (pool == NULL || pool->room->retained == NULL);
+    return !area->segments->is_opening && (pool == NULL || pool->heap->retained == NULL);
 }
 
 /* Remove the buffer from every list. The buffer keeps its one hole. */
@@ -393,7 +396,7 @@ void pl_hollow_let_go(pl_space *space, size_t keep, size_t most)
 {
     looks l = { .n_gone = 0 };
 
-    while (space->n_noted > keep && most > 0 && is_quiet(space)) {
+    while (space->n_noted > keep && most > 0 && has_no_walker(space)) {
         for (size_t n = PL_HOLLOW_SOME; n > 0 && most > 0 && space->n_noted > keep; n--, most--) {
             look(space, &l);
         }

@@ -15,9 +15,9 @@
  * are over. So buffers use no more addresses than the most buffers at once, counting buffers with
  * pages in use. Sizes in addresses are powers of two.
  *
- * A buffer with a tag is in the tag's room (room.h), also when closed. The buffer's area is one of
- * the room's areas, so the room counts, limits and puts to sleep the buffer's memory. While the
- * room sleeps pages may go. No pages come, as the room serves no request.
+ * A buffer with a tag is in the tag's heap (heap.h), also when closed. The buffer's area is one of
+ * the heap's areas, so the heap counts, limits and puts to sleep the buffer's memory. While the
+ * heap sleeps pages may go. No pages come, as the heap serves no request.
  *
  * Changes of a buffer come one after the other: `is_busy`. */
 #ifndef PLEAT_SEGMENTS_BUFFER_H
@@ -33,18 +33,18 @@ static inline pl_segment *pl_buffer_segment(const pl_buffer *buffer)
 
 /* The open buffer at the address ptr, or NULL. */
 pl_buffer *pl_buffer_at(const pl_space *space, pleat_devptr ptr);
-/* The buffer's room, or NULL. */
-static inline struct pl_room *pl_buffer_room(const pl_buffer *buffer)
+/* The buffer's heap, or NULL. */
+static inline struct pl_heap *pl_buffer_heap(const pl_buffer *buffer)
 {
-    return buffer->area->pool != NULL ? buffer->area->pool->room : NULL;
+    return buffer->area->pool != NULL ? buffer->area->pool->heap : NULL;
 }
 
-/* Open a closed buffer with so many granules of addresses and no page in use. room: the buffer's
- * room, NULL = in no room. Returns NULL if there is no such buffer. */
-pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *room, size_t n_granules);
-/* Create an open buffer in the room: n_want granules of addresses, n_least where these are scarce.
+/* Open a closed buffer with so many granules of addresses and no page in use. heap: the buffer's
+ * heap, NULL = in no heap. Returns NULL if there is no such buffer. */
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, size_t n_granules);
+/* Create an open buffer in the heap: n_want granules of addresses, n_least where these are scarce.
  * Drops the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
-pleat_status pl_buffer_create(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
                               pl_buffer **out);
 /* The buffer has no live block: keep the buffer for reuse, once no page is in use. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);
@@ -76,7 +76,7 @@ int pl_buffer_check(const pl_space *space, const pl_buffer *buffer);
  * For buffers that come and go, hollow ones stay: PL_HOLLOW_KEPT more than buffers are open. A
  * trim, or a lack of addresses, lets all go. No buffer goes while a thread walks over segments and
  * may drop the lock: in a flight, a compaction, a sleep or a wake, or in a walk counted by
- * space.n_walking. No buffer goes while its room retains beds.
+ * space.n_walking. No buffer goes while its heap retains beds.
  *
  * Guarded by the device lock. */
 

@@ -1,6 +1,6 @@
 /* still.h - the moment when live memory may lose its mapping: no work runs on the device.
  *
- * For compactions (compact.c) and for rooms that go to sleep (sleep.h), one at a time. Guarded by
+ * For compactions (compact.c) and for heaps that go to sleep (sleep.h), one at a time. Guarded by
  * the device lock. Every function here may drop the lock. */
 #ifndef PLEAT_SEGMENTS_STILL_H
 #define PLEAT_SEGMENTS_STILL_H

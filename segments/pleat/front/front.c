@@ -4,8 +4,8 @@
 
 #include <sched.h>
 
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/space/run.h"
 #include "vmm/base/cancel.h"
 
@@ -70,7 +70,7 @@ void pl_live_leave(pl_space *space, pl_block *b)
     pl_usages_end(&space->usages, is_page ? PLEAT_SIZES_LARGE : pl_stats_pool(b->bytes), b->bytes,
                   b->requested);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
-    pl_room_end_live(b);
+    pl_heap_end_live(b);
     pl_space_lane_at(space, b->lane)->n_live--;
 }
 

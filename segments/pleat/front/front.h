@@ -47,7 +47,7 @@ static inline bool pl_fronts_empty(pl_space *space)
 void pl_fronts_count(pl_space *space);
 /* Count a block as live that the pools have no room for below the peaks. */
 void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t requested);
-/* b, in no front, is about to be freed: live no more in the map, in the figures, in its room and
+/* b, in no front, is about to be freed: live no more in the map, in the figures, in its heap and
  * for its lane. The observer hears of the request. */
 void pl_live_leave(pl_space *space, pl_block *b);
 /* Nobody uses b, which was live, any more. The caller makes b free, or puts b in flight. */
@@ -90,7 +90,7 @@ static inline bool pl_front_use_room(pl_front *front, size_t bytes, size_t reque
     front->room_requested = room_requested;
     return true;
 }
-static inline void pl_front_add_room(pl_front *front, size_t bytes, size_t requested)
+static inline void pl_front_add_heap(pl_front *front, size_t bytes, size_t requested)
 {
     atomic_store_explicit(&front->has_room, true, memory_order_relaxed);
     front->room_n += 1;

@@ -83,7 +83,7 @@ static inline bool keep(pl_front *front, pl_block *b)
     m->top = b;
     count_kept(front, 1, bytes);
     count_freed(front, bytes, b->requested);
-    pl_front_add_room(front, bytes, b->requested);
+    pl_front_add_heap(front, bytes, b->requested);
     return true;
 }
 

@@ -17,14 +17,14 @@
 /* ---- the request ----------------------------------------------------------------------------- */
 
 /* In a private pool a capture uses memory that the capture freed: such memory pends on the stream's
- * second lane. A room works like the default pool. */
+ * second lane. A heap works like the default pool. */
 static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class class,
                                     pl_request *rq)
 {
     bool is_private = pl_request_is_private(rq);
     pleat_status st = rq->pool->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
 
-    if (rq->is_capturing && is_private) { /* no room */
+    if (rq->is_capturing && is_private) { /* no heap */
         st = pl_lanes_of(space, stream, true, &rq->lane);
     }
     rq->usable = rq->is_capturing && !is_private ? PL_LANE_SETTLED : rq->lane->number;

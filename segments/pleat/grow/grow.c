@@ -328,7 +328,7 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
 }
 
 /* Cut out the place that was found. EPENDING: while the lock was dropped, others took part of the
- * place, a new pool got the released area (private.h), or the room began to go to sleep. */
+ * place, a new pool got the released area (private.h), or the heap began to go to sleep. */
 static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
 {
     pl_segment *seg = f->place.segment;

@@ -16,8 +16,8 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
  * How a request finds resident memory, and cuts its block out.
  *
  * A request gets the best fit among settled memory and memory that pends on its own lane. The
- * stream's own area comes first, then the pool's further areas of the class. Before a request grows
- * (grow.h), pleat looks for memory that has settled meanwhile. A request that cannot grow by new
+ * stream's own area comes first, then the pool's further areas of the class. Before a request
+ * grows, pleat looks for memory that has settled meanwhile. A request that cannot grow by new
  * chunks also uses the other class's areas, and areas that private pools left behind. */
 
 /* Set where the request looks, from the request's bytes, pool and is_capturing. `plain` is the

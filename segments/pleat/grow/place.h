@@ -56,7 +56,7 @@ bool pl_place_try(pl_place_scan *scan, pl_area *area);
  * The caller may then drop the lock, take the lock again, fill the budget up and call again. The
  * search goes on even in the middle of a place. Returns whether the area's end is reached. The
  * search does not see changes behind its position. So the area has no place for certain only if
- * nothing changed, and a scan->best from an earlier hold must be confirmed. */
+ * nothing changed. A scan->best from an earlier hold may be taken: pl_flight_reserve finds out. */
 bool pl_place_go_on(pl_place_scan *scan, const pl_area *area);
 /* Find a place for `bytes` in the area that pins at most `pin_room` further granules and needs the
  * fewest new granules. Of equal places, the lowest that starts with a gap or with a free block

@@ -28,7 +28,7 @@ typedef enum pl_done {
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
-    pl_private *pool; /* or room; NULL = the default pool */
+    pl_private *pool; /* or heap; NULL = the default pool */
     size_t bytes;     /* rounded */
     uint64_t event;   /* n_events at the start: the request's number */
     /* The lane whose pending memory the request may use: the own lane. 0 in a capture outside
@@ -54,10 +54,10 @@ typedef enum pl_step {
     PL_STEP_AGAIN, /* something has changed: look for a resident fit again */
 } pl_step;
 
-/* Is it a private pool's, and no room's? */
+/* Is it a private pool's, and no heap's? */
 static inline bool pl_request_is_private(const pl_request *rq)
 {
-    return rq->pool != NULL && rq->pool->room == NULL;
+    return rq->pool != NULL && rq->pool->heap == NULL;
 }
 
 /* The fewest granules that can hold the request. */

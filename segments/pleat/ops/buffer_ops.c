@@ -8,8 +8,8 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/grow/grow.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
@@ -55,40 +55,40 @@ static void look_for_ends(pl_space *space)
     (void)pl_settle_all(space);
 }
 
-/* A sleeping room gets nothing, not even addresses, so sleep and wake find their lists
+/* A sleeping heap gets nothing, not even addresses, so sleep and wake find their lists
  * unchanged. */
-static pleat_status reopen(pl_space *space, const pl_private *room, size_t n_granules,
+static pleat_status reopen(pl_space *space, const pl_private *heap, size_t n_granules,
                            pl_buffer **out)
 {
-    if (room != NULL && room->is_asleep) {
+    if (heap != NULL && heap->is_asleep) {
         return PLEAT_EASLEEP;
     }
-    *out = pl_buffer_reopen(space, room, n_granules);
+    *out = pl_buffer_reopen(space, heap, n_granules);
     return PLEAT_OK;
 }
 
-static pleat_status open_locked(pl_space *space, pl_private *room, size_t n_want, size_t n_least,
+static pleat_status open_locked(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
                                 pl_buffer **out)
 {
-    pleat_status st = reopen(space, room, n_want, out);
+    pleat_status st = reopen(space, heap, n_want, out);
 
     if (st == PLEAT_OK && *out == NULL) {
         look_for_ends(space);
-        st = reopen(space, room, n_want, out);
+        st = reopen(space, heap, n_want, out);
     }
     if (st != PLEAT_OK || *out != NULL) {
         return st;
     }
-    st = pl_buffer_create(space, room, n_want, n_least, out);
+    st = pl_buffer_create(space, heap, n_want, n_least, out);
     if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed buffers of all sizes */
         pl_hollow_let_go(space, 0, SIZE_MAX);
-        st = room != NULL && room->is_asleep ? PLEAT_EASLEEP
-                                             : pl_buffer_create(space, room, n_want, n_least, out);
+        st = heap != NULL && heap->is_asleep ? PLEAT_EASLEEP
+                                             : pl_buffer_create(space, heap, n_want, n_least, out);
     }
     return st;
 }
 
-pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most_bytes,
+pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most_bytes,
                                   size_t page_bytes, pleat_devptr *out)
 {
     pl_space *space = (pl_space *)a;
@@ -101,7 +101,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most
 
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
-    pleat_status st = open_locked(space, room, n_want, n, &buffer);
+    pleat_status st = open_locked(space, heap, n_want, n, &buffer);
     if (st == PLEAT_OK) {
         buffer->most_bytes = most;
         buffer->page_bytes = page;
@@ -185,16 +185,16 @@ static bool next_gap(const change *c, span *gap, pleat_devptr end)
     return false;
 }
 
-/* Finds a block within the limit of the buffer's room. */
+/* Finds a block within the limit of the buffer's heap. */
 static pleat_status find(const change *c, pl_request *rq, pl_block **out)
 {
-    pl_room *room = pl_buffer_room(c->buffer);
-    pleat_status st = room != NULL ? pl_room_promise(room, rq->bytes) : PLEAT_OK;
+    pl_heap *heap = pl_buffer_heap(c->buffer);
+    pleat_status st = heap != NULL ? pl_heap_promise(heap, rq->bytes) : PLEAT_OK;
 
     if (st == PLEAT_OK) {
         st = pl_fit_find(c->space, rq, out);
-        if (room != NULL) {
-            pl_room_forget_promise(room, rq->bytes);
+        if (heap != NULL) {
+            pl_heap_forget_promise(heap, rq->bytes);
         }
     }
     return st;
@@ -436,7 +436,7 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
         buffer = NULL;
     }
     if (buffer != NULL) {
-        const pl_room *room = pl_buffer_room(buffer);
+        const pl_heap *heap = pl_buffer_heap(buffer);
         *out = (pleat_buffer_info){
             .base = pl_buffer_segment(buffer)->range.base,
             .most_bytes = buffer->most_bytes,
@@ -445,8 +445,8 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
             .committed_bytes = buffer->committed_bytes,
             .n_runs = buffer->n_runs,
             .device = pl_device_ordinal(space->dev),
-            .tag = room != NULL ? room->tag : NULL,
-            .is_asleep = room != NULL && room->slumber != NULL,
+            .tag = heap != NULL ? heap->tag : NULL,
+            .is_asleep = heap != NULL && heap->slumber != NULL,
         };
     }
     pl_lock_release(&space->lock);

@@ -162,7 +162,7 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 
 /* Granules that are not loose are shown in one of four ways. Live granules have bytes of live
  * blocks or of requests in flight. Pending granules have shared bytes only. Tied granules have
- * settled or pending bytes only. All further granules are pinned. Granules of a sleeping room have
+ * settled or pending bytes only. All further granules are pinned. Granules of a sleeping heap have
  * no memory, and are not shown. A flight that puts much back drops the lock on the way. Until
  * landing, its granules count in two ways. */
 static void fill_granules(const pl_space *space, pleat_stats *out)

@@ -208,7 +208,7 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     return b->next;
 }
 
-/* A compaction's undo failed in the segment, or its room sleeps. Some of the chunks are not mapped,
+/* A compaction's undo failed in the segment, or its heap sleeps. Some of the chunks are not mapped,
  * so every chunk is cleared by itself. */
 static void unmap_torn(pl_space *space, const pl_segment *seg)
 {
@@ -364,15 +364,15 @@ static void free_slumber(pl_space *space, pl_slumber *slumber)
 }
 
 /* Frees kept contents, too. */
-static void free_rooms(pl_space *space)
+static void free_heaps(pl_space *space)
 {
     for (pl_private *pool = LIST_FIRST(&space->pools); pool != NULL; pool = LIST_NEXT(pool, link)) {
-        if (pool->room != NULL) {
-            free_slumber(space, pool->room->slumber);
-            free_slumber(space, pool->room->retained);
+        if (pool->heap != NULL) {
+            free_slumber(space, pool->heap->slumber);
+            free_slumber(space, pool->heap->retained);
         }
-        pl_host_free(&space->host, pool->room);
-        pool->room = NULL;
+        pl_host_free(&space->host, pool->heap);
+        pool->heap = NULL;
     }
 }
 
@@ -389,7 +389,7 @@ static void free_metadata(pl_space *space)
             pl_area_destroy(&space->host, space->areas[class][i]);
         }
     }
-    free_rooms(space);
+    free_heaps(space);
     pl_private_destroy_all(space);
     unreserve_idle(space);
     pl_ptrmap_fini(&space->live, &space->host);

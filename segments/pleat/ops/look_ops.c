@@ -3,8 +3,8 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/space/space.h"
 
 static pl_space *space_of(pl_allocator *a)
@@ -51,8 +51,8 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
             .stream_id = pl_stream_id(owner),
             .stream = pl_stream_handle(owner),
             .device = pl_device_ordinal(space->dev),
-            .tag = pl_room_of(b) != NULL ? pl_room_of(b)->tag : NULL,
-            .is_asleep = pl_room_of(b) != NULL && pl_room_of(b)->slumber != NULL,
+            .tag = pl_heap_of(b) != NULL ? pl_heap_of(b)->tag : NULL,
+            .is_asleep = pl_heap_of(b) != NULL && pl_heap_of(b)->slumber != NULL,
         };
         st = PLEAT_OK;
     }

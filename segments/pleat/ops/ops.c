@@ -8,9 +8,9 @@
 #include "segments/pleat/grow/grow.h"
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/sleep/sleep.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/private.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture_see.h"
@@ -63,22 +63,22 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
         pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
     }
-    pl_room_begin_live(b);
+    pl_heap_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
-/* Find a block for the request, within the limit of a room. */
+/* Find a block for the request, within the limit of a heap. */
 static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
 {
-    pl_room *room = rq->pool != NULL ? rq->pool->room : NULL;
+    pl_heap *heap = rq->pool != NULL ? rq->pool->heap : NULL;
 
-    if (room == NULL) {
+    if (heap == NULL) {
         return pl_fit_find(space, rq, out);
     }
-    pleat_status st = pl_room_promise(room, rq->bytes);
+    pleat_status st = pl_heap_promise(heap, rq->bytes);
     if (st == PLEAT_OK) {
         st = pl_fit_find(space, rq, out);
-        pl_room_forget_promise(room, rq->bytes);
+        pl_heap_forget_promise(heap, rq->bytes);
     }
     return st;
 }
@@ -240,14 +240,14 @@ const pl_allocator_ops pl_pleat_ops = {
     .buffer_open = pl_pleat_buffer_open,
     .buffer_change = pl_pleat_buffer_change,
     .buffer_query = pl_pleat_buffer_query,
-    .room_open = pl_pleat_room_open,
-    .room_set_limit = pl_pleat_room_set_limit,
-    .room_read = pl_pleat_room_read,
-    .room_sleep = pl_pleat_room_sleep,
-    .room_wake = pl_pleat_room_wake,
-    .room_share = pl_pleat_room_share,
-    .room_retain = pl_pleat_room_retain,
-    .room_kept = pl_pleat_room_kept,
+    .heap_open = pl_pleat_heap_open,
+    .heap_set_limit = pl_pleat_heap_set_limit,
+    .heap_read = pl_pleat_heap_read,
+    .heap_sleep = pl_pleat_heap_sleep,
+    .heap_wake = pl_pleat_heap_wake,
+    .heap_share = pl_pleat_heap_share,
+    .heap_retain = pl_pleat_heap_retain,
+    .heap_kept = pl_pleat_heap_kept,
     .stats = pl_pleat_stats,
     .reset_peaks = pl_pleat_reset_peaks,
     .visit = pl_pleat_visit,

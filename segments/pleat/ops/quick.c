@@ -108,9 +108,7 @@ static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t r
     b->requested = requested;
     pl_live_begin_between(seg, &space->store.tally, first, last);
     size_t n = pl_segment_pin_between(seg, first, last);
-    if (__builtin_expect(n > 0, false)) {
-        pl_space_pin_loose(space, n);
-    }
+    pl_space_pin_loose(space, n);
     lane->n_live++;
     seg->area->n_used++;
 }
@@ -291,7 +289,7 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
     if (front != NULL && space->fronts == front && front->next == NULL &&
         pool == PLEAT_SIZES_SMALL) {
         pl_usages_count_freed(&space->usages, PLEAT_SIZES_SMALL, bytes, requested);
-        pl_front_add_room(front, bytes, requested);
+        pl_front_add_heap(front, bytes, requested);
         return;
     }
     pl_usages_end(&space->usages, pool, bytes, requested);

@@ -12,12 +12,12 @@
  * Takes the space's lock, rank 20, for a bounded number of chunks at a time. In between, a
  * compaction may move a chunk without a number, but no chunk with a number. Nobody looks while a
  * chunk is being moved. A block stays in place, unless its owner frees the block. A free ends the
- * walk of one block, and the walk of a room takes the block out of the list again. */
+ * walk of one block, and the walk of a heap takes the block out of the list again. */
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/room.h"
 
 /* To give a chunk its number costs a few steps more than a look (vmm/share.c). */
 enum { CHUNKS_AT_ONCE = 256, BLOCKS_AT_ONCE = 256 };
@@ -27,7 +27,7 @@ typedef struct walk {
     pl_share_list *out;
     pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment */
     uint64_t bytes;   /* of all chunks in the list */
-    size_t n_looks;   /* at blocks and chunks of a room since the lock was last dropped */
+    size_t n_looks;   /* at blocks and chunks of a heap since the lock was last dropped */
     size_t n_breaths; /* drops of the lock so far */
 } walk;
 
@@ -175,7 +175,7 @@ pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, p
     return st;
 }
 
-/* ---- a room ---------------------------------------------------------------------------------- */
+/* ---- a heap ---------------------------------------------------------------------------------- */
 
 static void breathe(walk *w)
 {
@@ -252,20 +252,20 @@ static pleat_status add_segment(walk *w, const pl_segment *seg)
     return st;
 }
 
-/* No segment of a room goes meanwhile (n_walking). */
-static pleat_status add_room(walk *w, const pl_private *room)
+/* No segment of a heap goes meanwhile (n_walking). */
+static pleat_status add_heap(walk *w, const pl_private *heap)
 {
-    pleat_status st = room->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
+    pleat_status st = heap->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
 
     const pl_segment *seg = NULL;
 
-    while (st == PLEAT_OK && (seg = pl_private_next_segment(room, seg)) != NULL) {
+    while (st == PLEAT_OK && (seg = pl_private_next_segment(heap, seg)) != NULL) {
         st = add_segment(w, seg);
     }
-    return st == PLEAT_OK && room->is_asleep ? PLEAT_EASLEEP : st;
+    return st == PLEAT_OK && heap->is_asleep ? PLEAT_EASLEEP : st;
 }
 
-pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_list *out)
+pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_list *out)
 {
     pl_space *space = (pl_space *)a;
     walk w = { .space = space, .out = out };
@@ -276,7 +276,7 @@ pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_lis
     (void)pl_fronts_empty(space); /* blocks freed by threads, but not handed over yet */
     pl_space_wait_for_move(space);
     space->n_walking++;
-    pleat_status st = add_room(&w, room);
+    pleat_status st = add_heap(&w, heap);
     space->n_walking--;
     pl_lock_release(&space->lock);
     return st == PLEAT_OK && out->n_blocks == 0 ? PLEAT_EFOREIGN : st;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/private.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/space/run.h"
 
 enum {
@@ -410,7 +410,7 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
     if (kind == PL_PIECE_HOLE && b->next == NULL) {
         return;
     }
-    const pl_room *room = pl_room_of(b);
+    const pl_heap *heap = pl_heap_of(b);
     pl_piece piece = {
         .base = b->base,
         .bytes = b->bytes,
@@ -419,9 +419,9 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
         .stream = piece_stream(space, b, kind),
         .segment_stream = area->stream,
         .private_in = pl_private_told(area),
-        .tag = room != NULL ? room->tag : NULL,
+        .tag = heap != NULL ? heap->tag : NULL,
         .kind = kind,
-        .is_asleep = room != NULL && room->slumber != NULL,
+        .is_asleep = heap != NULL && heap->slumber != NULL,
         .is_first = is_first,
         .is_small = area->class == PL_CLASS_SMALL,
     };

@@ -1,4 +1,5 @@
-/* restore.c - making a private pool's live blocks equal to a roster again.
+/* restore.c - making a private pool's live blocks equal to a roster again. Guarded by the device
+ * lock.
  *
  * First the pool is surveyed in address order, with every step that can fail. Free memory under
  * blocks of the roster goes in flight, live blocks that the roster lacks are claimed, and all host

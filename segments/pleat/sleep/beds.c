@@ -1,4 +1,4 @@
-/* beds.c - see sleep.h: the memory of a room, and the parts in use. Guarded by the device lock. */
+/* beds.c - see sleep.h: the memory of a heap, and the parts in use. Guarded by the device lock. */
 #include "segments/pleat/sleep/sleep.h"
 
 #include "vmm/share.h"
@@ -56,7 +56,7 @@ static void list_segment(pl_space *space, pl_segment *seg, pl_pace *pace, pl_slu
 
 /* ---- what is in use -------------------------------------------------------------------------- */
 
-/* A walk through the room's segments, beside the beds. */
+/* A walk through the heap's segments, beside the beds. */
 typedef struct walk {
     pl_space *space;
     pl_slumber *slumber;
@@ -117,17 +117,17 @@ static void mark_segment(walk *w, const pl_segment *seg)
     }
 }
 
-static void mark_all(walk *w, const pl_private *room)
+static void mark_all(walk *w, const pl_private *heap)
 {
     const pl_segment *seg = NULL;
 
     pl_pace_begin(w->space, &w->pace, false);
-    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
         mark_segment(w, seg);
     }
 }
 
-void pl_beds_want(pl_space *space, const pl_private *room, pl_slumber *slumber)
+void pl_beds_want(pl_space *space, const pl_private *heap, pl_slumber *slumber)
 {
     walk w = { .space = space, .slumber = slumber, .counts = is_in_use };
 
@@ -136,7 +136,7 @@ void pl_beds_want(pl_space *space, const pl_private *room, pl_slumber *slumber)
         slumber->beds[i].is_wanted = false;
     }
     pl_lock_acquire(&space->lock);
-    mark_all(&w, room);
+    mark_all(&w, heap);
 }
 
 /* ---- making and dropping --------------------------------------------------------------------- */
@@ -152,9 +152,9 @@ static void give_slots(pl_slumber *slumber)
     slumber->n_slots = slumber->n_kept;
 }
 
-pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, pl_slumber *out)
+pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, pl_slumber *out)
 {
-    size_t n = (size_t)(room->reserved.current >> space->granule_log2);
+    size_t n = (size_t)(heap->reserved.current >> space->granule_log2);
     walk w = { .space = space, .slumber = out, .counts = is_to_be_kept };
     pl_segment *seg = NULL;
     pl_pace pace;
@@ -171,12 +171,12 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, p
         return PLEAT_ENOMEM_HOST;
     }
     pl_pace_begin(space, &pace, false);
-    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
         list_segment(space, seg, &pace, out);
     }
     pl_assert(out->n + out->n_shared == n);
     if (keeps) {
-        mark_all(&w, room);
+        mark_all(&w, heap);
         pl_lock_release(&space->lock);
         give_slots(out);
         pl_lock_acquire(&space->lock);

@@ -13,13 +13,13 @@ static void drop(pl_space *space, pl_slumber *slumber)
     pl_host_free(&space->host, slumber);
 }
 
-void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber)
+void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber)
 {
-    pl_assert(room->retained == NULL);
-    if (room->retains && slumber->keep != NULL && !pl_keep_is_file(slumber->keep)) {
+    pl_assert(heap->retained == NULL);
+    if (heap->retains && slumber->keep != NULL && !pl_keep_is_file(slumber->keep)) {
         slumber->is_heir = false;
-        room->n_births_retained = room->n_births;
-        room->retained = slumber;
+        heap->n_births_retained = heap->n_births;
+        heap->retained = slumber;
         return;
     }
     drop(space, slumber);
@@ -93,9 +93,9 @@ static void renumber(pl_slumber *slumber)
     slumber->n_slots = next;
 }
 
-void pl_kept_take(pl_space *space, pl_room *room, pl_slumber *slumber, bool is_on_host)
+void pl_kept_take(pl_space *space, pl_heap *heap, pl_slumber *slumber, bool is_on_host)
 {
-    pl_slumber *old = room->retained;
+    pl_slumber *old = heap->retained;
 
     if (old == NULL || !is_on_host) {
         return;
@@ -111,14 +111,14 @@ void pl_kept_take(pl_space *space, pl_room *room, pl_slumber *slumber, bool is_o
         renumber(slumber);
     }
     pl_lock_acquire(&space->lock);
-    room->retained = NULL;
+    heap->retained = NULL;
     slumber->keep = old->keep;
     slumber->is_heir = true;
     old->keep = NULL;
     drop(space, old);
 }
 
-void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber)
+void pl_kept_return(pl_space *space, pl_heap *heap, pl_slumber *slumber)
 {
     if (!slumber->is_heir) {
         drop(space, slumber);
@@ -130,28 +130,28 @@ void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber)
     }
     pl_lock_acquire(&space->lock);
     slumber->is_heir = false;
-    room->retained = slumber;
+    heap->retained = slumber;
 }
 
-void pl_kept_drop(pl_space *space, pl_room *room)
+void pl_kept_drop(pl_space *space, pl_heap *heap)
 {
-    pl_slumber *old = room->retained;
+    pl_slumber *old = heap->retained;
 
-    room->retained = NULL;
+    heap->retained = NULL;
     if (old != NULL) {
         drop(space, old);
     }
 }
 
-void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained)
+void pl_pleat_heap_retain(pl_allocator *a, pl_private *heap, bool is_retained)
 {
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
     pl_still_begin(space);
-    room->room->retains = is_retained;
+    heap->heap->retains = is_retained;
     if (!is_retained) {
-        pl_kept_drop(space, room->room);
+        pl_kept_drop(space, heap->heap);
     }
     pl_still_end(space);
     pl_lock_release(&space->lock);
@@ -189,9 +189,9 @@ static bool is_live(pl_space *space, const pl_segment *seg, pleat_devptr ptr, si
 static const pl_slumber *slumber_of(const pl_segment *seg)
 {
     const pl_private *pool = seg != NULL ? seg->area->pool : NULL;
-    const pl_room *room = pool != NULL ? pool->room : NULL;
+    const pl_heap *heap = pool != NULL ? pool->heap : NULL;
 
-    return room == NULL ? NULL : room->slumber != NULL ? room->slumber : room->retained;
+    return heap == NULL ? NULL : heap->slumber != NULL ? heap->slumber : heap->retained;
 }
 
 /* The rest to read, and the address of the result. */
@@ -287,8 +287,8 @@ static pleat_status read_locked(pl_space *space, reading *r)
         return refuse(r->slumber == NULL ? "its tag is awake, and retains nothing"
                                          : "its tag sleeps without its contents");
     }
-    const pl_room *room = r->seg->area->pool->room;
-    if (room->slumber == NULL && room->n_births != room->n_births_retained) {
+    const pl_heap *heap = r->seg->area->pool->heap;
+    if (heap->slumber == NULL && heap->n_births != heap->n_births_retained) {
         return refuse("blocks have come since its tag woke: what is retained may be another one's");
     }
     pl_lock_release(&space->lock);
@@ -297,7 +297,7 @@ static pleat_status read_locked(pl_space *space, reading *r)
     return st;
 }
 
-pleat_status pl_pleat_room_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,
+pleat_status pl_pleat_heap_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,
                                 void **at)
 {
     pl_space *space = (pl_space *)a;

@@ -1,9 +1,9 @@
-/* sleep.c - see sleep.h: a room falls asleep. Guarded by the device lock. */
+/* sleep.c - see sleep.h: a heap falls asleep. Guarded by the device lock. */
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/room.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/drain.h"
 #include "vmm/base/deadline.h"
@@ -39,43 +39,43 @@ static void finish_opening(pl_space *space)
     }
 }
 
-static size_t hold_all(pl_space *space, const pl_private *room)
+static size_t hold_all(pl_space *space, const pl_private *heap)
 {
     pl_segment *seg = NULL;
     size_t n_loose = 0;
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
-    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
         n_loose += hold_segment(space, seg, &pace);
     }
     return n_loose;
 }
 
 /* Wait for requests and takes already begun. A failed one may put loose memory back: hold again. */
-void pl_sleep_hold(pl_space *space, pl_private *room)
+void pl_sleep_hold(pl_space *space, pl_private *heap)
 {
     finish_opening(space);
-    room->is_asleep = true;
-    room->is_held = true;
-    (void)hold_all(space, room);
+    heap->is_asleep = true;
+    heap->is_held = true;
+    (void)hold_all(space, heap);
     do {
         pl_space_wait_for_flights(space);
-    } while (hold_all(space, room) > 0);
+    } while (hold_all(space, heap) > 0);
 }
 
-void pl_sleep_let_go(pl_space *space, pl_private *room)
+void pl_sleep_let_go(pl_space *space, pl_private *heap)
 {
     pl_segment *seg = NULL;
 
-    room->is_held = false;
-    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+    heap->is_held = false;
+    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
         if (seg->is_private) {
             pl_private_open_segment(space, seg);
         }
         finish_opening(space);
     }
-    room->is_asleep = false;
+    heap->is_asleep = false;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
@@ -157,14 +157,14 @@ static pleat_status wait_for_work(pl_space *space)
     return st == PLEAT_EPENDING ? PLEAT_OK : st;
 }
 
-static pleat_status fall_asleep(pl_space *space, pl_private *room, const pl_sleep_how *how,
+static pleat_status fall_asleep(pl_space *space, pl_private *heap, const pl_sleep_how *how,
                                 pl_slumber *slumber)
 {
     pleat_status st = wait_for_work(space);
 
-    st = st == PLEAT_OK ? pl_beds_make(space, room, how->is_kept, slumber) : st;
+    st = st == PLEAT_OK ? pl_beds_make(space, heap, how->is_kept, slumber) : st;
     if (st == PLEAT_OK) {
-        pl_kept_take(space, room->room, slumber, how->is_kept && how->folder == NULL);
+        pl_kept_take(space, heap->heap, slumber, how->is_kept && how->folder == NULL);
     }
     if (st == PLEAT_OK && slumber->n_kept > 0) {
         st = keep_contents(space, slumber, how->folder);
@@ -175,7 +175,7 @@ static pleat_status fall_asleep(pl_space *space, pl_private *room, const pl_slee
 static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sleep_how *how,
                                  pl_slept *told)
 {
-    pl_room *room = pool->room;
+    pl_heap *heap = pool->heap;
 
     if (pool->is_asleep) {
         pl_driver_set_detail("wake it first");
@@ -188,13 +188,13 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
     pl_sleep_hold(space, pool);
     pleat_status st = fall_asleep(space, pool, how, slumber);
     if (st != PLEAT_OK && is_all_up(space, slumber)) {
-        pl_kept_return(space, room, slumber);
+        pl_kept_return(space, heap, slumber);
         pl_sleep_let_go(space, pool);
         return st;
     }
-    pl_kept_drop(space, room);
-    room->slumber = slumber;
-    room->n_sleeps++;
+    pl_kept_drop(space, heap);
+    heap->slumber = slumber;
+    heap->n_sleeps++;
     if (st == PLEAT_OK) {
         give_back(space, slumber, told);
     }
@@ -203,7 +203,7 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
     return st;
 }
 
-pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
+pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
                                  pl_slept *out)
 {
     pl_space *space = (pl_space *)a;
@@ -213,7 +213,7 @@ pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sle
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
-    pleat_status st = sleep_locked(space, room, how, &told);
+    pleat_status st = sleep_locked(space, heap, how, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);
@@ -221,53 +221,53 @@ pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sle
     return st;
 }
 
-/* ---- rooms come, and tell of themselves ------------------------------------------------------ */
+/* ---- heaps come, and tell of themselves ------------------------------------------------------ */
 
-pleat_status pl_pleat_room_open(pl_allocator *a, const char *tag, pl_private **out)
+pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_private **out)
 {
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    pl_room *room = pl_host_calloc(&space->host, 1, sizeof(*room));
-    pl_private *pool = room != NULL ? pl_private_make(space) : NULL;
+    pl_heap *heap = pl_host_calloc(&space->host, 1, sizeof(*heap));
+    pl_private *pool = heap != NULL ? pl_private_make(space) : NULL;
     if (pool != NULL) {
-        room->tag = tag;
-        pool->room = room;
+        heap->tag = tag;
+        pool->heap = heap;
         *out = pool;
     } else {
-        pl_host_free(&space->host, room);
+        pl_host_free(&space->host, heap);
     }
     pl_lock_release(&space->lock);
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
-void pl_pleat_room_set_limit(pl_allocator *a, pl_private *room, uint64_t bytes)
+void pl_pleat_heap_set_limit(pl_allocator *a, pl_private *heap, uint64_t bytes)
 {
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    room->room->limit_bytes = bytes;
+    heap->heap->limit_bytes = bytes;
     pl_lock_release(&space->lock);
 }
 
-void pl_pleat_room_read(pl_allocator *a, pl_private *pool, pl_room_figures *out)
+void pl_pleat_heap_read(pl_allocator *a, pl_private *pool, pl_heap_figures *out)
 {
     pl_space *space = (pl_space *)a;
-    const pl_room *room = pool->room;
+    const pl_heap *heap = pool->heap;
 
     pl_lock_acquire(&space->lock);
-    const pl_slumber *slumber = room->slumber;
-    const pl_slumber *kept = slumber != NULL ? slumber : room->retained;
+    const pl_slumber *slumber = heap->slumber;
+    const pl_slumber *kept = slumber != NULL ? slumber : heap->retained;
     uint64_t asleep = slumber != NULL ? (uint64_t)slumber->n_gone << space->granule_log2 : 0;
-    *out = (pl_room_figures){
-        .blocks = room->blocks,
-        .allocated_bytes = room->allocated_bytes,
-        .requested_bytes = room->requested_bytes,
+    *out = (pl_heap_figures){
+        .blocks = heap->blocks,
+        .allocated_bytes = heap->allocated_bytes,
+        .requested_bytes = heap->requested_bytes,
         .resident_bytes = pool->reserved.current - asleep,
         .asleep_bytes = asleep,
         .kept_bytes = kept != NULL ? (uint64_t)kept->n_kept << space->granule_log2 : 0,
-        .limit_bytes = room->limit_bytes,
-        .n_sleeps = room->n_sleeps,
+        .limit_bytes = heap->limit_bytes,
+        .n_sleeps = heap->n_sleeps,
         .is_asleep = slumber != NULL,
     };
     pl_lock_release(&space->lock);

@@ -1,31 +1,31 @@
-/* sleep.h - a room that sleeps: blocks and addresses stay, the memory is with the driver.
+/* sleep.h - a heap that sleeps: blocks and addresses stay, the memory is with the driver.
  *
  *   awake     |## live ##|#### live ####|  free  |## live ##|   each granule has a chunk
  *   asleep    |== live ==|==== live ====|==free==|== live ==|   none has: nothing is mapped
  *   awake     |## live ##|#### live ####|.. hole.|## live ##|   those with something in use
  *
- * While a room sleeps no request is served from the room, and its segments are private. So none of
+ * While a heap sleeps no request is served from the heap, and its segments are private. So none of
  * its granules becomes loose, nobody takes or trims, and only frees change its blocks. A free needs
  * no memory. A granule without memory has PL_CHUNK_ASLEEP in place of a chunk. The tables count the
  * mark as a chunk; space.n_held and n_pinned do not, and n_asleep does.
  *
- * To fall asleep: hold the room, wait for all work, list the memory (a bed for each granule), copy
+ * To fall asleep: hold the heap, wait for all work, list the memory (a bed for each granule), copy
  * the contents to keep, unmap all, and only then release. Every chunk is held until all is
  * unmapped, so a failure maps all again. To wake: create all, map, copy, and then let go of the
- * room. Before that, a failure gives the new chunks back. If even undoing fails, the room is
+ * heap. Before that, a failure gives the new chunks back. If even undoing fails, the heap is
  * asleep. Then the beds tell the state, and the next wake goes on from the beds.
  *
  * Beds belong to the one thread between pl_still_begin and pl_still_end. Tables and counts change
  * under the device lock, dropped for every driver call, for walks along beds, and now and then. A
- * room is held, and let go, segment by segment. Requests are refused from the first segment to the
+ * heap is held, and let go, segment by segment. Requests are refused from the first segment to the
  * last. */
 #ifndef PLEAT_SEGMENTS_SLEEP_H
 #define PLEAT_SEGMENTS_SLEEP_H
 
-#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/heap.h"
 #include "vmm/keep.h"
 
-/* A granule of a sleeping room. */
+/* A granule of a sleeping heap. */
 typedef struct pl_bed {
     pl_segment *seg;
     size_t g;
@@ -41,7 +41,7 @@ typedef struct pl_bed {
     bool is_good;   /* has_chunk: the memory has the contents */
 } pl_bed;
 
-/* In the order of the room's areas, segments, and addresses. */
+/* In the order of the heap's areas, segments, and addresses. */
 typedef struct pl_slumber {
     pl_bed *beds;
     size_t n;
@@ -62,12 +62,12 @@ static inline bool pl_bed_is_down(const pl_bed *bed)
 
 /* ---- beds.c. Every function is called with the lock held and may drop it. ---- */
 
-/* Make a bed for each granule with a chunk of the room alone. With `keeps`, beds in use are marked
+/* Make a bed for each granule with a chunk of the heap alone. With `keeps`, beds in use are marked
  * as kept. PLEAT_OK; ENOMEM_HOST. */
-pleat_status pl_beds_make(pl_space *space, const pl_private *room, bool keeps, pl_slumber *out);
+pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, pl_slumber *out);
 void pl_beds_drop(pl_space *space, pl_slumber *slumber); /* and the keep */
 /* Set is_wanted of all beds. */
-void pl_beds_want(pl_space *space, const pl_private *room, pl_slumber *slumber);
+void pl_beds_want(pl_space *space, const pl_private *heap, pl_slumber *slumber);
 /* The pieces of the keep for kept beds that satisfy `is`, NULL = all; *n of them. NULL: no
  * host memory, or nothing is kept. */
 pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed_is is, size_t *n);
@@ -86,39 +86,38 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n);
 
 /* ---- sleep.c and wake.c ---- */
 
-/* From now on the room serves no request, and none of its memory becomes loose. */
-void pl_sleep_hold(pl_space *space, pl_private *room);
-void pl_sleep_let_go(pl_space *space, pl_private *room);
+/* From now on the heap serves no request, and none of its memory becomes loose. */
+void pl_sleep_hold(pl_space *space, pl_private *heap);
+void pl_sleep_let_go(pl_space *space, pl_private *heap);
 
 /* ---- kept.c: contents kept by a sleep ----
  *
- * Reads are possible, and the host memory can stay for the next
- * sleep.
+ * The program can read the contents, and the host memory can stay for the next sleep.
  *
- *   asleep              the room's slumber has the keep
- *   awake, retained     room.retained is the slumber that was: its beds say where in the keep each
- *                       granule is, as it was when the room fell asleep
+ *   asleep              the heap's slumber has the keep
+ *   awake, retained     heap.retained is the slumber that was: its beds say where in the keep each
+ *                       granule is, as it was when the heap fell asleep
  *   the next sleep      takes the keep over: granules that were kept have their slots again, so
  *                       their bytes are at the same place of the host's memory; others get slots
  *                       that are left. If all of them do not fit, there is a new keep.
  *
  * A failed sleep leaves retained contents in place, since callers may have addresses in the keep.
  * After a write to the keep, the bytes are of no single moment, so no further caller gets
- * addresses. The same holds once a block has become live in the room since the wake: a new block
+ * addresses. The same holds once a block has become live in the heap since the wake: a new block
  * may lie at a kept address.
  *
- * room.retained changes under the device lock. Its beds belong to the one thread between
- * pl_still_begin and pl_still_end, like all beds (sleep.h). */
+ * heap.retained changes under the device lock. Its beds belong to the one thread between
+ * pl_still_begin and pl_still_end, like all beds. */
 
-/* The slumber has just left the room, in a wake: retain the kept contents, or drop them. May drop
+/* The slumber has just left the heap, in a wake: retain the kept contents, or drop them. May drop
  * the lock. */
-void pl_kept_leave(pl_space *space, pl_room *room, pl_slumber *slumber);
+void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber);
 /* The slumber, with beds made, takes over the retained keep, if the keep is on the host and fits.
  * May drop the lock. */
-void pl_kept_take(pl_space *space, pl_room *room, pl_slumber *slumber, bool is_on_host);
-/* The room has not fallen asleep: end the slumber, but not a keep taken over. May drop the lock. */
-void pl_kept_return(pl_space *space, pl_room *room, pl_slumber *slumber);
+void pl_kept_take(pl_space *space, pl_heap *heap, pl_slumber *slumber, bool is_on_host);
+/* The heap has not fallen asleep: end the slumber, but not a keep taken over. May drop the lock. */
+void pl_kept_return(pl_space *space, pl_heap *heap, pl_slumber *slumber);
 /* Nothing is retained any more. */
-void pl_kept_drop(pl_space *space, pl_room *room);
+void pl_kept_drop(pl_space *space, pl_heap *heap);
 
 #endif

@@ -1,4 +1,4 @@
-/* wake.c - see sleep.h: a room wakes, wholly or in parts. Guarded by the device lock.
+/* wake.c - see sleep.h: a heap wakes, wholly or in parts. Guarded by the device lock.
  *
  * The memory comes from the same sources as for any request: the rest of the limit and of the
  * device, and free memory elsewhere that is over. As far as needed, the free memory first goes back
@@ -234,7 +234,7 @@ static pleat_devptr settle_from(pl_space *space, pl_block *b, size_t *n)
     return at;
 }
 
-/* Nothing can have used the memory while the room slept. So all frees since are over, whatever
+/* Nothing can have used the memory while the heap slept. So all frees since are over, whatever
  * their streams do. Many blocks may begin in a granule, so finding the walk's place again may take
  * long: one hold searches once. */
 static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace)
@@ -250,31 +250,31 @@ static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace
     pl_pace_step(space, pace, n);
 }
 
-static void settle_room(pl_space *space, const pl_private *room)
+static void settle_heap(pl_space *space, const pl_private *heap)
 {
     const pl_segment *seg = NULL;
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
-    while ((seg = pl_private_next_segment(room, seg)) != NULL) {
+    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
         settle_segment(space, seg, &pace);
     }
 }
 
 static void wake_up(pl_space *space, pl_private *pool, pl_block **spares)
 {
-    pl_slumber *slumber = pool->room->slumber;
+    pl_slumber *slumber = pool->heap->slumber;
 
     make_holes(space, slumber, spares);
-    pool->room->slumber = NULL;
+    pool->heap->slumber = NULL;
     pl_sleep_let_go(space, pool);
-    pl_kept_leave(space, pool->room, slumber);
+    pl_kept_leave(space, pool->heap, slumber);
 }
 
 static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most_bytes,
                                 pl_slept *told)
 {
-    pl_slumber *slumber = pool->room->slumber;
+    pl_slumber *slumber = pool->heap->slumber;
     size_t n = (size_t)((most_bytes - 1) >> space->granule_log2) + 1; /* 0 wraps around to all */
     pl_block *spares = NULL;
     size_t n_left;
@@ -284,7 +284,7 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
     }
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     pl_settle_everything(space);
-    settle_room(space, pool);
+    settle_heap(space, pool);
     pl_beds_want(space, pool, slumber);
     pleat_status st = set_aside(space, slumber, &spares);
     size_t n_missing = choose(space, slumber, n, &n_left);
@@ -302,7 +302,7 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
     return st;
 }
 
-pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most_bytes,
+pleat_status pl_pleat_heap_wake(pl_allocator *a, pl_private *heap, uint64_t most_bytes,
                                 pl_slept *out)
 {
     pl_space *space = (pl_space *)a;
@@ -312,7 +312,7 @@ pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most
     pl_lock_acquire(&space->lock);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
-    pleat_status st = wake_locked(space, room, most_bytes, &told);
+    pleat_status st = wake_locked(space, heap, most_bytes, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_lock_release(&space->lock);

@@ -5,7 +5,7 @@
  * leaves its place to the next.
  *
  * An area's index 0 holds its settled blocks. A pending block is in the index of its lane (lane.h).
- * Private pools and rooms are searched by their own requests only: in their areas a pending block
+ * Private pools and heaps are searched by their own requests only: in their areas a pending block
  * is in the area's index for the block's lane. */
 #ifndef PLEAT_SEGMENTS_AREA_H
 #define PLEAT_SEGMENTS_AREA_H
@@ -46,7 +46,7 @@ typedef struct pl_area {
     struct pl_buffer *buffer; /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
     struct pl_area_list *rests_in; /* list to enter when n_used falls to 0; NULL = none */
     LIST_ENTRY(pl_area) rest;      /* in that list */
-    struct pl_area **slot;      /* of a room's buffer: the pointer to the area in the room's list */
+    struct pl_area **slot;      /* of a heap's buffer: the pointer to the area in the heap's list */
     struct pl_area *next_noted; /* buffer.h */
     bool is_noted;
 } pl_area;

@@ -1,7 +1,7 @@
 /* asleep.c - see segment.h. Upholds I10 of segment.h. Guarded by the device lock.
  *
  * The users of a granule tell how the granule is counted. A granule inside a long block has no
- * users, and the block tells how to count. Blocks are freed while their room sleeps. So a change of
+ * users, and the block tells how to count. Blocks are freed while their heap sleeps. So a change of
  * a block's state takes the block's granules out of the counts, and then adds them again. */
 #include "segments/pleat/space/segment.h"
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "segments/base/ptrmap.h"
+#include "vmm/base/lock.h"
 
 enum { LINE_BYTES = 64, SLAB_BYTES = 2 << 20 /* a huge page */, PART_BYTES = 1 << 16 };
 
@@ -101,6 +102,7 @@ void pl_block_store_put_back(pl_block_store *store, size_t n, pl_block **aside)
         pl_block *b = *aside;
         *aside = b->next;
         pl_block_store_put(store, b);
+        pl_lock_touch(1);
     }
 }
 

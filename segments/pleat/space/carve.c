@@ -106,7 +106,7 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
 }
 
 /* A granule is pinned with the block that has the granule's first byte. Freeing the last block of a
- * chunk makes the chunk's granules loose, unless a pool or a room that fell asleep owns them. */
+ * chunk makes the chunk's granules loose, unless a pool or a heap that fell asleep owns them. */
 void pl_carve_restore(pl_space *space, pl_block *b)
 {
     const pl_segment *seg = b->segment;

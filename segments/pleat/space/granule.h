@@ -39,13 +39,23 @@ static inline uint64_t pl_granule_mask(size_t i, size_t from, size_t last)
     return mask;
 }
 
+/* How many bits of the word are set, at least one? Mostly the set bits are a row. */
+static inline size_t pl_granule_count_in(uint64_t word)
+{
+    uint64_t row = word >> __builtin_ctzll(word);
+
+    return (row & (row + 1)) == 0 ? PL_WORD - (size_t)__builtin_clzll(row)
+                                  : (size_t)__builtin_popcountll(word);
+}
+
 /* How many bits of [from, last] are set? */
 static inline size_t pl_granule_count(const uint64_t *words, size_t from, size_t last)
 {
     size_t n = 0;
 
     for (size_t i = from / PL_WORD; i <= last / PL_WORD; i++) {
-        n += (size_t)__builtin_popcountll(words[i] & pl_granule_mask(i, from, last));
+        uint64_t hit = words[i] & pl_granule_mask(i, from, last);
+        n += hit != 0 ? pl_granule_count_in(hit) : 0;
     }
     return n;
 }

@@ -7,15 +7,6 @@
 
 #include "vmm/base/lock.h"
 
-/* How many bits are set, at least one? Mostly the set bits are a row. */
-static inline size_t count_set(uint64_t word)
-{
-    uint64_t row = word >> __builtin_ctzll(word);
-
-    return (row & (row + 1)) == 0 ? PL_WORD - (size_t)__builtin_clzll(row)
-                                  : (size_t)__builtin_popcountll(word);
-}
-
 /* Clear the bits of `mask` in word i; returns how many were set. */
 static inline size_t clear_in(uint64_t *words, uint64_t *any, size_t i, uint64_t mask)
 {
@@ -28,7 +19,7 @@ static inline size_t clear_in(uint64_t *words, uint64_t *any, size_t i, uint64_t
     if (any != NULL && words[i] == 0) {
         any[i / PL_WORD] &= ~pl_granule_bit(i);
     }
-    return count_set(hit);
+    return pl_granule_count_in(hit);
 }
 
 /* Set the bits of `mask` in word i; returns how many were clear. */
@@ -43,7 +34,7 @@ static inline size_t set_in(uint64_t *words, uint64_t *any, size_t i, uint64_t m
     if (any != NULL) {
         any[i / PL_WORD] |= pl_granule_bit(i);
     }
-    return count_set(fresh);
+    return pl_granule_count_in(fresh);
 }
 
 /* The same for the bits of [from, last], which mostly are in a single word. */

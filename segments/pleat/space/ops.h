@@ -1,7 +1,7 @@
 /* ops.h - the operations of the pleat allocator: members of pl_pleat_ops (ops/ops.c).
  *
- * segments/base/allocator.h has what each promises. Every function takes the space's lock, rank 20.
- * A function is in the room that its section names. */
+ * segments/base/allocator.h has what each promises. A call about a space takes its lock, rank 20.
+ * The sections name the folders and files. */
 #ifndef PLEAT_SEGMENTS_PLEAT_SPACE_OPS_H
 #define PLEAT_SEGMENTS_PLEAT_SPACE_OPS_H
 
@@ -26,8 +26,8 @@ bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
                          void (*see)(void *context, const pl_piece *piece), void *context);
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS]);
 pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out);
-pleat_status pl_pleat_room_share(pl_allocator *a, pl_private *room, pl_share_list *out);
-pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *room, size_t most_bytes,
+pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_list *out);
+pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most_bytes,
                                   size_t page_bytes, pleat_devptr *out);
 pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *change,
                                     pl_stream *stream);
@@ -64,15 +64,15 @@ pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_
                                        size_t bytes, pl_stream *stream);
 
 /* sleep: sleep.c, wake.c, kept.c */
-pleat_status pl_pleat_room_open(pl_allocator *a, const char *tag, pl_private **out);
-void pl_pleat_room_set_limit(pl_allocator *a, pl_private *room, uint64_t bytes);
-void pl_pleat_room_read(pl_allocator *a, pl_private *room, pl_room_figures *out);
-pleat_status pl_pleat_room_sleep(pl_allocator *a, pl_private *room, const pl_sleep_how *how,
+pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_private **out);
+void pl_pleat_heap_set_limit(pl_allocator *a, pl_private *heap, uint64_t bytes);
+void pl_pleat_heap_read(pl_allocator *a, pl_private *heap, pl_heap_figures *out);
+pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
                                  pl_slept *out);
-pleat_status pl_pleat_room_wake(pl_allocator *a, pl_private *room, uint64_t most_bytes,
+pleat_status pl_pleat_heap_wake(pl_allocator *a, pl_private *heap, uint64_t most_bytes,
                                 pl_slept *out);
-void pl_pleat_room_retain(pl_allocator *a, pl_private *room, bool is_retained);
-pleat_status pl_pleat_room_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,
+void pl_pleat_heap_retain(pl_allocator *a, pl_private *heap, bool is_retained);
+pleat_status pl_pleat_heap_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,
                                 void **at);
 
 #endif

@@ -1,7 +1,7 @@
 /* private.c - see private.h. Guarded by the device lock. */
 #include "segments/pleat/space/private.h"
 
-#include "segments/pleat/space/room.h"
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/run.h"
 
 enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
@@ -12,7 +12,7 @@ enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8 };
 /* May a new pool get the area? No, if a block in the area is live, shared, kept or in flight, if a
  * segment is opening, or if the blocks are too many to look at. Makes the indexes that pending
  * blocks need in a private pool. */
-static bool is_quiet(pl_space *space, pl_area *area)
+static bool may_recycle(pl_space *space, pl_area *area)
 {
     size_t n_looks = QUIET_LOOKS;
 
@@ -66,14 +66,14 @@ void pl_private_release_area(pl_space *space, pl_area *area)
     space->last_released = area;
 }
 
-/* Take a quiet area out of the released areas. Areas that are not quiet go to the end of the list.
- * NULL if none of the first RECYCLE_LOOKS areas is quiet. */
+/* Take an area that a pool may get out of the released areas. Others go to the end of the list.
+ * NULL if a pool may get none of the first RECYCLE_LOOKS areas. */
 static pl_area *recycle(pl_space *space)
 {
     for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
         pl_area *area = space->released;
         space->released = area->next;
-        if (is_quiet(space, area)) {
+        if (may_recycle(space, area)) {
             return area;
         }
         pl_private_release_area(space, area);
@@ -232,32 +232,32 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
     return want < have ? have : want;
 }
 
-/* ---- rooms (room.h) -------------------------------------------------------------------------- */
+/* ---- heaps (heap.h) -------------------------------------------------------------------------- */
 
-pleat_status pl_room_promise(pl_room *room, uint64_t bytes)
+pleat_status pl_heap_promise(pl_heap *heap, uint64_t bytes)
 {
-    uint64_t have = room->allocated_bytes.current + room->promised_bytes;
+    uint64_t have = heap->allocated_bytes.current + heap->promised_bytes;
 
-    if (room->limit_bytes != 0 && (have >= room->limit_bytes || bytes > room->limit_bytes - have)) {
+    if (heap->limit_bytes != 0 && (have >= heap->limit_bytes || bytes > heap->limit_bytes - have)) {
         return PLEAT_ENOMEM_DEVICE;
     }
-    room->promised_bytes += bytes;
+    heap->promised_bytes += bytes;
     return PLEAT_OK;
 }
 
-void pl_room_count_begin(pl_room *room, const pl_block *b)
+void pl_heap_count_begin(pl_heap *heap, const pl_block *b)
 {
-    room->n_births++;
-    pl_stat_add(&room->blocks, 1);
-    pl_stat_add(&room->allocated_bytes, b->bytes);
-    pl_stat_add(&room->requested_bytes, b->requested);
+    heap->n_births++;
+    pl_stat_add(&heap->blocks, 1);
+    pl_stat_add(&heap->allocated_bytes, b->bytes);
+    pl_stat_add(&heap->requested_bytes, b->requested);
 }
 
-void pl_room_count_end(pl_room *room, const pl_block *b)
+void pl_heap_count_end(pl_heap *heap, const pl_block *b)
 {
-    pl_stat_sub(&room->blocks, 1);
-    pl_stat_sub(&room->allocated_bytes, b->bytes);
-    pl_stat_sub(&room->requested_bytes, b->requested);
+    pl_stat_sub(&heap->blocks, 1);
+    pl_stat_sub(&heap->allocated_bytes, b->bytes);
+    pl_stat_sub(&heap->requested_bytes, b->requested);
 }
 
 /* ---- the pools ------------------------------------------------------------------------------- */
@@ -320,10 +320,10 @@ static bool has_stray_block(const pl_segment *seg, bool is_draining)
     return false;
 }
 
-/* A room that is falling asleep, or waking, has private segments and others. */
+/* A heap that is falling asleep, or waking, has private segments and others. */
 static bool is_strange(const pl_private *pool, const pl_segment *seg)
 {
-    bool is_private = pool->room == NULL || pool->room->slumber != NULL;
+    bool is_private = pool->heap == NULL || pool->heap->slumber != NULL;
     bool may_be_private = is_private || pool->is_asleep;
 
     return seg->area->pool != pool || !seg->is_apart || (is_private && !seg->is_private) ||
@@ -338,7 +338,7 @@ static int check_pool(const pl_space *space, const pl_private *pool)
     while ((seg = pl_private_next_segment(pool, seg)) != NULL) {
         bytes += seg->n_resident << seg->granule_log2;
         if (is_strange(pool, seg) ||
-            (pool->room == NULL && has_stray_block(seg, pool->is_draining))) {
+            (pool->heap == NULL && has_stray_block(seg, pool->is_draining))) {
             return 1;
         }
     }

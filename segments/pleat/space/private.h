@@ -29,9 +29,9 @@
  * nothing in the area. Until a block of the new pool has been in a granule, anyone may take the
  * granule's settled memory, and wait for its pending memory.
  *
- * Rooms. The blocks of a tag (room.h) have areas of their own, too. Otherwise the blocks are like
- * the default pool's: for captures, for waits and for requests that need memory. So a room is a
- * pool that keeps nothing, except while the room is asleep. A room stays until the device is
+ * Heaps. The blocks of a tag (heap.h) have areas of their own, too. Otherwise the blocks are like
+ * the default pool's: for captures, for waits and for requests that need memory. So a heap is a
+ * pool that keeps nothing, except while the heap is asleep. A heap stays until the device is
  * closed. */
 #ifndef PLEAT_SEGMENTS_PRIVATE_H
 #define PLEAT_SEGMENTS_PRIVATE_H
@@ -39,7 +39,7 @@
 #include "segments/pleat/space/space.h"
 
 /* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
- *     others, is_private in those of pools, and of rooms that have fallen asleep; `buffers` has
+ *     others, is_private in those of pools, and of heaps that have fallen asleep; `buffers` has
  *     those of PL_CLASS_BUFFER
  * I2  no block in them is kept, unless it drains; pending blocks that are is_private lie in owned
  *     granules only
@@ -49,7 +49,7 @@ struct pl_private {
     struct pl_private *next;       /* in space.draining */
     uint64_t number;               /* const: from 1, in order of creation */
     pl_area *areas;                /* in which requests look */
-    pl_area *buffers;              /* of a room's buffers; may be very many */
+    pl_area *buffers;              /* of a heap's buffers; may be very many */
     pleat_stat reserved;           /* bytes */
     uint64_t over_tick;            /* draining: drained when the context has passed this stamp */
     struct pl_capture_list graphs; /* captures with requests of the pool, whose graphs may live */
@@ -57,15 +57,15 @@ struct pl_private {
     uint64_t n_captures;  /* all captures that `graphs` ever had */
     bool is_unwatched;    /* ... unless the driver does not watch some graph */
     bool is_draining;     /* released; told as the default pool's */
-    struct pl_room *room; /* const: the room's further state, room.h; NULL = no room */
-    bool is_asleep;       /* a room: going to sleep, asleep, or waking: serves no request */
-    bool is_held;         /* a room: new segments are private; in sleep all are private */
+    struct pl_heap *heap; /* const: the heap's further state, heap.h; NULL = no heap */
+    bool is_asleep;       /* a heap: going to sleep, asleep, or waking: serves no request */
+    bool is_held;         /* a heap: new segments are private; in sleep all are private */
 };
 
-/* Does the pool own granules? A room that is asleep owns all granules of its own. */
+/* Does the pool own granules? A heap that is asleep owns all granules of its own. */
 static inline bool pl_private_keeps(const pl_private *pool)
 {
-    return pool->room == NULL || pool->is_held;
+    return pool->heap == NULL || pool->is_held;
 }
 
 /* A new pool, in the list; NULL: no host memory. */
@@ -74,10 +74,10 @@ pl_private *pl_private_make(pl_space *space);
  * Segments keep their order; a new segment comes first, or last in its area. */
 pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);
 
-/* The pool whose graphs keep its memory. NULL for a room, as captures ignore rooms. */
+/* The pool whose graphs keep its memory. NULL for a heap, as captures ignore heaps. */
 static inline pl_private *pl_private_of_graphs(pl_private *pool)
 {
-    return pool != NULL && pool->room == NULL ? pool : NULL;
+    return pool != NULL && pool->heap == NULL ? pool : NULL;
 }
 
 /* The pool's area for the lane's stream and class: in use, released, or new. PLEAT_OK or
@@ -95,7 +95,7 @@ int pl_private_check(const pl_space *space);
 /* The pool that observers and snapshots see for the area; NULL = the default pool. */
 static inline const pl_private *pl_private_told(const pl_area *area)
 {
-    return area->pool != NULL && !area->pool->is_draining && area->pool->room == NULL ? area->pool
+    return area->pool != NULL && !area->pool->is_draining && area->pool->heap == NULL ? area->pool
                                                                                       : NULL;
 }
 

@@ -1,7 +1,7 @@
 /* run.c - see run.h. Guarded by the device lock. Never fails, never calls the driver. */
 #include "segments/pleat/space/run.h"
 
-/* The index of a block that leads a run, or is settled. In a private pool, and in a room, the index
+/* The index of a block that leads a run, or is settled. In a private pool, and in a heap, the index
  * exists, since pl_area_reserve_index was called before the block came. */
 static pl_index *index_of(const pl_space *space, const pl_block *b)
 {

@@ -80,7 +80,7 @@ static inline void pl_carve_settle(pl_block *b)
     b->lane = PL_LANE_SETTLED;
     b->tick = 0;
 }
-/* Undo pl_carve_take. In a private pool, or a room, b is whole granules. */
+/* Undo pl_carve_take. In a private pool, or a heap, b is whole granules. */
 void pl_carve_restore(pl_space *space, pl_block *b);
 /* Put b, which is in no queue, back. Granules that become loose were pinned. */
 void pl_carve_put_back(pl_space *space, pl_block *b);

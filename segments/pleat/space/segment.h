@@ -19,7 +19,7 @@
 
 struct pl_area;
 
-/* In `chunks`, of a room that sleeps: the granule has given its memory back (sleep.h). */
+/* In `chunks`, of a heap that sleeps: the granule has given its memory back (sleep.h). */
 #define PL_CHUNK_ASLEEP UINT64_MAX
 /* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
 enum { PL_PART_TAKEN = 0x80 };
@@ -57,8 +57,8 @@ typedef struct pl_segment {
     pl_range reserved;       /* const: as reserved by the driver */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
-    bool is_private;         /* owned granules are never loose: private pools, rooms asleep */
-    bool is_apart;           /* the area is a private pool's or a room's */
+    bool is_private;         /* owned granules are never loose: private pools, heaps asleep */
+    bool is_apart;           /* the area is a private pool's or a heap's */
     bool is_opening;         /* was apart; granules become loose some at a time: private.h */
     bool has_poison;         /* some block is, or was, poisoned */
     bool is_left;            /* at destruction: stays mapped, as work may run on it */
@@ -245,7 +245,7 @@ size_t pl_segment_next_chunk(const pl_segment *seg, size_t from);
 /* segment_check.c: 0, or the number of the first broken invariant. */
 int pl_segment_check(const pl_segment *seg);
 
-/* ---- asleep.c: granules under a room that sleeps ----
+/* ---- asleep.c: granules under a heap that sleeps ----
  *
  * Such granules gave their memory back (sleep.h). The tally counts them as live or as shared. */
 

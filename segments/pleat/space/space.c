@@ -272,6 +272,6 @@ void pl_space_put_aside_back(pl_space *space, pl_block **aside)
     pl_pace_begin(space, &pace, false);
     while (*aside != NULL) {
         pl_block_store_put_back(&space->store, 1, aside);
-        pl_pace_step(space, &pace, 1);
+        pl_pace_count(space, &pace, 1);
     }
 }

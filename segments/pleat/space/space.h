@@ -181,8 +181,8 @@ typedef struct pl_space {
     bool is_moving;       /* a flight moves live blocks: see pl_space_begin_move */
 
     bool has_compacted;   /* a compaction has won memory: see policy.c */
-    bool is_compacting;   /* or a room falls asleep or wakes: see still.h */
-    size_t n_asleep;      /* granules without a chunk under sleeping rooms: sleep.h */
+    bool is_compacting;   /* or a heap falls asleep or wakes: see still.h */
+    size_t n_asleep;      /* granules without a chunk under sleeping heaps: sleep.h */
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
     size_t scratch_bytes; /* bytes still mapped in `scratch`, as an unmapping failed */
     bool is_scratch_busy; /* copies into `scratch` may still run */
@@ -312,13 +312,17 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
 /* n granules have become loose, or are pinned from now on. */
 static inline void pl_space_loosen(pl_space *space, size_t n)
 {
-    space->n_loose += n;
-    space->n_pinned -= n;
+    if (n > 0) {
+        space->n_loose += n;
+        space->n_pinned -= n;
+    }
 }
 static inline void pl_space_pin_loose(pl_space *space, size_t n)
 {
-    space->n_loose -= n;
-    pl_space_pin(space, n);
+    if (n > 0) { /* else others' flights, which may fail, would lift the peak */
+        space->n_loose -= n;
+        pl_space_pin(space, n);
+    }
 }
 
 /* ---- flights ---- */

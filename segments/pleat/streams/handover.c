@@ -137,7 +137,7 @@ static void adopt_shared(pl_space *space, pl_lane *user, pl_block *b)
 
 enum { MOST_LOOKS = 1024 };
 
-/* A block in a private pool or a room can pend on the user only if its area has an index for the
+/* A block in a private pool or a heap can pend on the user only if its area has an index for the
  * user: make the index. */
 static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {

@@ -91,7 +91,7 @@ static void give_up_gone(pl_space *space, pl_lane *lane)
 }
 
 /* Was nothing freed on the lane since the last look? */
-static bool is_quiet(pl_lane *lane)
+static bool had_no_free(pl_lane *lane)
 {
     bool is_same = lane->seen_next_tick == lane->next_tick && lane->seen_n_frees == lane->n_frees;
 
@@ -106,7 +106,7 @@ static void let_leave(pl_space *space, pl_lane *lane)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
 
-    if (!is_quiet(lane) || plain->capture != NULL || lane->is_labelling) {
+    if (!had_no_free(lane) || plain->capture != NULL || lane->is_labelling) {
         return;
     }
     if (lane->is_capture) {

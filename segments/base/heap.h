@@ -1,6 +1,6 @@
-/* room.h - figures of a room (the memory of one tag's blocks) and of its sleep. */
-#ifndef PLEAT_SEGMENTS_BASE_ROOM_H
-#define PLEAT_SEGMENTS_BASE_ROOM_H
+/* heap.h - figures of a heap (the memory of one tag's blocks) and of its sleep. */
+#ifndef PLEAT_SEGMENTS_BASE_HEAP_H
+#define PLEAT_SEGMENTS_BASE_HEAP_H
 
 #include "vmm/base/pleat_types.h"
 
@@ -19,16 +19,16 @@ typedef struct pl_slept {
     uint64_t needed_bytes; /* wake: had to come from the driver, also if the wake fails */
 } pl_slept;
 
-typedef struct pl_room_figures {
+typedef struct pl_heap_figures {
     pleat_stat blocks;          /* live */
     pleat_stat allocated_bytes; /* of live blocks, rounded */
     pleat_stat requested_bytes;
-    uint64_t resident_bytes; /* device memory in the room now, free memory included */
+    uint64_t resident_bytes; /* device memory in the heap now, free memory included */
     uint64_t asleep_bytes;   /* device memory given back for the sleep */
     uint64_t kept_bytes;     /* with contents stored elsewhere */
     uint64_t limit_bytes;    /* 0 = none */
     uint64_t n_sleeps;
     bool is_asleep;
-} pl_room_figures;
+} pl_heap_figures;
 
 #endif
