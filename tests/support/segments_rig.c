@@ -124,7 +124,7 @@ static void make_other(pl_block *b, char letter)
         make_shared(b);
         return;
     case 'k':
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_KEPT);
+        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_CAPTURED);
         b->lane = 1;
         rig.lanes[0]->n_refs++;
         return;
@@ -256,7 +256,7 @@ static char letter_of(const pl_block *b)
         return b->was == PL_BLOCK_FREE ? 'f' : 'h';
     case PL_BLOCK_STALE:
         return 's';
-    case PL_BLOCK_KEPT:
+    case PL_BLOCK_CAPTURED:
         return 'k';
     case PL_BLOCK_POISON:
         return 'p';

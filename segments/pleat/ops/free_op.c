@@ -76,12 +76,12 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
 static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     bool is_foreign = pl_lane_plain(b->lane) != plain->number;
-    bool is_kept = is_capturing && pl_private_told(b->segment->area) == NULL;
+    bool is_captured = is_capturing && pl_private_told(b->segment->area) == NULL;
 
-    if (!is_foreign && !is_kept) {
+    if (!is_foreign && !is_captured) {
         return PLEAT_OK;
     }
-    return pl_uses_add(space, b, plain, is_capturing ? plain->capture : NULL, is_kept);
+    return pl_uses_add(space, b, plain, is_capturing ? plain->capture : NULL, is_captured);
 }
 
 static pleat_status free_found(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,

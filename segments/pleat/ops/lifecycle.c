@@ -133,7 +133,7 @@ static void wait_for_ticks(pl_space *space)
     }
 }
 
-/* Live, shared and kept blocks count as in use: nothing tells when their work is over. */
+/* Live, shared and captured blocks count as in use: nothing tells when their work is over. */
 static bool is_block_over(const pl_space *space, const pl_block *b)
 {
     switch (b->state) {

@@ -51,11 +51,11 @@ static void count_granule(const pl_segment *seg, size_t g, pl_block_state state,
     }
 }
 
-/* Does a granule with blocks in both states count as state a? Live goes before kept, kept before
- * shared. */
+/* Does a granule with blocks in both states count as state a? Live goes before captured, and
+ * captured before shared. */
 static bool is_over(pl_block_state a, pl_block_state b)
 {
-    return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_KEPT && b == PL_BLOCK_SHARED;
+    return a == PL_BLOCK_LIVE ? b != PL_BLOCK_LIVE : a == PL_BLOCK_CAPTURED && b == PL_BLOCK_SHARED;
 }
 
 static void count_granules(const pl_segment *seg, const pl_block *b, counted *last, census *c)
@@ -64,7 +64,7 @@ static void count_granules(const pl_segment *seg, const pl_block *b, counted *la
     bool is_shared = state == PL_BLOCK_SHARED && !b->is_private;
     size_t first = pl_segment_granule(seg, b->base);
     size_t end = pl_segment_granule(seg, pl_block_end(b) - 1) + 1;
-    if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_KEPT) {
+    if (!is_shared && state != PL_BLOCK_LIVE && state != PL_BLOCK_CAPTURED) {
         return;
     }
     if (first < last->end) { /* b begins in the last granule of the block before */
@@ -246,7 +246,7 @@ static int check_lanes(const pl_space *space)
 
 static void see_references(const pl_space *space, const pl_block *b)
 {
-    bool is_waiting = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_KEPT;
+    bool is_waiting = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_CAPTURED;
 
     if (b->state == PL_BLOCK_LIVE) {
         pl_space_lane_at(space, b->lane)->n_seen_live++;
@@ -383,7 +383,7 @@ static pl_piece_kind piece_kind(const pl_block *b)
         return b->was == PL_BLOCK_FREE || b->was == PL_BLOCK_SHARED ? PL_PIECE_PENDING
                                                                     : PL_PIECE_HOLE;
     case PL_BLOCK_SHARED:
-    case PL_BLOCK_KEPT:
+    case PL_BLOCK_CAPTURED:
         break;
     }
     return PL_PIECE_PENDING;
@@ -405,7 +405,7 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
 {
     const pl_area *area = b->segment->area;
     pl_piece_kind kind = piece_kind(b);
-    bool is_awaited = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_KEPT;
+    bool is_awaited = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_CAPTURED;
 
     if (kind == PL_PIECE_HOLE && b->next == NULL) {
         return;

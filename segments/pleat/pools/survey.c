@@ -75,7 +75,7 @@ static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t o
     case PL_BLOCK_LIVE:
         return PLEAT_EBUSY;
     case PL_BLOCK_SHARED:
-    case PL_BLOCK_KEPT:
+    case PL_BLOCK_CAPTURED:
     case PL_BLOCK_FLIGHT:
         return PLEAT_EPENDING;
     default:
@@ -132,7 +132,7 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
         (*b)->was = PL_BLOCK_SHARED;
         (*b)->kept_in = PL_BLOCK_CLAIM;
         break;
-    case PL_BLOCK_KEPT:
+    case PL_BLOCK_CAPTURED:
     case PL_BLOCK_FLIGHT:
         return PLEAT_EPENDING;
     default: /* memory of a pool never goes: only a failed undo leads to this state */

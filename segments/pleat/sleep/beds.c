@@ -11,7 +11,7 @@ static bool is_in_use(const pl_block *b)
     switch ((pl_block_state)b->state) {
     case PL_BLOCK_LIVE:
     case PL_BLOCK_SHARED:
-    case PL_BLOCK_KEPT:
+    case PL_BLOCK_CAPTURED:
         return true;
     case PL_BLOCK_FREE:
         return b->lane != PL_LANE_SETTLED;

@@ -13,7 +13,7 @@ static size_t *counter_of(pl_tally *tally, const pl_users *users)
     if (users->n_live > 0) {
         return &tally->n_live_asleep;
     }
-    return users->n_shared > 0 && users->n_kept == 0 ? &tally->n_shared_asleep : NULL;
+    return users->n_shared > 0 && users->n_captured == 0 ? &tally->n_shared_asleep : NULL;
 }
 
 /* The counter for a granule inside of b. */

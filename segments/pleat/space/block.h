@@ -13,14 +13,14 @@
 struct pl_segment;
 
 typedef enum pl_block_state {
-    PL_BLOCK_LIVE,   /* a user has it */
-    PL_BLOCK_SHARED, /* freed, but further streams, or a graph, may still use it */
-    PL_BLOCK_FREE,   /* resident; settled or pending: see `lane` */
-    PL_BLOCK_HOLE,   /* not resident; whole granules */
-    PL_BLOCK_FLIGHT, /* reserved by a request in flight: in no index, merges with nothing */
-    PL_BLOCK_STALE,  /* whole granules, chunk taken; still mapped, not resident */
-    PL_BLOCK_KEPT,   /* freed, but allocated or freed in a capture whose graph may live */
-    PL_BLOCK_POISON, /* an undo failed: out of service until destroyed */
+    PL_BLOCK_LIVE,     /* a user has it */
+    PL_BLOCK_SHARED,   /* freed, but further streams, or a graph, may still use it */
+    PL_BLOCK_FREE,     /* resident; settled or pending: see `lane` */
+    PL_BLOCK_HOLE,     /* not resident; whole granules */
+    PL_BLOCK_FLIGHT,   /* reserved by a request in flight: in no index, merges with nothing */
+    PL_BLOCK_STALE,    /* whole granules, chunk taken; still mapped, not resident */
+    PL_BLOCK_CAPTURED, /* freed, but allocated or freed in a capture whose graph may live */
+    PL_BLOCK_POISON,   /* an undo failed: out of service until destroyed */
 } pl_block_state;
 enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 
@@ -33,7 +33,7 @@ typedef struct pl_block_use {
     uint64_t tick;              /* freed: the stamp that the lane, or the context, must pass */
     struct pl_capture *capture; /* must be over before the stamp counts; NULL = none */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
-    bool is_kept;               /* the block was allocated or freed in the capture itself */
+    bool is_captured;           /* the block was allocated or freed in the capture itself */
 } pl_block_use;
 
 /* Many uses are sorted, uses without a capture first: see shared.h. */
@@ -52,7 +52,7 @@ typedef struct pl_block_uses {
 typedef struct pl_block {
     union {
         pl_index_node node; /* free and indexed; first member, as an index returns nodes */
-        size_t requested;   /* live, shared, kept: bytes asked for */
+        size_t requested;   /* live, shared, captured: bytes asked for */
     };
     union {
         struct pl_block *queue_prev; /* neighbours in the block's queue */
@@ -66,14 +66,14 @@ typedef struct pl_block {
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;       /* free, stale, shared, kept: stamp of the owner's last use; live, of a
+    uint64_t tick;       /* free, stale, shared, captured: stamp of the owner's last use; live, of a
                       * second lane: number of the allocation's capture */
-    pl_block_uses *uses; /* live, shared or kept; NULL = none */
-    uint32_t lane;       /* free, flight, stale: pends on this lane; live, shared, kept: owner */
-    uint8_t state;       /* pl_block_state */
-    uint8_t was;         /* flight: the state to return to */
-    bool is_indexed;     /* free: settled, or the leader of its lane's run: see run.h */
-    bool is_private : 1; /* shared, kept: became so in a private pool; pending: all owned */
+    pl_block_uses *uses; /* live, shared or captured; NULL = none */
+    uint32_t lane;   /* free, flight, stale: pends on this lane; live, shared, captured: owner */
+    uint8_t state;   /* pl_block_state */
+    uint8_t was;     /* flight: the state to return to */
+    bool is_indexed; /* free: settled, or the leader of its lane's run: see run.h */
+    bool is_private : 1; /* shared, captured: became so in a private pool; pending: all owned */
     bool is_apart : 1;   /* pending: the run is in the area's index, not in the lane's: area.h */
 } pl_block;
 
@@ -158,10 +158,11 @@ typedef struct pl_tally {
     size_t n_blocks[PL_N_BLOCK_STATES]; /* except live ones */
     size_t bytes[PL_N_BLOCK_STATES];    /* likewise */
     size_t n_live_granules;             /* with a byte of a live block */
-    size_t n_shared_granules; /* with shared bytes of no private pool, and no live or kept byte */
-    size_t n_tied_granules;   /* vacant, but not loose */
-    size_t n_live_asleep;     /* live granules without a chunk (sleep.h) */
-    size_t n_shared_asleep;   /* shared granules without a chunk */
+    size_t
+        n_shared_granules;  /* with shared bytes of no private pool, and no live or captured byte */
+    size_t n_tied_granules; /* vacant, but not loose */
+    size_t n_live_asleep;   /* live granules without a chunk (sleep.h) */
+    size_t n_shared_asleep; /* shared granules without a chunk */
 } pl_tally;
 
 /* The store of blocks. Blocks are carved from slabs singly, since carving a whole slab at once

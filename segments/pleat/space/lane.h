@@ -52,8 +52,8 @@ typedef struct pl_lane_link {
  * I4  the last use of each block in `shared_pending` is a demand on this lane; ticks of these uses
  *     do not fall along the queue
  * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
- *     except free blocks: uses, stale, shared and kept blocks, private and released areas, calls
- *     under way, and the stream's second lane, whose blocks may move to this one
+ *     except free blocks: uses, stale, shared and captured blocks, private and released areas,
+ *     calls under way, and the stream's second lane, whose blocks may move to this one
  * I6  the lane is linked as busy if and only if one of its queues is not empty, as ticking if and
  *     only if it has ticks                                                                     */
 typedef struct pl_lane {

@@ -9,8 +9,8 @@ enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* May a new pool get the area? No, if a block in the area is live, shared, kept or in flight, if a
- * segment is opening, or if the blocks are too many to look at. Makes the indexes that pending
+/* May a new pool get the area? No, if a block in the area is live, shared, captured or in flight,
+ * if a segment is opening, or if the blocks are too many to look at. Makes the indexes that pending
  * blocks need in a private pool. */
 static bool may_recycle(pl_space *space, pl_area *area)
 {
@@ -309,7 +309,7 @@ void pl_private_destroy_all(pl_space *space)
 static bool has_stray_block(const pl_segment *seg, bool is_draining)
 {
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_KEPT && !is_draining) {
+        if (b->state == PL_BLOCK_CAPTURED && !is_draining) {
             return true;
         }
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && b->is_private &&

@@ -12,7 +12,7 @@
  *
  * Captures. On a stream that is being captured, a request uses settled memory. The request also
  * uses memory that the same stream freed during the capture: such memory pends on the stream's
- * second lane (lane.h). No block of a pool is kept (capture.h), as a pool exists to reuse its
+ * second lane (lane.h). No block of a pool is captured (capture.h), as a pool exists to reuse its
  * memory.
  *
  * Release. Graphs may have been launched on any stream, known or not, and may still run. So a
@@ -24,10 +24,10 @@
  * A drained pool's areas become the default pool's: they go to space.released, where requests look
  * when memory is short. Their segments open: granules under free blocks become loose, some at a
  * time, and can be taken. A later pool may get a released area if no block in it is live, shared,
- * kept or in flight, if the blocks are few, and if no segment is opening. So neither addresses nor
- * areas add up, and resident memory serves again without a driver call. At first the new pool owns
- * nothing in the area. Until a block of the new pool has been in a granule, anyone may take the
- * granule's settled memory, and wait for its pending memory.
+ * captured or in flight, if the blocks are few, and if no segment is opening. So neither addresses
+ * nor areas add up, and resident memory serves again without a driver call. At first the new pool
+ * owns nothing in the area. Until a block of the new pool has been in a granule, anyone may take
+ * the granule's settled memory, and wait for its pending memory.
  *
  * Heaps. The blocks of a tag (heap.h) have areas of their own, too. Otherwise the blocks are like
  * the default pool's: for captures, for waits and for requests that need memory. So a heap is a
@@ -41,8 +41,8 @@
 /* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
  *     others, is_private in those of pools, and of heaps that have fallen asleep; `buffers` has
  *     those of PL_CLASS_BUFFER
- * I2  no block in them is kept, unless it drains; pending blocks that are is_private lie in owned
- *     granules only
+ * I2  no block in them is captured, unless it drains; pending blocks that are is_private lie in
+ *     owned granules only
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
     LIST_ENTRY(pl_private) link;   /* in space.pools */

@@ -96,7 +96,7 @@ void pl_segment_clear_chunks(pl_segment *seg, size_t from, size_t to)
 
 static bool has_shared_only(const pl_users *users)
 {
-    return users->n_shared > 0 && users->n_live == 0 && users->n_kept == 0;
+    return users->n_shared > 0 && users->n_live == 0 && users->n_captured == 0;
 }
 
 void pl_live_turn(pl_tally *tally, const pl_users *users, bool comes)
@@ -104,34 +104,34 @@ void pl_live_turn(pl_tally *tally, const pl_users *users, bool comes)
     size_t n = comes ? 1 : SIZE_MAX; /* minus one */
 
     tally->n_live_granules += n;
-    tally->n_shared_granules -= users->n_shared > 0 && users->n_kept == 0 ? n : 0;
+    tally->n_shared_granules -= users->n_shared > 0 && users->n_captured == 0 ? n : 0;
 }
 
-/* Count a kept or a shared block in a granule: n = 1 adds a block, UINT32_MAX removes a block. */
-static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_kept, uint32_t n)
+/* Count a captured or a shared block in a granule: n = 1 adds a block, UINT32_MAX removes it. */
+static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_captured, uint32_t n)
 {
     tally->n_shared_granules -= has_shared_only(users);
-    *(is_kept ? &users->n_kept : &users->n_shared) += n;
+    *(is_captured ? &users->n_captured : &users->n_shared) += n;
     tally->n_shared_granules += has_shared_only(users);
 }
 
 static void count_waiting(pl_segment *seg, pl_tally *tally, const pl_block *b, uint32_t n)
 {
-    bool is_kept = b->state == PL_BLOCK_KEPT;
+    bool is_captured = b->state == PL_BLOCK_CAPTURED;
     size_t first = pl_segment_granule(seg, b->base);
     size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
 
-    count_waiting_in(tally, &seg->users[first], is_kept, n);
+    count_waiting_in(tally, &seg->users[first], is_captured, n);
     if (last > first) {
-        count_waiting_in(tally, &seg->users[last], is_kept, n);
+        count_waiting_in(tally, &seg->users[last], is_captured, n);
         size_t n_within = n == 1 ? last - first - 1 : first + 1 - last;
-        tally->n_shared_granules += is_kept ? 0 : n_within;
+        tally->n_shared_granules += is_captured ? 0 : n_within;
     }
 }
 
 static inline bool is_waiting(const pl_block *b)
 {
-    return b->state == PL_BLOCK_KEPT || (b->state == PL_BLOCK_SHARED && !b->is_private);
+    return b->state == PL_BLOCK_CAPTURED || (b->state == PL_BLOCK_SHARED && !b->is_private);
 }
 
 static __attribute__((noinline)) void leave_waiting(pl_segment *seg, pl_tally *tally,

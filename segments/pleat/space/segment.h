@@ -38,13 +38,13 @@ enum { PL_PART_TAKEN = 0x80 };
  *     sum of n_vacant - n_loose over all segments
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it
- * I9  in a private segment, granules with bytes of live, shared or kept blocks are owned
+ * I9  in a private segment, granules with bytes of live, shared or captured blocks are owned
  * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
  *     counts those that count as live, or as shared, a second time                            */
 /* How many blocks begin or end in a granule. */
 typedef struct pl_users {
     uint32_t n_live;
-    uint32_t n_kept;
+    uint32_t n_captured;
     uint32_t n_shared; /* except private pools' */
 } pl_users;
 

@@ -6,7 +6,7 @@
 static bool has_memory(const pl_block *b)
 {
     return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_FREE ||
-           b->state == PL_BLOCK_KEPT;
+           b->state == PL_BLOCK_CAPTURED;
 }
 
 static bool is_granular(const pl_segment *seg, const pl_block *b)

@@ -43,10 +43,11 @@ static void wait_in_line(pl_space *space, pl_block *b)
         use->tick < pl_uses_last(queue->last)->tick) {
         use->tick = pl_uses_last(queue->last)->tick;
     }
-    bool is_kept = use->capture != NULL && use->is_kept;
-    pl_segment_become(b->segment, &space->store, b, is_kept ? PL_BLOCK_KEPT : PL_BLOCK_SHARED);
+    bool is_captured = use->capture != NULL && use->is_captured;
+    pl_segment_become(b->segment, &space->store, b,
+                      is_captured ? PL_BLOCK_CAPTURED : PL_BLOCK_SHARED);
     pl_queue_push(queue, b);
-    if (!is_kept) {
+    if (!is_captured) {
         *bytes_of(space, b) += b->bytes;
     }
     if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
@@ -442,19 +443,20 @@ static void add(pl_block_uses *uses, pl_block_use use)
 }
 
 pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, pl_capture *capture,
-                         bool is_kept)
+                         bool is_captured)
 {
     pl_block_use *use = b->uses != NULL ? find_use(b->uses, lane, capture) : NULL;
 
     if (use != NULL) {
-        use->is_kept = use->is_kept || is_kept;
+        use->is_captured = use->is_captured || is_captured;
         return PLEAT_OK;
     }
     pleat_status st = reserve(space, b);
     if (st != PLEAT_OK) {
         return st;
     }
-    add(b->uses, (pl_block_use){ .capture = capture, .lane = lane->number, .is_kept = is_kept });
+    add(b->uses,
+        (pl_block_use){ .capture = capture, .lane = lane->number, .is_captured = is_captured });
     lane->n_refs++;
     if (capture != NULL) {
         pl_capture_hold(capture);

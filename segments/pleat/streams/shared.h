@@ -54,9 +54,9 @@ bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane);
  * Guarded by the device lock; no function drops the lock. */
 
 /* Note that the lane's stream uses the live block b. `capture`: the capture whose graph uses b, or
- * NULL. is_kept: see pl_block_use. PLEAT_OK or ENOMEM_HOST. */
+ * NULL. is_captured: see pl_block_use. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_uses_add(pl_space *space, pl_block *b, pl_lane *lane, struct pl_capture *capture,
-                         bool is_kept);
+                         bool is_captured);
 /* Copy the uses of `from` to the live block `to`, which has none. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_uses_copy(pl_space *space, const pl_block *from, pl_block *to);
 /* Drop the references of the use. The caller takes the use itself off its list. */
