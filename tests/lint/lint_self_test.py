@@ -236,6 +236,20 @@ class Words(unittest.TestCase):
         self.assertEqual([len(list(lint_words.check("code", found, most))) for most in (2, 1.9)],
                          [0, 1])
 
+    def test_names_that_went_are_found(self):
+        path = pathlib.Path("a.c")
+        for text in ("pl_room *room;", "ops->room_wake(a)", "PL_BLOCK_KEPT", "space->limit_chunks"):
+            self.assertEqual(len(list(lint_words.old_names(path, text))), 1, text)
+        self.assertEqual(list(lint_words.old_names(path, "/* there is room for n_chunks */")), [])
+
+    def test_a_glossary_with_a_noun_twice_or_too_many_is_found(self):
+        def page(nouns):
+            rows = "".join(f"| {noun} (field) | meaning |\n" for noun in nouns)
+            return f"# A\n\n## 2. Nouns\n\n| noun | meaning |\n|---|---|\n{rows}\n## 3. B\n"
+        many = [f"noun {chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(41)]
+        for nouns, n_faults in ((["lane", "run"], 0), (["lane", "lane"], 1), (many, 1), ([], 1)):
+            self.assertEqual(len(list(lint_words.check_glossary(page(nouns)))), n_faults, nouns)
+
 
 if __name__ == "__main__":
     sys.exit(unittest.main())

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Checks that comments and pages can be read once.
+"""Checks that comments and pages can be read once, and that one noun has one meaning.
 
 A sentence scores for words that point without naming a thing, for more than 22 words, and for
 clauses behind colons and semicolons. No sentence may score over 10. The means of code and of pages
-have bounds. The trials in docs/experiments are left out."""
+have bounds. The trials in docs/experiments are left out. Names that went do not come back. The glossary
+of docs/design.md has at most 40 nouns, each once."""
 import ast
+import pathlib
 import re
 import sys
 
@@ -12,6 +14,16 @@ from source import all_files, read, report
 
 MOST, MOST_OF_CODE, MOST_OF_PAGES = 10.0, 1.9, 2.2
 LONG_WORDS = 22
+MOST_NOUNS = 40
+# Names that meant several things, or the wrong one, with the nouns that took their place.
+OLD_NAMES = (
+    (r"\bpl_room\w*|\broom_(?:open|read|sleep|wake|share|retain|kept|set_limit)\b",
+     "heap: the memory of a tag"),
+    (r"\bPL_BLOCK_KEPT\b", "captured: a freed block of a capture"),
+    (r"\b(?:limit|total|reserve|peak|keep)_chunks\b", "granules, where granules are counted"),
+    (r"\bspace->n_chunks\b", "n_held: granules held"),
+    (r"\b(?:veiled|guest chunk|twin chunk)\b", "none: granules are not merged"),
+)
 POINTERS = frozenset(
     "that those these this it its they them their who whose whom which what one ones other others "
     "another such so same former latter either both each there here else".split())
@@ -73,6 +85,26 @@ def scored(path, text):
             yield score(sentence), f"{path}:{line}", sentence
 
 
+def old_names(path, text):
+    """A line for each old name in a file of the library, its tests or its pages."""
+    for pattern, name in OLD_NAMES:
+        for match in re.finditer(pattern, text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{path}:{line}: '{match.group()}' went; the noun is {name}"
+
+
+def check_glossary(page):
+    """The nouns are the first column of the table in chapter 2; the field's word is in brackets."""
+    chapter = page.split("\n## 2. ", 1)[-1].split("\n## ", 1)[0]
+    nouns = re.findall(r"^\| ([a-z][^|(]*?) (?:\(.*?\) )?\|", chapter, re.MULTILINE)
+    nouns = [noun for noun in nouns if noun != "noun"]
+    if not 1 <= len(nouns) <= MOST_NOUNS:
+        yield f"docs/design.md: {len(nouns)} nouns in the glossary, at most {MOST_NOUNS}"
+    for noun in sorted(set(nouns)):
+        if nouns.count(noun) > 1:
+            yield f"docs/design.md: '{noun}' is defined twice"
+
+
 def check(kind, found, most_mean):
     for value, where, sentence in sorted(found, reverse=True):
         if value > MOST:
@@ -83,13 +115,16 @@ def check(kind, found, most_mean):
 
 
 def main():
-    code, pages = [], []
+    code, pages, old = [], [], []
     for path in all_files():
+        if path.parts[0] in ("vmm", "segments", "api", "docs") and path.suffix in (".c", ".h", ".md"):
+            old += old_names(path, read(path))
         if path.suffix in (".c", ".h", ".cpp", ".hpp", ".py"):
             code += scored(path, read(path))
         elif path.suffix == ".md" and path.parts[:2] != ("docs", "experiments"):
             pages += scored(path, read(path))
-    return report([*check("code", code, MOST_OF_CODE), *check("pages", pages, MOST_OF_PAGES)])
+    return report([*check("code", code, MOST_OF_CODE), *check("pages", pages, MOST_OF_PAGES),
+                   *old, *check_glossary(read(pathlib.Path("docs/design.md")))])
 
 
 if __name__ == "__main__":
