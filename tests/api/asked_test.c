@@ -75,7 +75,9 @@ static void *stream_of(kind k)
     return k == LEGACY ? NULL : k == PER_THREAD ? (void *)2 : api_stream(instance, 0);
 }
 
-/* The questions of a request and a free on a created stream, and of both on a per-thread stream. */
+/* The questions of a request and a free on a created stream, and of both on a per-thread stream.
+ * Such a stream is the current context's: which context is current matters to find the stream, and
+ * then to ask about its capture. */
 typedef struct cost {
     const char *sim_conf;
     const char *conf;
@@ -87,13 +89,13 @@ typedef struct cost {
 
 #define SIM "capacity:64M,dead_handles:error"
 static const cost costs[] = {
-    { SIM, "", { 1, 0, 2, 1, 0 }, { 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 1 }, CU_CAPTURE_MODE_GLOBAL },
+    { SIM, "", { 1, 0, 2, 1, 0 }, { 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 2 }, CU_CAPTURE_MODE_GLOBAL },
     { SIM, "capture:told", { 1, 0, 2, 1, 0 }, { 0 }, { 0, 0, 0, 0, 1 }, CU_CAPTURE_MODE_GLOBAL },
     { SIM,
       "stream_identity:handle",
       { 1, 0, 0, 0, 0 },
       { 1, 0, 0, 0, 0 },
-      { 1, 0, 0, 0, 1 },
+      { 1, 0, 0, 0, 2 },
       CU_CAPTURE_MODE_GLOBAL },
     { SIM,
       "stream_identity:handle,capture:told",
@@ -105,20 +107,20 @@ static const cost costs[] = {
       "",
       { 1, 0, 2, 1, 0 },
       { 1, 0, 0, 0, 0 },
-      { 1, 0, 0, 0, 1 },
+      { 1, 0, 0, 0, 2 },
       CU_CAPTURE_MODE_THREAD_LOCAL },
-    { SIM, "", { 1, 0, 1, 1, 0 }, { 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 1 }, CU_CAPTURE_MODE_RELAXED },
+    { SIM, "", { 1, 0, 1, 1, 0 }, { 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 2 }, CU_CAPTURE_MODE_RELAXED },
     { SIM ",devices:2",
       "peers:True",
       { 1, 0, 2, 1, 0 },
       { 2, 0, 2, 1, 0 },
-      { 1, 0, 0, 0, 1 },
+      { 1, 0, 0, 0, 2 },
       CU_CAPTURE_MODE_GLOBAL },
     { SIM ",profile:old_driver",
       "",
       { 1, 0, 0, 0, 0 },
       { 1, 0, 0, 0, 0 },
-      { 1, 0, 0, 0, 1 },
+      { 1, 0, 0, 0, 2 },
       CU_CAPTURE_MODE_GLOBAL },
 };
 enum { N_COSTS = sizeof costs / sizeof costs[0] };
