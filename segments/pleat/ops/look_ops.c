@@ -7,11 +7,6 @@
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/space.h"
 
-static pl_space *space_of(pl_allocator *a)
-{
-    return (pl_space *)a; /* base is the first member */
-}
-
 /* NULL: outside all segments. Mostly `ptr` is a block's own address. If not, walk the blocks of the
  * granule. */
 static const pl_block *covering(const pl_space *space, pleat_devptr ptr)
@@ -36,7 +31,7 @@ static const pl_block *block_at(pl_space *space, pleat_devptr ptr)
 
 pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_space *space = space_of(a);
+    pl_space *space = (pl_space *)a;
     pleat_status st = PLEAT_EFOREIGN;
 
     pl_lock_acquire(&space->lock);
@@ -62,7 +57,7 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
 
 int pl_pleat_check(pl_allocator *a)
 {
-    pl_space *space = space_of(a);
+    pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
     pl_fronts_stop(space);
@@ -75,7 +70,7 @@ int pl_pleat_check(pl_allocator *a)
 
 void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
 {
-    pl_space *space = space_of(a);
+    pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
     pl_fronts_count(space);
@@ -103,18 +98,18 @@ void pl_pleat_visit(pl_allocator *a, void (*see)(void *context, const pl_piece *
 {
     pleat_devptr from = 0;
 
-    (void)visit(space_of(a), SIZE_MAX, &from, see, context);
+    (void)visit((pl_space *)a, SIZE_MAX, &from, see, context);
 }
 
 bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
                          void (*see)(void *context, const pl_piece *piece), void *context)
 {
-    return visit(space_of(a), VISIT_SOME, from, see, context);
+    return visit((pl_space *)a, VISIT_SOME, from, see, context);
 }
 
 void pl_pleat_reset_peaks(pl_allocator *a)
 {
-    pl_space *space = space_of(a);
+    pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
     pl_fronts_count(space);

@@ -20,11 +20,6 @@
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
 
-static pl_space *space_of(pl_allocator *a)
-{
-    return (pl_space *)a; /* base is the first member */
-}
-
 /* ---- allocate -------------------------------------------------------------------------------- */
 
 /* Undo an allocation if the block cannot be kept for its capture. */
@@ -162,14 +157,14 @@ static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t 
 
 static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
-    return alloc_from(space_of(a), NULL, bytes, stream, NULL, out);
+    return alloc_from((pl_space *)a, NULL, bytes, stream, NULL, out);
 }
 
 static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
                                   const pl_capture_info *asked, pleat_devptr *out)
 {
     static const pl_capture_info at_rest = { .is_capturing = false };
-    pl_space *space = space_of(a);
+    pl_space *space = (pl_space *)a;
     bool is_told = pl_capture_is_told(space, stream);
     pl_capture_info answer;
     pleat_status st = is_told ? PLEAT_OK : pl_capture_ask_about(space, stream, asked, &answer);
@@ -189,14 +184,14 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
 static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
                                      pl_stream *stream, pleat_devptr *out)
 {
-    return alloc_from(space_of(a), pool, bytes, stream, NULL, out);
+    return alloc_from((pl_space *)a, pool, bytes, stream, NULL, out);
 }
 
 static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
                                    pl_stream *stream, const pl_capture_info *asked,
                                    pleat_devptr *out)
 {
-    return alloc_from(space_of(a), pool, bytes, stream, asked, out);
+    return alloc_from((pl_space *)a, pool, bytes, stream, asked, out);
 }
 
 const pl_allocator_ops pl_pleat_ops = {
