@@ -39,10 +39,9 @@ static pleat_status record_event(pl_stream *stream, pl_fence *fence, cu_context 
     if (st != PLEAT_OK) {
         return st;
     }
-    uint64_t n_errors = atomic_load(&pl_driver_n_errors);
     cu_result result = pl_cu_event_record(stream->dev->drv, fence->event, stream->handle);
     if (result == CU_INVALID_HANDLE && stream->kind == PL_STREAM_ORDINARY) {
-        pl_driver_clear_error_before(n_errors);
+        pl_driver_clear_error();
         return PLEAT_ESTREAM; /* just destroyed; or of a green context, and the driver is strict */
     }
     if (result != CU_SUCCESS) {

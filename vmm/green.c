@@ -111,7 +111,9 @@ pleat_status pl_green_default(pl_device *dev, cu_stream handle, pl_capture_info 
     uint64_t n_errors = atomic_load(&pl_driver_n_errors);
     pleat_status st = ask(dev, handle, capture, id);
     if (st == PLEAT_ENOTSUP) {
-        pl_driver_clear_error_before(n_errors);
+        if (pl_driver_last_error()->number > n_errors) { /* a refused question is no failure */
+            pl_driver_clear_error();
+        }
         return st;
     }
     begin_asking(dev);

@@ -141,6 +141,20 @@ START_TEST(a_captured_default_stream_is_refused_unharmed)
 }
 END_TEST
 
+START_TEST(a_question_that_is_refused_leaves_no_error)
+{
+    open_on("capacity:1G");
+    vmm_green_push(&green);
+    pl_driver_clear_error();
+    sim.fail_at("cuStreamGetCaptureInfo", 0, CU_CAPTURE_IMPLICIT);
+    ck_assert(!pl_green_notices(dev));
+    ck_assert_uint_eq(sim.n_faults(), 1);
+    ck_assert_int_eq(pl_driver_last_error()->result, CU_SUCCESS);
+    vmm_green_pop(&green);
+    close_all();
+}
+END_TEST
+
 /* Makes a context of device 0 current: the primary one or a green one. */
 static cu_context push_other(bool is_green)
 {
@@ -212,5 +226,6 @@ SUITE(vmm_green)
     tcase_add_test(all, handle_0_is_another_stream_while_a_green_context_is_current);
     tcase_add_test(all, handle_2_is_another_stream_while_a_green_context_is_current);
     tcase_add_test(all, a_captured_default_stream_is_refused_unharmed);
+    tcase_add_test(all, a_question_that_is_refused_leaves_no_error);
     tcase_add_loop_test(all, default_streams_are_the_own_device_s_while_another_one_captures, 0, 2);
 }
