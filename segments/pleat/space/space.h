@@ -312,14 +312,14 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
 /* n granules have become loose, or are pinned from now on. */
 static inline void pl_space_loosen(pl_space *space, size_t n)
 {
-    if (n > 0) {
+    if (__builtin_expect(n > 0, false)) {
         space->n_loose += n;
         space->n_pinned -= n;
     }
 }
 static inline void pl_space_pin_loose(pl_space *space, size_t n)
 {
-    if (n > 0) { /* else others' flights, which may fail, would lift the peak */
+    if (__builtin_expect(n > 0, false)) { /* else flights that may fail would lift the peak */
         space->n_loose -= n;
         pl_space_pin(space, n);
     }
