@@ -230,7 +230,11 @@ static const struct {
     { "is_apart", offsetof(bench_told, is_apart) },
     { "ends_failed", offsetof(bench_told, ends_failed) },
     { "has_gone_on", offsetof(bench_told, has_gone_on) },
+    { "may_run_over", offsetof(bench_told, may_run_over) },
+    { "gives_back", offsetof(bench_told, gives_back) },
     { "ends_early", offsetof(bench_told, ends_early) },
+    { "is_unrepeated", offsetof(bench_told, is_unrepeated) },
+    { "is_growing", offsetof(bench_told, is_growing) },
     { "lacks_requests", offsetof(bench_told, lacks_requests) },
     { "lacks_ends", offsetof(bench_told, lacks_ends) },
 };
@@ -240,6 +244,7 @@ static const struct {
     size_t at;
 } told_counts[] = {
     { "entries", offsetof(bench_told, n_entries) },
+    { "steps", offsetof(bench_told, n_steps) },
     { "rise_bytes", offsetof(bench_told, rise_bytes) },
     { "rise_steps", offsetof(bench_told, n_rise_steps) },
     { "live_before_bytes", offsetof(bench_told, live_before_bytes) },

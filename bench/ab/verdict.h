@@ -21,8 +21,10 @@
  *     as it was recorded; the lines say so. Where what is missing may need more than the
  *     device that R4 or R5 choose (told.h), the advice is to record the whole (RECORD). R6 stays:
  *     what fails on a part fails on the whole.
- * R9  A steady rise from step to step has no whole recording. The advice stays, and tells how many
- *     further steps its device has room for. */
+ * R9  Where nothing is known to be missing, but steps were not seen to repeat, or they grow, the
+ *     need is a least one, too. The advice stays with the words that a whole recording may say
+ *     otherwise; of a rise between the steps it tells how many further ones its device has room
+ *     for. */
 #ifndef PLEAT_BENCH_VERDICT_H
 #define PLEAT_BENCH_VERDICT_H
 

@@ -24,10 +24,23 @@ static const char *words_of(const char *allocator)
     return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
 }
 
+static void put_steps(const bench_verdict_input *in, bench_line *l)
+{
+    if (in->told.n_steps > 0) {
+        bool is_one = in->told.n_steps == 1;
+        bench_line_put(l, " in the ");
+        if (!is_one) {
+            bench_line_count(l, in->told.n_steps);
+        }
+        bench_line_put(l, is_one ? "step that was recorded," : " steps that were recorded,");
+    }
+}
+
 static void write_needs(const bench_verdict_input *in, bench_line *l)
 {
     bench_line_put(l, "%s", bench_told_is_whole(&in->told) ? "" : "at least ");
     bench_line_size(l, (double)in->need_bytes);
+    put_steps(in, l);
     if (in->n_ranks > 0) {
         bench_line_put(l, " in rank %s, the most of %u ranks", in->worst,
                        in->n_ranks - in->n_unknown);

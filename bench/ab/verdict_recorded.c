@@ -20,7 +20,8 @@ static void put_start(const bench_told *told, bench_line *l)
     if (told->has_run_over) {
         bench_line_put(l, "its ring of ");
         bench_line_count(l, told->n_entries);
-        bench_line_put(l, " entries is full%s", told->begins_late ? "; " : "");
+        bench_line_put(l, " entries is %sfull%s", told->may_run_over ? "perhaps " : "",
+                       told->begins_late ? "; " : "");
     }
     if (told->begins_late) {
         bench_line_size(l, (double)told->live_before_bytes);
@@ -50,16 +51,29 @@ static void put_end(const bench_told *told, bench_line *l)
     }
     if (told->ends_early) {
         bench_line_put(l,
-                       "%sends in the middle of a step, in the first step, or still grows: it "
-                       "never came down before to what lives at its end",
+                       "%sends in the middle of a step, or still grows: more lives at its end "
+                       "than between two steps before",
                        l->used > 0 ? "; " : "");
     }
     if (told->rise_bytes > 0) {
         bench_line_put(l, "%swhat lives between two steps rises by ", l->used > 0 ? "; " : "");
         bench_line_size(l, (double)told->rise_bytes);
-        bench_line_put(l, " a step, steadily over ");
+        bench_line_put(l, " a step, on the mean of ");
         bench_line_count(l, told->n_rise_steps);
         bench_line_put(l, " steps");
+    }
+}
+
+/* Nothing is missing, but a longer run may need more. */
+static void put_doubt(const bench_told *told, bench_line *l)
+{
+    const char *before = l->used > 0 ? "; " : "";
+    if (told->is_unrepeated) {
+        bench_line_put(l, "%s%s, so a longer run may need more", before,
+                       told->n_steps < 2 ? "no step was seen to repeat"
+                                         : "the largest step was not seen to repeat often enough");
+    } else if (told->is_growing && told->rise_bytes == 0) {
+        bench_line_put(l, "%sits steps grow, so a longer run may need more", before);
     }
 }
 
@@ -90,12 +104,14 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *l)
     }
     put_start(told, l);
     put_end(told, l);
+    put_doubt(told, l);
     bench_line_put(l, ". So the run needs at least what is said here");
     if (bench_told_lacks_end(told)) {
         bench_line_put(l, ", and \"completes\" means up to where the recording stops");
     }
-    if (bench_told_only_rises(told)) {
-        bench_line_put(l, ". Each further step needs that much more");
+    if (bench_told_is_only_unproven(told)) {
+        bench_line_put(l, "%s",
+                       told->rise_bytes > 0 ? ". Each further step needs that much more" : "");
         return;
     }
     bench_line_put(l, ". The whole is recorded by " START_CALL " before the first tensor and "

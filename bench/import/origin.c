@@ -118,6 +118,18 @@ static bool holds_too_little(const bench_told *told, const bench_snapshot_held *
            tape->peak_live_bytes > held->most_bytes + rounding;
 }
 
+/* Memory goes back to the driver in the recording, or all of it has gone at its end. */
+static bool gives_back(const bench_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->n_entries; i++) {
+        uint8_t action = snapshot->entries[i].action;
+        if (action == BENCH_SNAPSHOT_SEGMENT_FREE || action == BENCH_SNAPSHOT_SEGMENT_UNMAP) {
+            return true;
+        }
+    }
+    return snapshot->held_bytes == 0;
+}
+
 static bench_told read_told(const bench_snapshot *snapshot, const bench_recording *recording,
                             const bench_snapshot_held *held, const bench_tape *tape)
 {
@@ -134,13 +146,18 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
         return told;
     }
     told.begins_late = recording->n_before > 0 || held->before_bytes > 0 || recording->is_cut;
-    told.has_run_over = snapshot->is_full || (told.begins_late && is_round(n));
+    told.has_run_over = snapshot->is_full || is_round(n);
+    told.may_run_over = told.has_run_over && !snapshot->is_full && !told.begins_late;
+    told.gives_back = gives_back(snapshot);
     find_failures(snapshot, &told);
     told.is_apart = !recording->leads_to_state || !held->is_consistent ||
                     holds_too_little(&told, held, tape);
     told.ends_early = !told.ends_failed && recording->steps.ends_high;
+    told.is_unrepeated = recording->steps.is_unrepeated;
+    told.is_growing = recording->steps.is_growing;
+    told.n_steps = recording->steps.n_steps;
     told.rise_bytes = recording->steps.rise_bytes;
-    told.n_rise_steps = recording->steps.n_steps;
+    told.n_rise_steps = recording->steps.n_rise_steps;
     return told;
 }
 

@@ -1,38 +1,25 @@
 /* steps.c - see steps.h. */
 #include "bench/import/steps.h"
 
-/* Levels that differ by at most this part of the peak are equal. */
-enum { LEVEL_PARTS = 20 };
-
-/* A step is a rise over the final level, and the way back. More lives at the end than before if the
- * second half came down lower, or if there is only one step. */
-static bool ends_high(const uint64_t *levels, size_t n, uint64_t peak)
-{
-    uint64_t end = n > 0 ? levels[n - 1] : 0;
-    uint64_t little = peak / LEVEL_PARTS;
-    uint64_t low = end;
-    unsigned n_steps = 0;
-    bool is_up = false;
-    for (size_t i = 0; i < n; i++) {
-        low = i >= n / 2 && levels[i] < low ? levels[i] : low;
-        n_steps += is_up && levels[i] <= end + little;
-        is_up = levels[i] > end + 2 * little || (is_up && levels[i] > end + little);
-    }
-    return end - low > little || (n_steps == 1 && end > little);
-}
-
-/* ---- a rise from step to step ---------------------------------------------------------------- */
-
 enum {
-    /* Valleys. Five levels without a trend come in rising order once in 5! = 120 recordings. */
-    LEAST_VALLEYS = 5,
-    /* Of the valleys. Each has a lowest one, so levels that vary from step to step do not hide a
-     * rise; eight come in rising order by chance once in 8! = 40,320 recordings. */
+    /* Of a step's height, or of the peak: levels that differ by at most this part are equal. The
+     * lengths of batches differ, and the last batch may live between two steps. */
+    LEVEL_PARTS = 20,
+    /* Steps. The first one may be the loading of the weights, and what it keeps lives in all later
+     * ones. So three further ones have to be seen. */
+    LEAST_STEPS = 4,
+    /* Of a step's height. If all later steps stay below the first two by more than this part, they
+     * are of another kind, such as evaluations. */
+    KIND_PARTS = 4,
+    /* Of the lows, or of the highs. Each part has one level, so steps that vary do not hide a
+     * rise. */
     MOST_PARTS = 8,
     /* Steps, more than most trainings have. A rise that adds up to no other level by then changes
      * nothing, such as a loss of 512 bytes that each step keeps. */
     LONGEST_RUN = 100000,
 };
+
+/* ---- highs and lows -------------------------------------------------------------------------- */
 
 /* The depth of the deepest valley: how far below both the highest level before it and the highest
  * one behind it. `before` and `behind` move towards each other from the ends; the lower of their
@@ -52,16 +39,24 @@ static uint64_t deepest(const uint64_t *levels, size_t n)
     return most;
 }
 
-/* Move the levels of all valleys of at least this depth to the front; returns how many. */
-static size_t keep_valleys(uint64_t *levels, size_t n, uint64_t depth)
+/* The highs and the lows of a recording in turn: a high and a low are a step. */
+typedef struct course {
+    const uint64_t *at;
+    size_t n_steps;
+    bool is_up; /* behind the last step: it has gone up, and not come down */
+} course;
+
+/* Keep what goes up and down by at least this depth, in the place of the levels. */
+static course keep_course(uint64_t *levels, size_t n, uint64_t depth)
 {
-    size_t n_kept = 0;
+    size_t n_kept = 0; /* each high and each low has its own entry */
     uint64_t high = 0;
     uint64_t low = 0;
     bool is_down = false;
     for (size_t i = 0; i < n; i++) {
         uint64_t level = levels[i];
         if (is_down && level >= low + depth) {
+            levels[n_kept++] = high;
             levels[n_kept++] = low;
             is_down = false;
             high = level;
@@ -73,61 +68,124 @@ static size_t keep_valleys(uint64_t *levels, size_t n, uint64_t depth)
             low = level;
         }
     }
-    return n_kept;
-}
-
-/* The lowest valley of a part. */
-static uint64_t floor_of(const uint64_t *valleys, size_t n, size_t part, size_t n_parts)
-{
-    size_t first = part * n / n_parts;
-    uint64_t low = valleys[first];
-    for (size_t i = first; i < (part + 1) * n / n_parts; i++) {
-        low = valleys[i] < low ? valleys[i] : low;
+    if (is_down) {
+        levels[n_kept++] = high;
+        levels[n_kept++] = low;
     }
-    return low;
+    return (course){ levels, n_kept / 2, !is_down };
 }
 
-/* The rise from the first part to the last one; 0 if some part lies no higher than the one before
- * it. */
-static uint64_t steady_rise(const uint64_t *valleys, size_t n, size_t n_parts)
+/* Highs or lows: every second level of a course. */
+typedef struct row {
+    const uint64_t *first;
+    size_t n;
+    bool is_high;
+} row;
+
+static row highs_of(const course *c, size_t from, size_t end)
 {
-    uint64_t first = floor_of(valleys, n, 0, n_parts);
+    return (row){ c->at + 2 * from, end - from, true };
+}
+
+static row lows_of(const course *c, size_t from, size_t end)
+{
+    return (row){ c->at + 2 * from + 1, end - from, false };
+}
+
+static uint64_t most_of(row r)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < r.n; i++) {
+        most = r.first[2 * i] > most ? r.first[2 * i] : most;
+    }
+    return most;
+}
+
+/* The level of a part: of highs the highest one, of lows the lowest one. */
+static uint64_t part_of(row r, size_t part, size_t n_parts)
+{
+    size_t from = part * r.n / n_parts;
+    size_t end = (part + 1) * r.n / n_parts;
+    uint64_t level = r.first[2 * from];
+    for (size_t i = from; i < end; i++) {
+        uint64_t other = r.first[2 * i];
+        level = (r.is_high ? other > level : other < level) ? other : level;
+    }
+    return level;
+}
+
+/* From a step to the next, on the mean; 0 = no rise. No part lies below the one before it, and the
+ * second half rises: what came with the first steps and then stayed is no rise. */
+static uint64_t rise_of(row r, uint64_t peak)
+{
+    size_t n_parts = r.n < MOST_PARTS ? r.n : MOST_PARTS;
+    if (n_parts < LEAST_STEPS - 1) {
+        return 0;
+    }
+    uint64_t first = part_of(r, 0, n_parts);
+    uint64_t middle = first;
     uint64_t last = first;
     for (size_t part = 1; part < n_parts; part++) {
-        uint64_t level = floor_of(valleys, n, part, n_parts);
-        if (level <= last) {
+        uint64_t level = part_of(r, part, n_parts);
+        if (level < last) {
             return 0;
         }
         last = level;
+        middle = 2 * part < n_parts ? level : middle;
     }
-    return last - first;
+    uint64_t of_step = last > middle ? (last - first) / ((n_parts - 1) * r.n / n_parts) : 0;
+    return of_step > peak / LEVEL_PARTS / LONGEST_RUN ? of_step : 0;
 }
 
-/* A valley at least half as deep as the deepest one lies between two steps. The first valley may
- * come before the first step, and is left out of many. A recording of a single step rises with its
- * layers, by more than a layer comes down. A leak that is as large is no small part of the peak,
- * and its recording ends high: the second half rises by half of that. */
-static void find_rise(uint64_t *levels, size_t n, uint64_t peak, bench_steps *out)
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* More lives at the end than between two steps; without steps, than in the second half. */
+static bool ends_high(const uint64_t *levels, size_t n, uint64_t peak)
 {
-    uint64_t depth = deepest(levels, n);
-    size_t n_valleys = depth > 1 ? keep_valleys(levels, n, depth / 2) : 0;
-    if (n_valleys < LEAST_VALLEYS) {
-        return;
+    uint64_t end = n > 0 ? levels[n - 1] : 0;
+    uint64_t low = end;
+    for (size_t i = n / 2; i < n; i++) {
+        low = levels[i] < low ? levels[i] : low;
     }
-    size_t skipped = n_valleys > LEAST_VALLEYS;
-    n_valleys -= skipped;
-    size_t n_parts = n_valleys < MOST_PARTS ? n_valleys : MOST_PARTS;
-    uint64_t rise = steady_rise(levels + skipped, n_valleys, n_parts);
-    uint64_t of_step = rise / ((n_parts - 1) * n_valleys / n_parts);
-    bool is_in_step = rise > depth && rise > 2 * (peak / LEVEL_PARTS);
-    if (!is_in_step && of_step > peak / LEVEL_PARTS / LONGEST_RUN) {
-        out->rise_bytes = of_step;
-        out->n_steps = n_valleys - 1;
+    return end - low > peak / LEVEL_PARTS;
+}
+
+/* A run that frees everything at its end has no valley there. The first valley may come before the
+ * first step. A rise by more than a step's height is one step, whose layers go up and down. */
+static void find_rise(const course *c, uint64_t height, uint64_t peak, bench_steps *out)
+{
+    size_t n = c->n_steps;
+    size_t end = c->at[2 * n - 1] < c->at[2 * n - 3] ? n - 1 : n;
+    row lows = lows_of(c, 1, end);
+    uint64_t rise = rise_of(lows, peak);
+    out->n_rise_steps = rise > 0 ? lows.n - 1 : 0;
+    out->rise_bytes = rise;
+    if (rise * out->n_rise_steps > height) {
+        out->is_unrepeated = true;
+        out->rise_bytes = out->n_rise_steps = 0;
     }
 }
 
+/* A high and a low that differ by no more than equal levels are no step. */
 void bench_steps_look(uint64_t *levels, size_t n, uint64_t peak, bench_steps *out)
 {
-    *out = (bench_steps){ .ends_high = ends_high(levels, n, peak) };
-    find_rise(levels, n, peak, out);
+    uint64_t end = n > 0 ? levels[n - 1] : 0;
+    uint64_t height = deepest(levels, n);
+    *out = (bench_steps){ .ends_high = ends_high(levels, n, peak), .is_unrepeated = true };
+    if (height <= peak / LEVEL_PARTS) {
+        return;
+    }
+    course c = keep_course(levels, n, height / 2);
+    out->n_steps = c.n_steps;
+    out->ends_high = c.is_up || (c.n_steps > 1 && end > most_of(lows_of(&c, 0, c.n_steps - 1)) +
+                                                            height / LEVEL_PARTS);
+    if (c.n_steps < LEAST_STEPS) {
+        return;
+    }
+    uint64_t last = most_of(highs_of(&c, c.n_steps - 1, c.n_steps));
+    uint64_t later = most_of(highs_of(&c, 2, c.n_steps));
+    out->is_unrepeated = most_of(highs_of(&c, 0, 2)) > later + height / KIND_PARTS;
+    out->is_growing = rise_of(highs_of(&c, 1, c.n_steps), peak) > 0 ||
+                      last > most_of(highs_of(&c, 0, c.n_steps - 1)) + height / LEVEL_PARTS;
+    find_rise(&c, height, peak, out);
 }

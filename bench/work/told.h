@@ -13,20 +13,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All false: the recording is whole, as far as can be seen. */
+/* All false and zero: the work is no recording, and whole. A recording is whole only if it shows
+ * that its steps repeat (bench/import/steps.h). */
 typedef struct bench_told {
     bool has_no_history; /* only the blocks at the moment of the snapshot */
     bool begins_late;    /* blocks lived, or memory was held, before the first entry */
-    bool has_run_over;   /* the ring is full, and older entries are gone */
+    bool has_run_over;   /* the ring is full, and older entries are gone; */
+    bool may_run_over;   /* only the number of entries says so */
+    bool gives_back;     /* memory went back to the driver, so what is held is no bound */
     bool is_apart;       /* the history does not lead to the snapshot's blocks */
     bool ends_failed;    /* the last allocation was refused */
     bool has_gone_on;    /* a request before the last one was refused */
-    bool ends_early;     /* in the middle of a step, with more live bytes than at its end; or in
-                          * the first step, after which the next may need more */
+    bool ends_early;     /* in the middle of a step, with more live bytes than at its end */
+    bool is_unrepeated;  /* too few steps, or the largest came only at the beginning */
+    bool is_growing;     /* the last step is the largest, or the steps grow */
     bool lacks_requests; /* of the two entries of a free, free_requested: pending blocks count as
                           * live, so the need is a bound above */
     bool lacks_ends;     /* free_completed: how long blocks were pending is unknown */
     uint64_t n_entries;
+    uint64_t n_steps;           /* recorded; of a job, of the rank with the fewest; 0 = unknown */
     uint64_t rise_bytes;        /* of what lives between two steps, a step; 0 = no steady rise */
     uint64_t n_rise_steps;      /* recorded steps with this rise */
     uint64_t live_before_bytes; /* live before the first entry, each block rounded up to 512; */
@@ -39,10 +44,17 @@ static inline bool bench_told_lacks_start(const bench_told *told)
     return told->has_no_history || told->begins_late || told->has_run_over || told->is_apart;
 }
 
+/* Nothing shows that anything is missing. But nothing shows, either, that a longer run needs no
+ * more. */
+static inline bool bench_told_is_unproven(const bench_told *told)
+{
+    return told->is_unrepeated || told->is_growing || told->rise_bytes > 0;
+}
+
 static inline bool bench_told_lacks_end(const bench_told *told)
 {
     return told->has_no_history || told->is_apart || told->ends_failed || told->has_gone_on ||
-           told->ends_early || told->rise_bytes > 0;
+           told->ends_early || bench_told_is_unproven(told);
 }
 
 static inline bool bench_told_is_whole(const bench_told *told)
@@ -53,25 +65,31 @@ static inline bool bench_told_is_whole(const bench_told *told)
 /* Does the memory held before the first entry bound what the run had needed by then? */
 static inline bool bench_told_has_bound(const bench_told *told)
 {
-    return told->begins_late && !told->has_run_over && !told->is_apart;
+    return told->begins_late && !told->has_run_over && !told->is_apart && !told->gives_back;
 }
 
-/* Is the recording whole but for a steady rise? Then only further steps need more. */
-static inline bool bench_told_only_rises(const bench_told *told)
+static inline bench_told bench_told_without_doubt(const bench_told *told)
 {
     bench_told rest = *told;
+    rest.is_unrepeated = rest.is_growing = false;
     rest.rise_bytes = 0;
-    return told->rise_bytes > 0 && bench_told_is_whole(&rest);
+    return rest;
+}
+
+/* Is the recording whole but for that? Then only further steps need more. */
+static inline bool bench_told_is_only_unproven(const bench_told *told)
+{
+    bench_told rest = bench_told_without_doubt(told);
+    return bench_told_is_unproven(told) && bench_told_is_whole(&rest);
 }
 
 /* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
  * driver. So before the first entry the run needed at most the memory held there. A full ring
  * belongs to a long run, whose cache may have been emptied before. In this case there is no
- * bound. A steady rise has no end that could be recorded, and hides nothing. */
+ * bound. A run that is only unproven has no part of which is known that it is missing. */
 static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
 {
-    bench_told rest = *told;
-    rest.rise_bytes = 0;
+    bench_told rest = bench_told_without_doubt(told);
     return bench_told_lacks_end(&rest) || told->has_run_over || told->held_before_bytes > bytes;
 }
 
@@ -84,7 +102,11 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     into->is_apart = into->is_apart || other->is_apart;
     into->ends_failed = into->ends_failed || other->ends_failed;
     into->has_gone_on = into->has_gone_on || other->has_gone_on;
+    into->may_run_over = into->may_run_over || other->may_run_over;
+    into->gives_back = into->gives_back || other->gives_back;
     into->ends_early = into->ends_early || other->ends_early;
+    into->is_unrepeated = into->is_unrepeated || other->is_unrepeated;
+    into->is_growing = into->is_growing || other->is_growing;
     into->lacks_requests = into->lacks_requests || other->lacks_requests;
     into->lacks_ends = into->lacks_ends || other->lacks_ends;
     if (other->rise_bytes > into->rise_bytes) {
@@ -96,6 +118,9 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     }
     if (other->live_before_bytes > into->live_before_bytes) {
         into->live_before_bytes = other->live_before_bytes;
+    }
+    if (into->n_steps == 0 || (other->n_steps > 0 && other->n_steps < into->n_steps)) {
+        into->n_steps = other->n_steps;
     }
     into->n_entries = other->n_entries > into->n_entries ? other->n_entries : into->n_entries;
 }

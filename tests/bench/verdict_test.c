@@ -412,19 +412,62 @@ START_TEST(a_steady_rise_is_told_with_the_steps_that_are_left)
     add_three();
     in.told = (bench_told){ .rise_bytes = GIB / 512, .n_rise_steps = 1058 };
     reach();
-    IS(RECORDED, "what lives between two steps rises by 2.0 MiB a step, steadily over 1,058 steps. "
-                 "So the run needs at least what is said here, and \"completes\" means up to where "
-                 "the recording stops. Each further step needs that much more");
+    IS(RECORDED, "what lives between two steps rises by 2.0 MiB a step, on the mean of 1,058 "
+                 "steps. So the run needs at least what is said here, and \"completes\" means up "
+                 "to where the recording stops. Each further step needs that much more");
     HAS(NEEDS, "at least 30.00 GiB");
     ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH); /* no recording is ever the whole */
     HAS(ADVICE, "; a whole recording may say otherwise: by the rise, 4,608 further steps fill 40 "
                 "GB.");
     in.told.ends_early = true;
     reach();
-    HAS(RECORDED, "came down before to what lives at its end; what lives between two steps rises");
+    HAS(RECORDED, "than between two steps before; what lives between two steps rises");
     HAS(RECORDED, ". The whole is recorded by torch");
     ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
     HAS(AT_END, "# after more steps, and between two");
+}
+END_TEST
+
+/* Nothing is known to be missing, so there is nothing to record. */
+START_TEST(steps_that_were_not_seen_to_repeat_leave_a_doubt)
+{
+    add_three();
+    in.told = (bench_told){ .is_unrepeated = true };
+    reach();
+    IS(RECORDED, "no step was seen to repeat, so a longer run may need more. So the run needs at "
+                 "least what is said here, and \"completes\" means up to where the recording "
+                 "stops");
+    IS(NEEDS, "at least 30.00 GiB of live blocks at the peak, event 42 of 1,234,567");
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
+    HAS(ADVICE, "; a whole recording may say otherwise.");
+    in.told.n_steps = 12;
+    reach();
+    HAS(RECORDED, "the largest step was not seen to repeat often enough, so a longer run may need");
+    HAS(NEEDS, "at least 30.00 GiB in the 12 steps that were recorded, of live blocks at the peak");
+    in.told.n_steps = 1;
+    reach();
+    HAS(RECORDED, "no step was seen to repeat");
+    HAS(NEEDS, "30.00 GiB in the step that was recorded, of live blocks");
+    in.told = (bench_told){ .is_growing = true, .n_steps = 6 };
+    reach();
+    HAS(RECORDED, "its steps grow, so a longer run may need more. So the run needs at least ");
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_SWITCH);
+    in.told.begins_late = true;
+    reach();
+    HAS(RECORDED, "before its first entry; its steps grow, so a longer run may need more. So ");
+    HAS(RECORDED, ". The whole is recorded by ");
+}
+END_TEST
+
+/* A run may have another kind of step later. */
+START_TEST(the_need_of_a_whole_recording_is_that_of_its_steps)
+{
+    add_three();
+    in.told = (bench_told){ .n_steps = 1234 };
+    reach();
+    IS(RECORDED, "");
+    IS(NEEDS, "30.00 GiB in the 1,234 steps that were recorded, of live blocks at the peak, event "
+              "42 of 1,234,567");
 }
 END_TEST
 
@@ -514,8 +557,8 @@ START_TEST(everything_that_is_missing_is_said)
     HAS(RECORDED, "its entries and the blocks of the snapshot disagree, as after a gap. So ");
     in.told = (bench_told){ .ends_early = true };
     reach();
-    HAS(RECORDED, "ends in the middle of a step, in the first step, or still grows: it never came "
-                  "down before to what lives at its end. So ");
+    HAS(RECORDED, "ends in the middle of a step, or still grows: more lives at its end than "
+                  "between two steps before. So ");
     in.told = (bench_told){ .begins_late = true, .live_before_bytes = 12 * GIB };
     reach();
     HAS(RECORDED, "begins in the middle: 12.00 GiB lived before its first entry. So ");
@@ -523,6 +566,12 @@ START_TEST(everything_that_is_missing_is_said)
     reach();
     HAS(NEEDS, ", and perhaps as much as the ");
     HAS(NEEDS, " that were held before the recording");
+    in.told.gives_back = true; /* more may have been held before */
+    reach();
+    ck_assert_ptr_null(strstr(verdict.lines[NEEDS], "perhaps as much"));
+    in.told = (bench_told){ .has_run_over = true, .may_run_over = true, .n_entries = 1000 };
+    reach();
+    HAS(RECORDED, "begins in the middle: its ring of 1,000 entries is perhaps full. So ");
     in.told = (bench_told){ .has_gone_on = true };
     reach();
     HAS(RECORDED, "goes on after a refused allocation, which a larger device would have served");
@@ -595,6 +644,8 @@ SUITE(bench_verdict)
     tcase_add_test(parts, a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_more);
     tcase_add_test(parts, a_ring_that_ran_over_hides_what_was_needed_before);
     tcase_add_test(parts, a_steady_rise_is_told_with_the_steps_that_are_left);
+    tcase_add_test(parts, steps_that_were_not_seen_to_repeat_leave_a_doubt);
+    tcase_add_test(parts, the_need_of_a_whole_recording_is_that_of_its_steps);
     tcase_add_test(parts, kinds_of_entries_that_a_history_lacks_are_told_with_the_need);
     tcase_add_test(parts, other_devices_of_a_snapshot_are_named);
     tcase_add_test(parts, a_late_beginning_that_can_hide_no_need_gets_advice_with_its_limits);

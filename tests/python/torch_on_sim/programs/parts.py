@@ -19,11 +19,12 @@ def step(i):
 
 
 def run(n_steps):
-    """The peak is early: 512 MiB are kept, 1 GiB more lives before the first step."""
+    """Large steps come early: 512 MiB are kept, and 1 GiB more lives in four steps."""
     kept = [empty(64) for _ in range(8)]
-    peak = [empty(256) for _ in range(4)]
-    del peak
     for i in range(n_steps):
+        if i % 10 == 0 and i < 40:
+            large = [empty(256) for _ in range(4)]
+            del large
         step(i)
     return kept
 
