@@ -288,12 +288,19 @@ static json_t *devices_object(const bench_devices *of)
     }
     json_t *object = json_object();
     json_t *others = json_array();
+    json_t *needs = json_array();
+    json_t *have_failed = json_array();
     for (unsigned i = 0; i < of->n_others; i++) {
         json_array_append_new(others, json_integer(of->others[i]));
+        json_array_append_new(needs, json_integer((json_int_t)of->needs[i]));
+        json_array_append_new(have_failed, json_boolean(of->have_failed[i]));
     }
     json_object_set_new(object, "judged", json_integer(of->judged));
     json_object_set_new(object, "is_asked", json_boolean(of->is_asked));
+    json_object_set_new(object, "has_failed", json_boolean(of->has_failed));
     json_object_set_new(object, "others", others);
+    json_object_set_new(object, "needs", needs);
+    json_object_set_new(object, "have_failed", have_failed);
     return object;
 }
 
@@ -303,12 +310,17 @@ void bench_judge_read_devices(const json_t *verdict, bench_devices *out)
     *out = (bench_devices){
         .judged = (int)json_integer_value(json_object_get(object, "judged")),
         .is_asked = json_is_true(json_object_get(object, "is_asked")),
+        .has_failed = json_is_true(json_object_get(object, "has_failed")),
     };
+    const json_t *needs = json_object_get(object, "needs");
+    const json_t *have_failed = json_object_get(object, "have_failed");
     size_t i;
     json_t *other;
     json_array_foreach(json_object_get(object, "others"), i, other)
     {
         if (i < BENCH_MOST_OTHERS) {
+            out->needs[i] = (uint64_t)json_integer_value(json_array_get(needs, i));
+            out->have_failed[i] = json_is_true(json_array_get(have_failed, i));
             out->others[out->n_others++] = (int)json_integer_value(other);
         }
     }

@@ -140,13 +140,18 @@ void bench_verdict_write_device(const bench_verdict_input *in, bench_line *l)
     if (in->n_ranks > 0) {
         bench_line_put(l, "of rank %s, ", in->worst);
     }
-    const char *why = devices->is_asked         ? "as asked for"
-                      : in->told.has_no_history ? "the first with live blocks"
-                      : in->own_failed          ? "which ran out of memory"
-                                                : "which needs most";
+    const char *why = devices->is_asked     ? "as asked for"
+                      : devices->has_failed ? "which ran out of memory"
+                                            : "which needs most";
     bench_line_put(l, "device %d is judged, %s; with memory, too: ", devices->judged, why);
     for (unsigned i = 0; i < devices->n_others; i++) {
-        bench_line_put(l, "%s%d", i > 0 ? ", " : "", devices->others[i]);
+        bench_line_put(l, "%s%d (", i > 0 ? ", " : "", devices->others[i]);
+        bench_line_put(l, "%sat least ",
+                       devices->have_failed[i]
+                           ? devices->has_failed ? "out of memory, too; " : "out of memory; "
+                           : "");
+        bench_line_size(l, (double)devices->needs[i]);
+        bench_line_put(l, ")");
     }
     bench_line_put(l, ". Type pleat ab '");
     put_file(in->work, devices->others[0], l);

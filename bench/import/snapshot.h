@@ -55,9 +55,9 @@ typedef struct bench_snapshot {
     uint32_t n_stacks;
 } bench_snapshot;
 
-/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the device with a refused
- * request, or else the most live bytes at once. If no device has events of blocks, the first one
- * with live blocks is read, without entries. False and a message with file and offset. */
+/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for a device whose last request was
+ * refused, or else any, the one with the most live bytes at once (weigh.h). Without events it is
+ * read without entries. False and a message with file and offset. */
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
                          bench_snapshot *out, bench_failure *failure);
 /* What the recorded run held from the driver. */

@@ -450,24 +450,32 @@ START_TEST(other_devices_of_a_snapshot_are_named)
     add_three();
     reach();
     IS(DEVICE, "");
-    in.of = (bench_devices){ .judged = 1, .n_others = 2, .others = { 0, 3 } };
+    in.of = (bench_devices){
+        .judged = 1, .n_others = 2, .others = { 0, 3 }, .needs = { 2 * GIB, GIB / 2 }
+    };
     reach();
-    IS(DEVICE, "device 1 is judged, which needs most; with memory, too: 0, 3. Type pleat ab "
-               "'run.pickle:device=0', and so on");
+    IS(DEVICE, "device 1 is judged, which needs most; with memory, too: 0 (at least 2.00 GiB), 3 "
+               "(at least 512.0 MiB). Type pleat ab 'run.pickle:device=0', and so on");
     in.work = "a:b/run.pickle:memory=4G,device=3,failures=drop";
-    in.of = (bench_devices){ .judged = 3, .is_asked = true, .n_others = 1, .others = { 2 } };
+    in.of = (bench_devices){
+        .judged = 3, .is_asked = true, .n_others = 1, .others = { 2 }, .needs = { GIB }
+    };
     reach();
-    IS(DEVICE, "device 3 is judged, as asked for; with memory, too: 2. Type pleat ab "
-               "'a:b/run.pickle:device=2,memory=4G,failures=drop'");
+    IS(DEVICE, "device 3 is judged, as asked for; with memory, too: 2 (at least 1.00 GiB). Type "
+               "pleat ab 'a:b/run.pickle:device=2,memory=4G,failures=drop'");
+    in.of.have_failed[0] = true;
+    reach();
+    HAS(DEVICE, "with memory, too: 2 (out of memory; at least ");
     in.of.is_asked = false;
-    in.own_failed = true;
+    in.of.has_failed = true;
     reach();
-    HAS(DEVICE, "device 3 is judged, which ran out of memory; ");
-    in.told.has_no_history = true;
+    HAS(DEVICE, "device 3 is judged, which ran out of memory; with memory, too: 2 (out of memory, "
+                "too; at least ");
+    in.of.has_failed = false;
     in.n_ranks = 8;
     in.worst = "rank3";
     reach();
-    HAS(DEVICE, "of rank rank3, device 3 is judged, the first with live blocks; ");
+    HAS(DEVICE, "of rank rank3, device 3 is judged, which needs most; ");
 }
 END_TEST
 
