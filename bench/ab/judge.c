@@ -31,6 +31,13 @@ static bench_outcome outcome_of(const bench_ab_cell *cell)
                                                        : BENCH_OUTCOME_FAILS;
 }
 
+/* Private pools share no memory, so a run may need more than lives at once. */
+static uint64_t need_of(const bench_work *work)
+{
+    uint64_t of_pools = work->origin.told.pool_need_bytes;
+    return of_pools > work->peak_live_bytes ? of_pools : work->peak_live_bytes;
+}
+
 static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned end,
                            bench_verdict_input *out)
 {
@@ -38,8 +45,8 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
     double sum = 0.0;
     for (unsigned w = first; w < end; w++) {
         const bench_work *work = &plan->works[w];
-        worst = work->peak_live_bytes > worst->peak_live_bytes ? work : worst;
-        sum += (double)work->peak_live_bytes;
+        worst = need_of(work) > need_of(worst) ? work : worst;
+        sum += (double)need_of(work);
         out->own_bytes = work->origin.held_bytes > out->own_bytes ? work->origin.held_bytes
                                                                   : out->own_bytes;
         out->own_failed = out->own_failed || work->origin.has_failed;
@@ -48,7 +55,8 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
     const bench_origin *origin = &worst->origin;
     out->work = plan->options.common.works[worst - plan->works];
     out->worst = worst->name;
-    out->need_bytes = worst->peak_live_bytes;
+    out->need_bytes = need_of(worst);
+    out->live_bytes = worst->peak_live_bytes;
     out->pending_bytes = worst->peak_pending_bytes;
     out->peak_event = worst->peak_event;
     out->n_events = worst->n_events;
@@ -156,6 +164,7 @@ void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_inpu
                                                       .bytes = bench_cards[d].bytes };
         }
     }
+    bench_verdict_explain(out);
 }
 
 /* ---- rows ---- */
@@ -244,6 +253,13 @@ static const struct {
     { "rise_steps", offsetof(bench_told, n_rise_steps) },
     { "live_before_bytes", offsetof(bench_told, live_before_bytes) },
     { "held_before_bytes", offsetof(bench_told, held_before_bytes) },
+    { "least_refused_bytes", offsetof(bench_told, least_refused_bytes) },
+    { "most_refused_bytes", offsetof(bench_told, most_refused_bytes) },
+    { "pools", offsetof(bench_told, n_pools) },
+    { "pool_bytes", offsetof(bench_told, pool_bytes) },
+    { "pool_need_bytes", offsetof(bench_told, pool_need_bytes) },
+    { "unexplained_bytes", offsetof(bench_told, unexplained_bytes) },
+    { "replayed_bytes", offsetof(bench_told, replayed_bytes) },
 };
 
 enum {

@@ -40,13 +40,16 @@ static void put_start(const bench_told *told, bench_line *l)
 
 static void put_end(const bench_told *told, bench_line *l)
 {
-    const char *before = l->used > 0 ? "; " : "";
     if (told->ends_failed) {
-        bench_line_put(l, "%sends out of memory", before);
-    } else if (told->has_gone_on) {
-        bench_line_put(
-            l, "%sgoes on after a refused allocation, which a larger device would have served",
-            before);
+        bench_line_put(l, "%sends out of memory", l->used > 0 ? "; " : "");
+    }
+    if (told->has_gone_on) {
+        bench_line_put(l, "%sgoes on after a refused request", l->used > 0 ? "; " : "");
+        if (told->most_refused_bytes > 0) {
+            bench_line_put(l, " of ");
+            bench_line_size(l, (double)told->most_refused_bytes);
+        }
+        bench_line_put(l, ", which is not counted and a larger device would have served");
     }
     if (told->ends_early) {
         bench_line_put(l,
@@ -60,6 +63,30 @@ static void put_end(const bench_told *told, bench_line *l)
         bench_line_put(l, " a step, steadily over ");
         bench_line_count(l, told->n_rise_steps);
         bench_line_put(l, " steps");
+    }
+}
+
+static void put_reason(const bench_told *told, bench_line *l)
+{
+    const char *before = l->used > 0 ? "; " : "";
+    if (told->n_pools > 0) {
+        bench_line_put(l, "%s", before);
+        bench_line_count(l, told->n_pools);
+        bench_line_put(l, " private pool%s of CUDA graphs hold%s ", told->n_pools > 1 ? "s" : "",
+                       told->n_pools > 1 ? "" : "s");
+        bench_line_size(l, (double)told->pool_bytes);
+        bench_line_put(l, " apart from all else, which a replay does not");
+        before = "; ";
+    }
+    if (told->unexplained_bytes > 0) {
+        bench_line_put(l, "%sthe run held ", before);
+        bench_line_size(l, (double)told->unexplained_bytes);
+        bench_line_put(l, ", its replay ");
+        bench_line_size(l, (double)told->replayed_bytes);
+        bench_line_put(l, "%s",
+                       told->n_pools > 0 ? ""
+                                         : ", so the history does not explain the "
+                                           "rest (a private pool, a rounding?)");
     }
 }
 
@@ -90,9 +117,18 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *l)
     }
     put_start(told, l);
     put_end(told, l);
+    put_reason(told, l);
     bench_line_put(l, ". So the run needs at least what is said here");
     if (bench_told_lacks_end(told)) {
         bench_line_put(l, ", and \"completes\" means up to where the recording stops");
+    }
+    if (told->unexplained_bytes > 0) {
+        bench_line_put(l, ". On less than ");
+        bench_line_size(l, (double)told->unexplained_bytes);
+        bench_line_put(l, " only a run tells whether it completes");
+    }
+    if (bench_told_has_both_ends(told) && !told->has_gone_on) {
+        return;
     }
     if (bench_told_only_rises(told)) {
         bench_line_put(l, ". Each further step needs that much more");

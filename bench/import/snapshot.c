@@ -31,6 +31,7 @@ static const char *const wanted[] = { "segments",
                                       "blocks",
                                       "requested_size",
                                       "total_size",
+                                      "segment_pool_id",
                                       "pleat_allocator",
                                       "trace_alloc_max_entries",
                                       "trace_alloc_overflowed",
@@ -49,6 +50,7 @@ typedef struct reader {
     bench_stacks stacks;
     size_t n_seen; /* blocks and segments */
     size_t capacity;
+    size_t private_capacity;
     bool is_chosen; /* the device is named */
 } reader;
 
@@ -298,6 +300,29 @@ static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *
     return add_live(r, &block);
 }
 
+/* The default pool is (0, 0). */
+static bool add_private(reader *r, const value *segment, uint64_t address, uint64_t bytes)
+{
+    bench_snapshot *out = r->out;
+    const value *pool = bench_pickle_get(segment, "segment_pool_id");
+    if (!pool || pool->kind != BENCH_PICKLE_TUPLE || pool->as.integer == 0) {
+        return true;
+    }
+    if (out->n_private == r->private_capacity) {
+        size_t capacity = r->private_capacity ? 2 * r->private_capacity : 16;
+        bench_snapshot_private *privates = realloc(out->privates, capacity * sizeof *privates);
+        if (!privates) {
+            return bench_fail(r->failure, "%s: out of host memory", r->path);
+        }
+        out->privates = privates;
+        r->private_capacity = capacity;
+    }
+    out->privates[out->n_private++] = (bench_snapshot_private){
+        .address = address, .bytes = bytes, .pool = (uint64_t)pool->as.integer
+    };
+    return true;
+}
+
 static bool read_segment(reader *r, const value *from)
 {
     static const char what[] = "a segment";
@@ -321,6 +346,9 @@ static bool read_segment(reader *r, const value *from)
         return true;
     }
     r->out->held_bytes += total;
+    if (!add_private(r, from, address, total)) {
+        return false;
+    }
     const value *expandable = bench_pickle_get(from, "is_expandable");
     r->out->has_expandable = r->out->has_expandable ||
                              (expandable && expandable->kind == BENCH_PICKLE_BOOL &&
@@ -437,5 +465,6 @@ void bench_snapshot_free(bench_snapshot *snapshot)
     free(snapshot->stacks);
     free(snapshot->entries);
     free(snapshot->live);
+    free(snapshot->privates);
     *snapshot = (bench_snapshot){ .device = BENCH_ANY_DEVICE };
 }

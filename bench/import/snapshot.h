@@ -34,6 +34,13 @@ typedef struct bench_snapshot_entry {
     uint8_t action;
 } bench_snapshot_entry;
 
+/* A segment at the end in a private pool, as CUDA graphs have. */
+typedef struct bench_snapshot_private {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t pool; /* differs from pool to pool */
+} bench_snapshot_private;
+
 enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 4096 };
 
 typedef struct bench_snapshot {
@@ -44,6 +51,8 @@ typedef struct bench_snapshot {
     bench_snapshot_entry *live; /* at the end, in the order of the file. action: ALLOC, or
                                  * FREE_COMPLETED for a freed block that waits for streams */
     size_t n_live;
+    bench_snapshot_private *privates;
+    size_t n_private;
     bool has_mappings;                    /* some entry is a segment_map */
     bool has_expandable;                  /* some segment is expandable */
     bool is_expandable;                   /* according to the settings, or else to the segments */
