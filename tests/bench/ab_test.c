@@ -628,7 +628,7 @@ END_TEST
 
 START_TEST(a_folder_that_cannot_be_written_is_told_before_anything_runs)
 {
-    char inside[160];
+    char inside[256];
     write_file("results.csv", ""); /* no folder */
     snprintf(inside, sizeof inside, "%s/results.csv/it", out);
     char line[512];
