@@ -31,6 +31,13 @@ static bench_outcome outcome_of(const bench_ab_cell *cell)
                                                        : BENCH_OUTCOME_FAILS;
 }
 
+/* Private pools share no memory, so a run may need more than lives at once. */
+static uint64_t need_of(const bench_work *work)
+{
+    uint64_t of_pools = work->origin.told.pool_need_bytes;
+    return of_pools > work->peak_live_bytes ? of_pools : work->peak_live_bytes;
+}
+
 static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned end,
                            bench_verdict_input *out)
 {
@@ -38,8 +45,8 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
     double sum = 0.0;
     for (unsigned w = first; w < end; w++) {
         const bench_work *work = &plan->works[w];
-        worst = work->peak_live_bytes > worst->peak_live_bytes ? work : worst;
-        sum += (double)work->peak_live_bytes;
+        worst = need_of(work) > need_of(worst) ? work : worst;
+        sum += (double)need_of(work);
         out->own_bytes = work->origin.held_bytes > out->own_bytes ? work->origin.held_bytes
                                                                   : out->own_bytes;
         out->own_failed = out->own_failed || work->origin.has_failed;
@@ -48,7 +55,8 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
     const bench_origin *origin = &worst->origin;
     out->work = plan->options.common.works[worst - plan->works];
     out->worst = worst->name;
-    out->need_bytes = worst->peak_live_bytes;
+    out->need_bytes = need_of(worst);
+    out->live_bytes = worst->peak_live_bytes;
     out->pending_bytes = worst->peak_pending_bytes;
     out->peak_event = worst->peak_event;
     out->n_events = worst->n_events;
@@ -156,6 +164,7 @@ void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_inpu
                                                       .bytes = bench_cards[d].bytes };
         }
     }
+    bench_verdict_explain(out);
 }
 
 /* ---- rows ---- */
@@ -249,6 +258,13 @@ static const struct {
     { "rise_steps", offsetof(bench_told, n_rise_steps) },
     { "live_before_bytes", offsetof(bench_told, live_before_bytes) },
     { "held_before_bytes", offsetof(bench_told, held_before_bytes) },
+    { "least_refused_bytes", offsetof(bench_told, least_refused_bytes) },
+    { "most_refused_bytes", offsetof(bench_told, most_refused_bytes) },
+    { "pools", offsetof(bench_told, n_pools) },
+    { "pool_bytes", offsetof(bench_told, pool_bytes) },
+    { "pool_need_bytes", offsetof(bench_told, pool_need_bytes) },
+    { "unexplained_bytes", offsetof(bench_told, unexplained_bytes) },
+    { "replayed_bytes", offsetof(bench_told, replayed_bytes) },
 };
 
 enum {
@@ -293,12 +309,19 @@ static json_t *devices_object(const bench_devices *of)
     }
     json_t *object = json_object();
     json_t *others = json_array();
+    json_t *needs = json_array();
+    json_t *have_failed = json_array();
     for (unsigned i = 0; i < of->n_others; i++) {
         json_array_append_new(others, json_integer(of->others[i]));
+        json_array_append_new(needs, json_integer((json_int_t)of->needs[i]));
+        json_array_append_new(have_failed, json_boolean(of->have_failed[i]));
     }
     json_object_set_new(object, "judged", json_integer(of->judged));
     json_object_set_new(object, "is_asked", json_boolean(of->is_asked));
+    json_object_set_new(object, "has_failed", json_boolean(of->has_failed));
     json_object_set_new(object, "others", others);
+    json_object_set_new(object, "needs", needs);
+    json_object_set_new(object, "have_failed", have_failed);
     return object;
 }
 
@@ -308,12 +331,17 @@ void bench_judge_read_devices(const json_t *verdict, bench_devices *out)
     *out = (bench_devices){
         .judged = (int)json_integer_value(json_object_get(object, "judged")),
         .is_asked = json_is_true(json_object_get(object, "is_asked")),
+        .has_failed = json_is_true(json_object_get(object, "has_failed")),
     };
+    const json_t *needs = json_object_get(object, "needs");
+    const json_t *have_failed = json_object_get(object, "have_failed");
     size_t i;
     json_t *other;
     json_array_foreach(json_object_get(object, "others"), i, other)
     {
         if (i < BENCH_MOST_OTHERS) {
+            out->needs[i] = (uint64_t)json_integer_value(json_array_get(needs, i));
+            out->have_failed[i] = json_is_true(json_array_get(have_failed, i));
             out->others[out->n_others++] = (int)json_integer_value(other);
         }
     }

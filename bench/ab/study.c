@@ -66,7 +66,8 @@ static bool may_replace(const char *path, const char *head, bench_failure *failu
 bool bench_study_check(const char *folder, bench_failure *failure)
 {
     char path[4096];
-    bool ok = bench_folder_make(folder, failure);
+    bench_failure reason;
+    bool ok = bench_folder_make(folder, &reason) || bench_fail(failure, "--out: %s", reason.text);
     for (int i = 0; i < BENCH_STUDY_N_NAMES && ok; i++) {
         path_of(folder, files[i].name, path, sizeof path);
         ok = may_replace(path, files[i].head, failure);

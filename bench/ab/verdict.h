@@ -24,7 +24,11 @@
  * R9  Where nothing is known to be missing, but steps were not seen to repeat, or they grow, the
  *     need is a least one, too. The advice stays with the words that a whole recording may say
  *     otherwise; of a rise between the steps it tells how many further ones its device has room
- *     for. */
+ *     for.
+ * R10 Where the run held much more than the replay of its own setting, the history does not explain
+ *     what was held, as of private pools of CUDA graphs. Then what a replay completes on a smaller
+ *     device than the run held, or near the need, counts as not measured. What fails, fails; and
+ *     below the need all fail. */
 #ifndef PLEAT_BENCH_VERDICT_H
 #define PLEAT_BENCH_VERDICT_H
 
@@ -73,7 +77,8 @@ typedef struct bench_verdict_setting {
 
 typedef struct bench_verdict_input {
     const char *work;       /* as it is typed */
-    uint64_t need_bytes;    /* peak of live bytes; of a job, of the neediest rank */
+    uint64_t need_bytes;    /* of a job, of the neediest rank: the peak of live bytes, or more */
+    uint64_t live_bytes;    /* this peak; 0 = need_bytes */
     uint64_t pending_bytes; /* the most freed bytes still used by other streams */
     bench_told told;        /* of a job: of all ranks */
     bench_devices of;       /* of the snapshot; of a job, of the neediest rank's */
@@ -120,6 +125,8 @@ typedef struct bench_verdict {
 extern const char *const bench_verdict_titles[BENCH_VERDICT_LINES]; /* "recorded", "needs", ... */
 const char *bench_advice_name(bench_advice advice);                 /* "keep", ... */
 
+/* R10. Call once, after all else is filled in. */
+void bench_verdict_explain(bench_verdict_input *input);
 void bench_verdict_reach(const bench_verdict_input *input, bench_verdict *out);
 
 #endif

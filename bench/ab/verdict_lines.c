@@ -52,6 +52,10 @@ static void write_needs(const bench_verdict_input *in, bench_line *l)
         bench_line_put(l, " (imbalance %.2f)", (double)in->need_bytes / in->mean_need);
         return;
     }
+    if (in->live_bytes > 0 && in->live_bytes < in->need_bytes) {
+        bench_line_put(l, " with what private pools keep; ");
+        bench_line_size(l, (double)in->live_bytes);
+    }
     bench_line_put(l, " of live blocks at the peak, event ");
     bench_line_count(l, in->peak_event + 1);
     bench_line_put(l, " of ");
@@ -97,7 +101,7 @@ static void put_options(const bench_verdict_input *in, bench_line *l)
 /* A need that is not known is no measure. */
 static void put_ratio(const bench_verdict_input *in, bench_line *l)
 {
-    if (!bench_told_hides_need(&in->told, in->need_bytes)) {
+    if (!bench_told_hides_need(&in->told, in->need_bytes) && !in->told.unexplained_bytes) {
         bench_line_put(l, ": %.3f times its need%s", (double)in->own_bytes / (double)in->need_bytes,
                        bench_told_is_whole(&in->told) ? "" : " as far as it was recorded");
     }
@@ -110,7 +114,11 @@ static void write_held(const bench_verdict_input *in, bench_line *l)
         bench_line_put(l, " in the recorded run, under %s", words_of(in->own));
         put_options(in, l);
         put_ratio(in, l);
-        bench_line_put(l, "%s", in->own_failed ? "; it ran out of memory" : "");
+        bool goes_on = in->told.has_gone_on && !in->told.ends_failed;
+        bench_line_put(l, "%s",
+                       !in->own_failed ? ""
+                       : goes_on       ? "; it was refused a request"
+                                       : "; it ran out of memory");
     } else {
         bench_line_put(l, "unknown in your own run, which this work does not tell");
     }
@@ -157,7 +165,9 @@ static void put_outcomes(const bench_verdict_input *in, unsigned device, bench_l
         n[in->settings[s].on[device]]++;
     }
     unsigned n_good = n[BENCH_OUTCOME_COMPLETES];
-    if (n_good == 0) {
+    if (n_good == 0 && n[BENCH_OUTCOME_FAILS] == 0) {
+        bench_line_put(l, "unknown");
+    } else if (n_good == 0) {
         bench_line_put(l, "%s",
                        in->need_bytes > in->devices[device].bytes ? "none, it needs more" : "none");
     } else if (n_good == in->n_settings) {
@@ -358,7 +368,9 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
     }
     bench_line_put(l, "%s", v->is_provisional ? " (as far as it was measured)" : "");
     if (v->setting && !bench_told_is_whole(&in->told)) {
-        bench_line_put(l, "; a whole recording may say otherwise");
+        bench_line_put(l, "; %s may say otherwise",
+                       bench_told_has_both_ends(&in->told) ? "a run on that device"
+                                                           : "a whole recording");
         put_steps_left(in, v, l);
     }
     bench_line_put(l, ".");

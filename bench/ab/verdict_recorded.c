@@ -41,13 +41,16 @@ static void put_start(const bench_told *told, bench_line *l)
 
 static void put_end(const bench_told *told, bench_line *l)
 {
-    const char *before = l->used > 0 ? "; " : "";
     if (told->ends_failed) {
-        bench_line_put(l, "%sends out of memory", before);
-    } else if (told->has_gone_on) {
-        bench_line_put(
-            l, "%sgoes on after a refused allocation, which a larger device would have served",
-            before);
+        bench_line_put(l, "%sends out of memory", l->used > 0 ? "; " : "");
+    }
+    if (told->has_gone_on) {
+        bench_line_put(l, "%sgoes on after a refused request", l->used > 0 ? "; " : "");
+        if (told->most_refused_bytes > 0) {
+            bench_line_put(l, " of ");
+            bench_line_size(l, (double)told->most_refused_bytes);
+        }
+        bench_line_put(l, ", which is not counted and a larger device would have served");
     }
     if (told->ends_early) {
         bench_line_put(l,
@@ -74,6 +77,30 @@ static void put_doubt(const bench_told *told, bench_line *l)
                                          : "the largest step was not seen to repeat often enough");
     } else if (told->is_growing && told->rise_bytes == 0) {
         bench_line_put(l, "%sits steps grow, so a longer run may need more", before);
+    }
+}
+
+static void put_reason(const bench_told *told, bench_line *l)
+{
+    const char *before = l->used > 0 ? "; " : "";
+    if (told->n_pools > 0) {
+        bench_line_put(l, "%s", before);
+        bench_line_count(l, told->n_pools);
+        bench_line_put(l, " private pool%s of CUDA graphs hold%s ", told->n_pools > 1 ? "s" : "",
+                       told->n_pools > 1 ? "" : "s");
+        bench_line_size(l, (double)told->pool_bytes);
+        bench_line_put(l, " apart from all else, which a replay does not");
+        before = "; ";
+    }
+    if (told->unexplained_bytes > 0) {
+        bench_line_put(l, "%sthe run held ", before);
+        bench_line_size(l, (double)told->unexplained_bytes);
+        bench_line_put(l, ", its replay ");
+        bench_line_size(l, (double)told->replayed_bytes);
+        bench_line_put(l, "%s",
+                       told->n_pools > 0 ? ""
+                                         : ", so the history does not explain the "
+                                           "rest (a private pool, a rounding?)");
     }
 }
 
@@ -105,9 +132,18 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *l)
     put_start(told, l);
     put_end(told, l);
     put_doubt(told, l);
+    put_reason(told, l);
     bench_line_put(l, ". So the run needs at least what is said here");
     if (bench_told_lacks_end(told)) {
         bench_line_put(l, ", and \"completes\" means up to where the recording stops");
+    }
+    if (told->unexplained_bytes > 0) {
+        bench_line_put(l, ". On less than ");
+        bench_line_size(l, (double)told->unexplained_bytes);
+        bench_line_put(l, " only a run tells whether it completes");
+    }
+    if (bench_told_has_both_ends(told) && !told->has_gone_on) {
+        return;
     }
     if (bench_told_is_only_unproven(told)) {
         bench_line_put(l, "%s",
@@ -156,13 +192,18 @@ void bench_verdict_write_device(const bench_verdict_input *in, bench_line *l)
     if (in->n_ranks > 0) {
         bench_line_put(l, "of rank %s, ", in->worst);
     }
-    const char *why = devices->is_asked         ? "as asked for"
-                      : in->told.has_no_history ? "the first with live blocks"
-                      : in->own_failed          ? "which ran out of memory"
-                                                : "which needs most";
+    const char *why = devices->is_asked     ? "as asked for"
+                      : devices->has_failed ? "which ran out of memory"
+                                            : "which needs most";
     bench_line_put(l, "device %d is judged, %s; with memory, too: ", devices->judged, why);
     for (unsigned i = 0; i < devices->n_others; i++) {
-        bench_line_put(l, "%s%d", i > 0 ? ", " : "", devices->others[i]);
+        bench_line_put(l, "%s%d (", i > 0 ? ", " : "", devices->others[i]);
+        bench_line_put(l, "%sat least ",
+                       devices->have_failed[i]
+                           ? devices->has_failed ? "out of memory, too; " : "out of memory; "
+                           : "");
+        bench_line_size(l, (double)devices->needs[i]);
+        bench_line_put(l, ")");
     }
     bench_line_put(l, ". Type pleat ab '");
     put_file(in->work, devices->others[0], l);

@@ -56,8 +56,12 @@ bool bench_folder_make(const char *path, bench_failure *failure)
             continue;
         }
         part[i] = '\0';
+        struct stat st;
         if (mkdir(part, 0777) != 0 && errno != EEXIST) {
             return bench_fail(failure, "%s: %s", part, strerror(errno));
+        }
+        if (stat(part, &st) == 0 && !S_ISDIR(st.st_mode)) {
+            return bench_fail(failure, "%s: is a file, not a folder", part);
         }
         part[i] = path[i];
     }

@@ -6,6 +6,7 @@
 #include "api/config/config.h"
 #include "bench/base/conf.h"
 #include "bench/base/text.h"
+#include "bench/import/pools.h"
 #include "bench/import/recording.h"
 
 /* People limit a history's entries to a round number: of thousands, or a power of two. */
@@ -28,7 +29,11 @@ static void name_allocator(const bench_snapshot *snapshot, char *out, size_t n)
         if (bench_conf_is(&item, "expandable_segments") && bench_conf_has_value(&item, "True")) {
             snprintf(out, n, "torch-expandable");
         } else if (bench_conf_is(&item, "allocator")) {
-            bench_text_clean(item.value, item.n_value, out, n);
+            char name[32]; /* what pleat does not know is of no measure */
+            bench_text_clean(item.value, item.n_value, name, sizeof name);
+            if (pl_allocator_find(name)) {
+                snprintf(out, n, "%s", name);
+            }
         } else if (bench_conf_is(&item, "backend") &&
                    bench_conf_has_value(&item, "cudaMallocAsync")) {
             snprintf(out, n, "cuda-async");
@@ -95,27 +100,31 @@ static void keep_set_options(char *conf, size_t n)
 static void find_failures(const bench_snapshot *snapshot, bench_told *out)
 {
     bool is_refused = false; /* the last request so far */
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
     for (size_t i = 0; i < snapshot->n_entries; i++) {
         uint8_t action = snapshot->entries[i].action;
         if (action == BENCH_SNAPSHOT_OOM) {
             is_refused = true;
+            least = snapshot->entries[i].bytes < least ? snapshot->entries[i].bytes : least;
+            most = snapshot->entries[i].bytes > most ? snapshot->entries[i].bytes : most;
         } else if (action == BENCH_SNAPSHOT_ALLOC) {
             out->has_gone_on = out->has_gone_on || is_refused;
             is_refused = false;
+            out->least_refused_bytes = out->has_gone_on ? least : 0;
+            out->most_refused_bytes = out->has_gone_on ? most : 0;
         }
     }
     out->ends_failed = is_refused;
 }
 
-/* Blocks lie in memory that was taken from the driver. A refused request counts in the peak and got
- * none. */
+/* Blocks lie in memory that was taken from the driver, also if the snapshot tells of none. A
+ * request refused at the end counts in the peak and got none. */
 static bool holds_too_little(const bench_told *told, const bench_snapshot_held *held,
                              const bench_tape *tape)
 {
     uint64_t rounding = (uint64_t)BENCH_BLOCK_UNIT * tape->n_slots;
-    bool is_refused = told->ends_failed || told->has_gone_on;
-    return !is_refused && held->most_bytes > 0 &&
-           tape->peak_live_bytes > held->most_bytes + rounding;
+    return !told->ends_failed && tape->peak_live_bytes > held->most_bytes + rounding;
 }
 
 /* Memory goes back to the driver in the recording, or all of it has gone at its end. */
@@ -161,13 +170,25 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     return told;
 }
 
+/* Without host memory for this the run is read all the same. */
+static bench_told add_pools(bench_told told, const bench_snapshot *snapshot)
+{
+    bench_pools pools;
+    if (bench_pools_look(snapshot, &pools)) {
+        told.n_pools = pools.n;
+        told.pool_bytes = pools.held_bytes;
+        told.pool_need_bytes = pools.need_bytes;
+    }
+    return told;
+}
+
 void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording,
                             const bench_tape *tape, bench_origin *out)
 {
     bench_snapshot_held held = bench_snapshot_read_held(snapshot);
     *out = (bench_origin){
         .is_pytorch = true,
-        .told = read_told(snapshot, recording, &held, tape),
+        .told = add_pools(read_told(snapshot, recording, &held, tape), snapshot),
         .devices = snapshot->devices,
         .held_bytes = held.most_bytes,
         .stacks = snapshot->stacks,

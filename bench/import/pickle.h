@@ -6,7 +6,7 @@
  *
  * Host memory beside the file stays below 16 MiB plus 32 times the file, and below 8 GiB. A
  * reference to the memo takes 16 bytes and never copies. A string is a view into the file. A
- * dictionary keeps only the caller's wanted keys, each once. A tuple keeps nothing. A file that
+ * dictionary keeps only the caller's wanted keys, each once. A tuple keeps one number. A file that
  * needs more memory is refused, unless `limits` allow more. At most 64 marks may be open and 2^20
  * values on the stack.
  *
@@ -27,7 +27,8 @@ typedef enum bench_pickle_kind {
     BENCH_PICKLE_REAL,
     BENCH_PICKLE_TEXT,
     BENCH_PICKLE_LIST,
-    BENCH_PICKLE_TUPLE, /* its items are forgotten */
+    BENCH_PICKLE_TUPLE, /* its items are forgotten; as.integer: 0 if all were the integer 0, and
+                         * else a digest */
     BENCH_PICKLE_DICT
 } bench_pickle_kind;
 

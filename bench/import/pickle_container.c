@@ -1,7 +1,7 @@
 /* pickle_container.c - the opcodes of lists, dictionaries and tuples.
  *
  * Without recursion: a container lies on the stack or inside another container. A dictionary keeps
- * each wanted key once. A list drops dictionaries without wanted keys. A tuple keeps nothing. */
+ * each wanted key once. A list drops dictionaries without wanted keys. A tuple keeps a digest. */
 #include <string.h>
 
 #include "bench/import/pickle_machine.h"
@@ -39,14 +39,25 @@ static bool add_item(machine *m, node *list, value item)
     return true;
 }
 
-/* Turns the last `n` values of the stack into a tuple, which keeps nothing. */
+/* Odd, so that a product loses no bit: 2^64 over the golden ratio. */
+#define DIGEST_FACTOR UINT64_C(0x9E3779B97F4A7C15)
+
+/* Turns the last `n` values of the stack into a tuple, which keeps a digest. */
 static bool push_tuple(machine *m, size_t n)
 {
     if (!bench_pickle_need(m, n)) {
         return false;
     }
     m->stack.n -= n;
-    return bench_pickle_push(m, bench_pickle_make(m, BENCH_PICKLE_TUPLE));
+    uint64_t digest = 0;
+    for (size_t i = 0; i < n; i++) {
+        const value *item = &m->stack.of[m->stack.n + i];
+        uint64_t number = item->kind == BENCH_PICKLE_INTEGER ? (uint64_t)item->as.integer : 1;
+        digest = digest * DIGEST_FACTOR + number;
+    }
+    value tuple = bench_pickle_make(m, BENCH_PICKLE_TUPLE);
+    tuple.as.integer = (int64_t)digest;
+    return bench_pickle_push(m, tuple);
 }
 
 static bool push_marked_tuple(machine *m)

@@ -27,9 +27,10 @@ typedef struct writer {
     bench_streams streams;
     const bench_snapshot_entry **before; /* blocks from before the recording */
     size_t n_before;
-    const bench_snapshot_entry *cut; /* freed; the ring has lost the free; NULL = none */
-    bool has_requests;               /* some entry is a free_requested; */
-    bool has_ends;                   /* a free_completed; recordings may lack either kind */
+    const bench_snapshot_entry *cut;        /* freed; the ring has lost the free; NULL = none */
+    bool has_requests;                      /* some entry is a free_requested; */
+    bool has_ends;                          /* a free_completed; recordings may lack either kind */
+    const bench_snapshot_entry *last_alloc; /* NULL = the history has none */
     uint32_t *end_of; /* by entry of a free_requested: its free_completed; 0 = follows at once */
     side sides[MOST_SIDES];
     unsigned n_sides;
@@ -59,6 +60,7 @@ static void find_kinds(writer *w)
         uint8_t action = w->snapshot->entries[i].action;
         w->has_requests = w->has_requests || action == BENCH_SNAPSHOT_FREE_REQUESTED;
         w->has_ends = w->has_ends || action == BENCH_SNAPSHOT_FREE_COMPLETED;
+        w->last_alloc = action == BENCH_SNAPSHOT_ALLOC ? &w->snapshot->entries[i] : w->last_alloc;
     }
     w->recording.lacks_requests = w->has_ends && !w->has_requests;
     w->recording.lacks_ends = w->has_requests && !w->has_ends;
@@ -256,6 +258,14 @@ static bool write_pending(writer *w, const bench_snapshot_entry *entry, bench_id
     return true;
 }
 
+static bool complain_of_free(const writer *w, const bench_snapshot_entry *entry)
+{
+    return complain_of_address(w, entry,
+                               w->last_alloc ? "is freed twice"
+                                             : "is freed twice, since the history has no "
+                                               "allocations: record alloc, too");
+}
+
 static bool write_free(writer *w, const bench_snapshot_entry *entry)
 {
     bench_id *id = bench_ids_get(&w->ids, entry->address);
@@ -266,7 +276,7 @@ static bool write_free(writer *w, const bench_snapshot_entry *entry)
         return end_use(w, entry, id);
     }
     if (!id->is_live) {
-        return complain_of_address(w, entry, "is freed twice");
+        return complain_of_free(w, entry);
     }
     bench_ids_end(&w->ids, id);
     return bench_tape_free(w->tape, id->slot) || complain(w, entry, w->tape->problem);
@@ -280,17 +290,19 @@ static bool write_request(writer *w, const bench_snapshot_entry *entry)
         return complain(w, entry, "out of host memory");
     }
     if (!id->is_live) {
-        return complain_of_address(w, entry, "is freed twice");
+        return complain_of_free(w, entry);
     }
     return !w->has_ends ? write_free(w, entry) : end == 0 || write_pending(w, entry, id, end);
 }
 
-/* A size larger than any device is left out. */
+/* A request that was given up, as the run goes on without it, is no need. A size larger than any
+ * device is left out. */
 static bool write_failure(writer *w, const bench_snapshot_entry *entry)
 {
     uint32_t stream = 0;
     uint32_t slot;
-    if (!w->tries_failures || entry->bytes == 0 || entry->bytes > BENCH_LARGEST_BLOCK) {
+    bool goes_on = w->last_alloc && entry < w->last_alloc;
+    if (goes_on || !w->tries_failures || entry->bytes == 0 || entry->bytes > BENCH_LARGEST_BLOCK) {
         return true;
     }
     if (!find_stream(w, entry, entry->stream, &stream)) {

@@ -4,7 +4,6 @@
  * times. To bound the time, no more blocks are read than the file has bytes. */
 #include "bench/import/snapshot.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +31,7 @@ static const char *const wanted[] = { "segments",
                                       "blocks",
                                       "requested_size",
                                       "total_size",
+                                      "segment_pool_id",
                                       "pleat_allocator",
                                       "trace_alloc_max_entries",
                                       "trace_alloc_overflowed",
@@ -50,6 +50,7 @@ typedef struct reader {
     bench_stacks stacks;
     size_t n_seen; /* blocks and segments */
     size_t capacity;
+    size_t private_capacity;
     bool is_chosen; /* the device is named */
 } reader;
 
@@ -183,32 +184,27 @@ static bool read_entries(reader *r, const value *trace)
     return true;
 }
 
-static uint64_t weigh(const value *trace)
-{
-    return trace->kind == BENCH_PICKLE_LIST ? bench_trace_weigh(trace) : 0;
-}
-
 /* "0, 2, 3": the devices with events. */
-static const char *list_devices(const node *traces, char *out, size_t n)
+static const char *list_devices(const bench_weights *weights, char *out, size_t n)
 {
     size_t used = 0;
     snprintf(out, n, "none");
-    for (uint32_t i = 0; i < traces->n && used < n; i++) {
-        if (weigh(&traces->items[i]) > 0) {
+    for (unsigned i = 0; i < weights->n && used < n; i++) {
+        if (weights->of[i].has_events) {
             used += (size_t)snprintf(out + used, n - used, "%s%lu", used ? ", " : "",
-                                     (unsigned long)i);
+                                     (unsigned long)weights->of[i].device);
         }
     }
     return out;
 }
 
 /* Without events and without blocks. */
-static bool refuse_empty(const reader *r, const node *traces)
+static bool refuse_empty(const reader *r, const bench_weights *weights)
 {
     char devices[96];
     if (r->is_chosen) {
         return bench_fail(r->failure, "%s: no events of device %d; devices with events: %s",
-                          r->path, r->out->device, list_devices(traces, devices, sizeof devices));
+                          r->path, r->out->device, list_devices(weights, devices, sizeof devices));
     }
     return bench_fail(r->failure,
                       "%s: no events were recorded, and no block is live; call "
@@ -216,29 +212,11 @@ static bool refuse_empty(const reader *r, const node *traces)
                       r->path);
 }
 
-static void add_device(reader *r, uint64_t device)
+/* The events of `device`, or, for BENCH_ANY_DEVICE, of the device to be judged. *out is NULL when
+ * there are none. False and a message if an item is no list. */
+static bool choose_trace(reader *r, const node *traces, const bench_weights *weights,
+                         const value **out)
 {
-    bench_devices *of = &r->out->devices;
-    unsigned at = of->n_others;
-    while (at > 0 && (uint64_t)of->others[at - 1] >= device) {
-        at--;
-    }
-    bool is_known = device == (uint64_t)r->out->device ||
-                    (at < of->n_others && (uint64_t)of->others[at] == device);
-    if (!is_known && of->n_others < BENCH_MOST_OTHERS && device <= INT_MAX) {
-        memmove(&of->others[at + 1], &of->others[at], (of->n_others - at) * sizeof of->others[0]);
-        of->others[at] = (int)device;
-        of->n_others++;
-    }
-}
-
-/* The events of `device`, or, for BENCH_ANY_DEVICE, of the device that needs most. *out is NULL
- * when there are none. False and a message if an item is no list. */
-static bool choose_trace(reader *r, const node *traces, const value **out)
-{
-    uint64_t most = 0;
-    int device = r->out->device;
-    int chosen = device;
     *out = NULL;
     for (uint32_t i = 0; i < traces->n; i++) {
         const value *trace = &traces->items[i];
@@ -246,20 +224,15 @@ static bool choose_trace(reader *r, const node *traces, const value **out)
             return complain(r, trace, "an item of 'device_traces' is %s, not a list",
                             bench_pickle_kind_text(trace));
         }
-        bool is_asked = device < 0 || i == (uint32_t)device;
-        uint64_t weight = is_asked ? weigh(trace) : 0;
-        if (weight > most) {
-            most = weight;
-            chosen = (int)i;
-            *out = trace;
-        }
     }
-    r->out->device = chosen;
-    for (uint32_t i = 0; i < traces->n; i++) {
-        if (weigh(&traces->items[i]) > 0) {
-            add_device(r, i);
-        }
+    const bench_weight *heaviest = bench_weights_heaviest(weights);
+    if (r->out->device < 0 && heaviest) {
+        r->out->device = (int)heaviest->device;
     }
+    uint64_t device = (uint64_t)r->out->device;
+    bench_weights_others(weights, device, &r->out->devices);
+    bool is_there = device < traces->n && bench_weigh_has_events(&traces->items[device]);
+    *out = is_there ? &traces->items[device] : NULL;
     return true;
 }
 
@@ -287,7 +260,7 @@ static bool count_one(reader *r, const value *from)
 
 /* Live and pending blocks still occupy their places. A pending block is freed, but waits for other
  * streams. */
-static bool occupies(const value *block, uint8_t *action)
+bool bench_snapshot_occupies(const value *block, uint8_t *action)
 {
     static const char *const live[] = { "active_allocated", "active" };
     static const char *const pending[] = { "active_pending_free", "active_awaiting_free" };
@@ -320,23 +293,34 @@ static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *
         return false;
     }
     *next_address = block.address + size;
-    if (!occupies(from, &block.action)) {
+    if (!bench_snapshot_occupies(from, &block.action)) {
         return true;
     }
     block.stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
     return add_live(r, &block);
 }
 
-static bool has_live(const node *blocks)
+/* The default pool is (0, 0). */
+static bool add_private(reader *r, const value *segment, uint64_t address, uint64_t bytes)
 {
-    uint8_t action = BENCH_SNAPSHOT_OTHER;
-    for (uint32_t i = 0; i < blocks->n; i++) {
-        if (blocks->items[i].kind == BENCH_PICKLE_DICT && occupies(&blocks->items[i], &action) &&
-            action == BENCH_SNAPSHOT_ALLOC) {
-            return true;
-        }
+    bench_snapshot *out = r->out;
+    const value *pool = bench_pickle_get(segment, "segment_pool_id");
+    if (!pool || pool->kind != BENCH_PICKLE_TUPLE || pool->as.integer == 0) {
+        return true;
     }
-    return false;
+    if (out->n_private == r->private_capacity) {
+        size_t capacity = r->private_capacity ? 2 * r->private_capacity : 16;
+        bench_snapshot_private *privates = realloc(out->privates, capacity * sizeof *privates);
+        if (!privates) {
+            return bench_fail(r->failure, "%s: out of host memory", r->path);
+        }
+        out->privates = privates;
+        r->private_capacity = capacity;
+    }
+    out->privates[out->n_private++] = (bench_snapshot_private){
+        .address = address, .bytes = bytes, .pool = (uint64_t)pool->as.integer
+    };
+    return true;
 }
 
 static bool read_segment(reader *r, const value *from)
@@ -358,16 +342,13 @@ static bool read_segment(reader *r, const value *from)
         return false;
     }
     r->n_seen += blocks->n; /* memo references may repeat the list, too */
-    if (device != (uint64_t)r->out->device && has_live(blocks)) {
-        if (r->out->device < 0) {
-            r->out->device = (int)device; /* no device has events */
-        }
-        add_device(r, device);
-    }
     if (device != (uint64_t)r->out->device) {
         return true;
     }
     r->out->held_bytes += total;
+    if (!add_private(r, from, address, total)) {
+        return false;
+    }
     const value *expandable = bench_pickle_get(from, "is_expandable");
     r->out->has_expandable = r->out->has_expandable ||
                              (expandable && expandable->kind == BENCH_PICKLE_BOOL &&
@@ -405,11 +386,13 @@ static bool read_all(reader *r)
     if (!get_list(r, r->root, "the snapshot", "device_traces", &traces)) {
         return false;
     }
+    bench_weights weights;
+    bench_weigh(r->root, r->n_bytes, &weights);
     const value *trace;
-    bool has_trace = choose_trace(r, traces, &trace);
+    bool has_trace = choose_trace(r, traces, &weights, &trace);
     bool ok = has_trace && (!trace || read_entries(r, trace)) && read_segments(r) &&
               bench_snapshot_settings(r->path, r->root, r->out, r->failure);
-    return ok && (r->out->n_entries > 0 || r->out->n_live > 0 || refuse_empty(r, traces));
+    return ok && (r->out->n_entries > 0 || r->out->n_live > 0 || refuse_empty(r, &weights));
 }
 
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
@@ -482,5 +465,6 @@ void bench_snapshot_free(bench_snapshot *snapshot)
     free(snapshot->stacks);
     free(snapshot->entries);
     free(snapshot->live);
+    free(snapshot->privates);
     *snapshot = (bench_snapshot){ .device = BENCH_ANY_DEVICE };
 }

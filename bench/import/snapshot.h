@@ -34,6 +34,13 @@ typedef struct bench_snapshot_entry {
     uint8_t action;
 } bench_snapshot_entry;
 
+/* A segment at the end in a private pool, as CUDA graphs have. */
+typedef struct bench_snapshot_private {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t pool; /* differs from pool to pool */
+} bench_snapshot_private;
+
 enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 4096 };
 
 typedef struct bench_snapshot {
@@ -44,6 +51,8 @@ typedef struct bench_snapshot {
     bench_snapshot_entry *live; /* at the end, in the order of the file. action: ALLOC, or
                                  * FREE_COMPLETED for a freed block that waits for streams */
     size_t n_live;
+    bench_snapshot_private *privates;
+    size_t n_private;
     bool has_mappings;                    /* some entry is a segment_map */
     bool has_expandable;                  /* some segment is expandable */
     bool is_expandable;                   /* according to the settings, or else to the segments */
@@ -55,9 +64,9 @@ typedef struct bench_snapshot {
     uint32_t n_stacks;
 } bench_snapshot;
 
-/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for the device with a refused
- * request, or else the most live bytes at once. If no device has events of blocks, the first one
- * with live blocks is read, without entries. False and a message with file and offset. */
+/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for a device whose last request was
+ * refused, or else any, the one with the most live bytes at once (weigh.h). Without events it is
+ * read without entries. False and a message with file and offset. */
 bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
                          bench_snapshot *out, bench_failure *failure);
 /* What the recorded run held from the driver. */

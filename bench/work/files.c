@@ -155,6 +155,11 @@ bool bench_file_split(const char *found, char *path, size_t n, bench_file_option
         if (equals) {
             *equals = '\0';
         }
+        for (unsigned i = 0; equals && i < sizeof keys / sizeof keys[0]; i++) {
+            if (out->given[i] && strcmp(out->given[i], item) == 0) {
+                return bench_fail(failure, "%s: '%s' is given twice", path, item);
+            }
+        }
         if (!equals || !set_option(item, equals + 1, out)) {
             return bench_fail(failure,
                               "%s: '%.*s' is not an option of a file; there are: device=N, "

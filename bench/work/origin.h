@@ -17,9 +17,12 @@ enum { BENCH_CONF_BYTES = 4096, BENCH_MOST_OTHERS = 16 };
 /* The devices of a snapshot that have events or live blocks. */
 typedef struct bench_devices {
     int judged;
-    bool is_asked; /* for the judged one, by name */
+    bool is_asked;   /* for the judged one, by name */
+    bool has_failed; /* the last request on the judged one was refused */
     unsigned n_others;
-    int others[BENCH_MOST_OTHERS]; /* the first of them, in their order */
+    int others[BENCH_MOST_OTHERS];       /* the first of them, in their order; */
+    uint64_t needs[BENCH_MOST_OTHERS];   /* their most live bytes at once, as far as known */
+    bool have_failed[BENCH_MOST_OTHERS]; /* their last request was refused */
 } bench_devices;
 
 typedef struct bench_origin {

@@ -23,7 +23,7 @@ typedef struct bench_told {
     bool gives_back;     /* memory went back to the driver, so what is held is no bound */
     bool is_apart;       /* the history does not lead to the snapshot's blocks */
     bool ends_failed;    /* the last allocation was refused */
-    bool has_gone_on;    /* a request before the last one was refused */
+    bool has_gone_on;    /* a request was refused, and the run went on without it */
     bool ends_early;     /* in the middle of a step, with more live bytes than at its end */
     bool is_unrepeated;  /* too few steps, or the largest came only at the beginning */
     bool is_growing;     /* the last step is the largest, or the steps grow */
@@ -31,11 +31,18 @@ typedef struct bench_told {
                           * live, so the need is a bound above */
     bool lacks_ends;     /* free_completed: how long blocks were pending is unknown */
     uint64_t n_entries;
-    uint64_t n_steps;           /* recorded; of a job, of the rank with the fewest; 0 = unknown */
-    uint64_t rise_bytes;        /* of what lives between two steps, a step; 0 = no steady rise */
-    uint64_t n_rise_steps;      /* recorded steps with this rise */
-    uint64_t live_before_bytes; /* live before the first entry, each block rounded up to 512; */
-    uint64_t held_before_bytes; /* and from the driver; 0 = the snapshot does not tell */
+    uint64_t n_steps;             /* recorded; of a job, of the rank with the fewest; 0 = unknown */
+    uint64_t rise_bytes;          /* of what lives between two steps, a step; 0 = no steady rise */
+    uint64_t n_rise_steps;        /* recorded steps with this rise */
+    uint64_t live_before_bytes;   /* live before the first entry, each block rounded up to 512; */
+    uint64_t held_before_bytes;   /* and from the driver; 0 = the snapshot does not tell */
+    uint64_t least_refused_bytes; /* of the requests that the run went on without: the least */
+    uint64_t most_refused_bytes;  /* and the largest */
+    uint64_t n_pools;             /* private pools of CUDA graphs, which share no memory */
+    uint64_t pool_bytes;          /* held by them at the end */
+    uint64_t pool_need_bytes;     /* least need with them; 0 = no pools */
+    uint64_t unexplained_bytes;   /* held by the run, of which; 0 = a replay holds about as much */
+    uint64_t replayed_bytes;      /* a replay under the run's own setting holds these */
 } bench_told;
 
 /* Something is missing at the beginning. */
@@ -53,13 +60,25 @@ static inline bool bench_told_is_unproven(const bench_told *told)
 
 static inline bool bench_told_lacks_end(const bench_told *told)
 {
-    return told->has_no_history || told->is_apart || told->ends_failed || told->has_gone_on ||
-           told->ends_early || bench_told_is_unproven(told);
+    return told->has_no_history || told->is_apart || told->ends_failed || told->ends_early ||
+           bench_told_is_unproven(told);
+}
+
+/* Did the run hold memory for which the history gives no reason? */
+static inline bool bench_told_lacks_reason(const bench_told *told)
+{
+    return told->n_pools > 0 || told->unexplained_bytes > 0;
+}
+
+/* Is the whole run recorded, though perhaps not all that it held memory for? */
+static inline bool bench_told_has_both_ends(const bench_told *told)
+{
+    return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
 }
 
 static inline bool bench_told_is_whole(const bench_told *told)
 {
-    return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
+    return bench_told_has_both_ends(told) && !told->has_gone_on && !bench_told_lacks_reason(told);
 }
 
 /* Does the memory held before the first entry bound what the run had needed by then? */
@@ -80,17 +99,21 @@ static inline bench_told bench_told_without_doubt(const bench_told *told)
 static inline bool bench_told_is_only_unproven(const bench_told *told)
 {
     bench_told rest = bench_told_without_doubt(told);
-    return bench_told_is_unproven(told) && bench_told_is_whole(&rest);
+    return bench_told_is_unproven(told) && bench_told_has_both_ends(&rest) && !told->has_gone_on;
 }
 
 /* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
  * driver. So before the first entry the run needed at most the memory held there. A full ring
  * belongs to a long run, whose cache may have been emptied before. In this case there is no
- * bound. A run that is only unproven has no part of which is known that it is missing. */
+ * bound. A run that is only unproven has no part of which is known that it is missing. A request
+ * that was refused and given up is refused again on a device smaller than the request; a larger
+ * device may serve it, and the run go another way. */
 static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
 {
     bench_told rest = bench_told_without_doubt(told);
-    return bench_told_lacks_end(&rest) || told->has_run_over || told->held_before_bytes > bytes;
+    bool may_serve = told->has_gone_on && told->least_refused_bytes <= bytes;
+    return bench_told_lacks_end(&rest) || told->has_run_over || told->held_before_bytes > bytes ||
+           may_serve;
 }
 
 /* A job leaves a part out if any of its ranks does. */
@@ -121,6 +144,24 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     }
     if (into->n_steps == 0 || (other->n_steps > 0 && other->n_steps < into->n_steps)) {
         into->n_steps = other->n_steps;
+    }
+    uint64_t refused = other->least_refused_bytes;
+    if (refused > 0 && (into->least_refused_bytes == 0 || refused < into->least_refused_bytes)) {
+        into->least_refused_bytes = refused;
+    }
+    if (other->most_refused_bytes > into->most_refused_bytes) {
+        into->most_refused_bytes = other->most_refused_bytes;
+    }
+    if (other->unexplained_bytes > into->unexplained_bytes) {
+        into->unexplained_bytes = other->unexplained_bytes;
+        into->replayed_bytes = other->replayed_bytes;
+    }
+    if (other->pool_bytes > into->pool_bytes) {
+        into->pool_bytes = other->pool_bytes;
+        into->n_pools = other->n_pools;
+    }
+    if (other->pool_need_bytes > into->pool_need_bytes) {
+        into->pool_need_bytes = other->pool_need_bytes;
     }
     into->n_entries = other->n_entries > into->n_entries ? other->n_entries : into->n_entries;
 }

@@ -628,13 +628,14 @@ END_TEST
 
 START_TEST(a_folder_that_cannot_be_written_is_told_before_anything_runs)
 {
-    char inside[160];
+    char inside[256];
     write_file("results.csv", ""); /* no folder */
     snprintf(inside, sizeof inside, "%s/results.csv/it", out);
     char line[512];
     snprintf(line, sizeof line, "ab --driver sim --out %s " CHURN, inside);
     bench_child_run(&child, line);
     ck_assert_int_eq(child.status, 2);
+    snprintf(inside, sizeof inside, "--out: %s/results.csv: is a file, not a folder", out);
     ck_assert_ptr_nonnull(strstr(child.err, inside));
     ck_assert_str_eq(child.out, "");
 }

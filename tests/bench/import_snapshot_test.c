@@ -61,10 +61,10 @@ static const snap_block large_blocks[] = {
     { .state = NULL },
 };
 static const snap_segment usual_segments[] = {
-    { old_blocks, 0x8000, 3, 0, false },
-    { new_blocks, 0x10000000, 0, 0, false },
-    { large_blocks, 0x20000000, 0x7f0012345600, 0, false },
-    { old_blocks, 0x40000000, 0, 1, false },
+    { old_blocks, 0x8000, 3, 0, false, 0 },
+    { new_blocks, 0x10000000, 0, 0, false, 0 },
+    { large_blocks, 0x20000000, 0x7f0012345600, 0, false, 0 },
+    { old_blocks, 0x40000000, 0, 1, false, 0 },
     { .blocks = NULL },
 };
 
@@ -232,19 +232,19 @@ START_TEST(the_first_device_with_events_is_the_one)
     ck_assert_msg(read_plan(&plan, ":device=2"), "%s", failure.text);
     expect_events(other_run, 1);
     plan.events[0] = NULL;
+    plan.segments = NULL; /* live blocks of a device would be a need, too */
     ck_assert_msg(read_plan(&plan, ""), "%s", failure.text);
     expect_events(other_run, 1);
     ck_assert(!read_plan(&plan, ":device=9"));
     expect(": no events of device 9; devices with events: 2");
     plan.events[2] = NULL;
-    plan.segments = NULL;
     ck_assert(!read_plan(&plan, ""));
     expect(": no events were recorded, and no block is live; call "
            "torch.cuda.memory._record_memory_history()");
 }
 END_TEST
 
-/* Of the first device that has any. */
+/* Of the device that has most. */
 START_TEST(without_a_history_the_live_blocks_are_the_run)
 {
     static const bench_event blocks[] = {
@@ -346,6 +346,8 @@ START_TEST(options_that_do_not_fit_are_told)
     expect(": 'device=-1' is not an option of a file; there are: ");
     ck_assert(!read_plan(&plan, ":device=0,failures=maybe"));
     expect(": 'failures=maybe' is not an option");
+    ck_assert(!read_plan(&plan, ":device=0,device=1"));
+    expect(": 'device' is given twice");
     ck_assert(!read_plan(&plan, ":device=0,"));
     expect(": '' is not an option");
 }
@@ -422,6 +424,9 @@ START_TEST(events_that_contradict_themselves_are_told)
     snap_plan plan = { .protocol = 2, .n_devices = 1, .events = { twice } };
     ck_assert(!read_plan(&plan, ""));
     expect("the block at 0x1000 is freed twice");
+    plan.events[0] = &twice[1];
+    ck_assert(!read_plan(&plan, ""));
+    expect("is freed twice, since the history has no allocations: record alloc, too");
 }
 END_TEST
 

@@ -246,6 +246,85 @@ START_TEST(a_run_that_ends_out_of_memory_is_one)
     step(8 * MIB);
     told = read_it("");
     ck_assert(!told->ends_failed && told->has_gone_on && origin.has_failed);
+    ck_assert_uint_eq(told->least_refused_bytes, 80 * MIB);
+    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB); /* a request that was given up is no need */
+    event("oom", 0, 81 * MIB);
+    told = read_it("");
+    ck_assert(told->ends_failed && told->has_gone_on);
+    ck_assert_uint_eq(told->most_refused_bytes, 80 * MIB);
+    ck_assert_uint_eq(tape.peak_live_bytes, 97 * MIB);
+}
+END_TEST
+
+START_TEST(blocks_in_no_memory_at_all_are_apart)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        step(8 * MIB);
+    }
+    read_plan(&(snap_plan){ .segments = NULL });
+    ck_assert(origin.told.is_apart);
+}
+END_TEST
+
+/* ---- private pools ---- */
+
+/* Beside the usual 64 MiB: `n` pools of 8 MiB each, whose blocks come and go. */
+static void add_pools(unsigned n, snap_segment *all, snap_block of[][2])
+{
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t at = KEPT_AT * (i + 1);
+        event("segment_alloc", at, 8 * MIB);
+        event("alloc", at, 6 * MIB);
+        freed(at, 6 * MIB);
+        of[i][0] = (snap_block){ "inactive", (uint64_t)(8 * MIB), 0 };
+        of[i][1] = (snap_block){ .state = NULL };
+        all[i + 1] = (snap_segment){ .blocks = of[i], .address = SEGMENT + at, .pool = (int)i + 1 };
+    }
+    blocks[n_blocks] = (snap_block){ .state = NULL };
+    all[0] = (snap_segment){ .blocks = blocks, .address = SEGMENT };
+    all[n + 1] = (snap_segment){ .blocks = NULL };
+}
+
+START_TEST(private_pools_keep_what_they_took)
+{
+    snap_segment all[5];
+    snap_block of[3][2];
+    begin_whole();
+    end_state();
+    add_pools(3, all, of);
+    step(48 * MIB);
+    snap_plan plan = { .segments = all };
+    read_plan(&plan);
+    const bench_told *told = &origin.told;
+    ck_assert(bench_told_has_both_ends(told) && !bench_told_is_whole(told));
+    ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB);
+    ck_assert_uint_eq(told->n_pools, 3);
+    ck_assert_uint_eq(told->pool_bytes, 3 * 8 * MIB);
+    ck_assert_uint_eq(told->pool_need_bytes, (64 + 3 * 6) * MIB);
+    all[2].pool = 1; /* the blocks of the first two never live at once */
+    read_plan(&plan);
+    ck_assert_uint_eq(told->n_pools, 2);
+    ck_assert_uint_eq(told->pool_need_bytes, (64 + 2 * 6) * MIB);
+    n_events -= 3; /* no step behind the pools */
+    read_plan(&plan);
+    ck_assert_uint_eq(told->pool_need_bytes, 64 * MIB);
+    all[1].pool = all[2].pool = all[3].pool = 0;
+    read_plan(&plan);
+    ck_assert(bench_told_is_whole(told));
+}
+END_TEST
+
+/* Of a pool from before the history only the segments are known. */
+START_TEST(pools_from_before_the_history_keep_their_segments)
+{
+    snap_segment all[4];
+    snap_block of[2][2];
+    end_state();
+    add_pools(2, all, of);
+    n_events = 0;
+    begin_whole();
+    read_plan(&(snap_plan){ .segments = all });
+    ck_assert_uint_eq(origin.told.pool_need_bytes, (64 + 2 * 8) * MIB);
 }
 END_TEST
 
@@ -393,6 +472,7 @@ START_TEST(the_settings_of_the_run_are_recognised)
         { "backend:native,garbage_collection_threshold:0.8", "torch-native", NULL },
         { "backend:cudaMallocAsync", "cuda-async", NULL },
         { "backend:cudaMallocAsync,pinned_use_cuda_host_register:True", "cuda-async", NULL },
+        { "allocator:nonsense", "torch-native", "" },
         { "driver:cuda,allocator:pleat,growth:balanced,metrics_ms:1000", "pleat", "" },
         { "driver:sim,sim:[capacity:1G,depth:3],allocator:torch-native,max_split_size_mb:64",
           "torch-native", "max_split_size_mb:64" },
@@ -678,6 +758,9 @@ SUITE(bench_recorded)
     tcase_add_test(all, more_taken_from_the_driver_than_is_held_is_apart);
     tcase_add_test(all, more_live_than_was_held_is_apart);
     tcase_add_test(all, a_run_that_ends_out_of_memory_is_one);
+    tcase_add_test(all, blocks_in_no_memory_at_all_are_apart);
+    tcase_add_test(all, private_pools_keep_what_they_took);
+    tcase_add_test(all, pools_from_before_the_history_keep_their_segments);
     tcase_add_test(all, what_is_freed_after_the_failure_does_not_go_on);
     tcase_add_test(all, more_live_than_between_the_steps_is_an_early_end);
     tcase_add_test(all, a_run_that_only_grows_ends_early);

@@ -179,6 +179,14 @@ static void put_frames(writer *w)
     put_byte(w, 'e');
 }
 
+static void put_pool_id(writer *w, int pool)
+{
+    put_integer(w, 0);
+    put_integer(w, pool);
+    put_byte(w, 0x86); /* TUPLE2 */
+    memoize(w);
+}
+
 static void put_event(writer *w, const snap_plan *plan, const snap_event *event, size_t number)
 {
     begin_dict(w);
@@ -193,10 +201,7 @@ static void put_event(writer *w, const snap_plan *plan, const snap_event *event,
         put_text(w, "compile_context");
         put_text(w, "N/A");
         put_text(w, "pool_id");
-        put_integer(w, 0);
-        put_integer(w, 0);
-        put_byte(w, 0x86); /* TUPLE2 */
-        memoize(w);
+        put_pool_id(w, 0);
     }
     put_frames(w);
     end_dict(w);
@@ -242,6 +247,8 @@ static void put_segment(writer *w, const snap_segment *segment)
     put_key_integer(w, "stream", (int64_t)segment->stream);
     put_text(w, "segment_type");
     put_text(w, "large");
+    put_text(w, "segment_pool_id");
+    put_pool_id(w, segment->pool);
     put_text(w, "is_expandable");
     put_bool(w, segment->is_expandable);
     put_text(w, "blocks");

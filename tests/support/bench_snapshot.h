@@ -31,6 +31,7 @@ typedef struct snap_segment {
     uint64_t stream;
     int device;
     bool is_expandable;
+    int pool; /* its segment_pool_id is (0, pool) */
 } snap_segment;
 
 enum { SNAP_MOST_DEVICES = 4 };
