@@ -129,7 +129,8 @@ def check_study(pleat, works, folder, fits, *memory):
         check_lines(verdict, of_work)
         flat = re.sub(r"\s+", " ", text)  # lines are wrapped on a terminal
         for title, line in verdict["lines"]:
-            assert f"{title} {line}" in flat, f"not printed: {title} {line}"
+            said = re.sub(r"\s+", " ", f"{title} {line}")
+            assert said in flat, f"not printed: {said}"
     print(f"{len(verdicts)} verdicts agree{' ' if memory else ''}{' '.join(memory)}:",
           ", ".join(v["verdict"] for v in verdicts))
     return {c["allocator"] for c in cells}
