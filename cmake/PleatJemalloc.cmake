@@ -14,7 +14,7 @@ endif()
 set(PLEAT_CACHE_DIR "${cache_default}" CACHE PATH "Where the private jemalloc is kept")
 
 add_library(pleat_jemalloc INTERFACE)
-if(NOT PLEAT_HOST_SYSTEM)
+if(NOT PLEAT_META_SYSTEM)
     execute_process(
         COMMAND "${PROJECT_SOURCE_DIR}/cmake/jemalloc.sh" "${PLEAT_CACHE_DIR}"
                 "${PLEAT_JEMALLOC_TARBALL}"

@@ -5,7 +5,7 @@ option(PLEAT_COMMAND "Build the command (needs zlib and jansson; the tests need 
     ${PROJECT_IS_TOP_LEVEL})
 option(PLEAT_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
 option(PLEAT_INSTALL "Say what `cmake --install` installs" ${PROJECT_IS_TOP_LEVEL})
-option(PLEAT_HOST_SYSTEM "Metadata from the system's malloc instead of the private jemalloc" OFF)
+option(PLEAT_META_SYSTEM "Metadata from the system's malloc instead of the private jemalloc" OFF)
 option(PLEAT_LTO "Optimise what is shipped across files (gcc, Release)" ON)
 option(PLEAT_LTO_LINK "Link what is shipped so; else the same objects, sooner and as they are" ON)
 mark_as_advanced(PLEAT_LTO_LINK)
@@ -46,7 +46,7 @@ target_compile_options(pleat_flags INTERFACE
 target_compile_definitions(pleat_flags INTERFACE
     _GNU_SOURCE
     PLEAT_DEBUG_LEVEL=${PLEAT_DEBUG_LEVEL}
-    $<$<BOOL:${PLEAT_HOST_SYSTEM}>:PLEAT_HOST_SYSTEM>)
+    $<$<BOOL:${PLEAT_META_SYSTEM}>:PLEAT_META_SYSTEM>)
 target_include_directories(pleat_flags INTERFACE
     "${PROJECT_SOURCE_DIR}"
     "${PROJECT_SOURCE_DIR}/api"

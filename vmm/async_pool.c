@@ -59,7 +59,7 @@ pleat_status pl_async_pool_make_handle(pl_device *dev, uint64_t keep_bytes, uint
 static pl_async_pool *new_pool(pl_device *dev)
 {
     pl_lock_acquire(&dev->lock);
-    pl_async_pool *pool = pl_host_calloc(&dev->host, 1, sizeof(*pool));
+    pl_async_pool *pool = pl_meta_calloc(&dev->meta, 1, sizeof(*pool));
     pl_lock_release(&dev->lock);
     return pool;
 }
@@ -67,7 +67,7 @@ static pl_async_pool *new_pool(pl_device *dev)
 static void delete_pool(pl_device *dev, pl_async_pool *pool)
 {
     pl_lock_acquire(&dev->lock);
-    pl_host_free(&dev->host, pool);
+    pl_meta_free(&dev->meta, pool);
     pl_lock_release(&dev->lock);
 }
 

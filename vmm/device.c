@@ -217,7 +217,7 @@ pleat_status pl_device_ask_granule(pl_device *dev)
 static uint64_t host_bytes_of(const pl_device *dev)
 {
     return pl_driver_kind_of(dev->drv) == PL_DRIVER_SIM ? SIMULATED_HOST_BYTES
-                                                        : pl_host_total_bytes();
+                                                        : pl_machine_total_bytes();
 }
 
 /* The program may use all devices that the driver shows. */
@@ -257,18 +257,18 @@ static pleat_status read_properties(pl_device *dev, const pl_device_options *opt
 
 static pleat_status new_device(pl_device **out)
 {
-    pl_host host;
-    pleat_status st = pl_host_init(&host);
+    pl_meta meta;
+    pleat_status st = pl_meta_init(&meta);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_device *dev = pl_host_calloc(&host, 1, sizeof(*dev));
+    pl_device *dev = pl_meta_calloc(&meta, 1, sizeof(*dev));
     if (dev == NULL) {
-        pl_host_fini(&host);
+        pl_meta_fini(&meta);
         return PLEAT_ENOMEM_HOST;
     }
     pl_lock_init(&dev->lock, PL_RANK_VMM);
-    dev->host = host;
+    dev->meta = meta;
     dev->serial = atomic_fetch_add(&next_serial, 1);
     *out = dev;
     return PLEAT_OK;
@@ -277,9 +277,9 @@ static pleat_status new_device(pl_device **out)
 static void delete_device(pl_device *dev)
 {
     pl_lock_fini(&dev->lock);
-    pl_host host = dev->host;
-    pl_host_free(&host, dev);
-    size_t leaked_bytes = pl_host_fini(&host);
+    pl_meta meta = dev->meta;
+    pl_meta_free(&meta, dev);
+    size_t leaked_bytes = pl_meta_fini(&meta);
     pl_assert(leaked_bytes == 0);
     (void)leaked_bytes;
 }
@@ -334,7 +334,7 @@ size_t pl_device_close(pl_device *dev)
     size_t n_held = pl_keeps_fini(dev) + pl_fences_fini(dev);
     pl_streams_fini(dev);
     n_held += dev->mallocs.n_pieces;
-    pl_host_free(&dev->host, dev->mallocs.pieces);
+    pl_meta_free(&dev->meta, dev->mallocs.pieces);
     pl_shares_fini(dev);
     n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
     n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost);
@@ -419,7 +419,7 @@ pleat_status pl_device_free_bytes(pl_device *dev, uint64_t *out)
 {
     uint64_t total_bytes;
     if (dev->is_host) {
-        *out = pl_host_free_bytes();
+        *out = pl_machine_free_bytes();
         return PLEAT_OK;
     }
     return pl_device_gpu_bytes(dev, out, &total_bytes);

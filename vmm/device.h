@@ -7,8 +7,8 @@
 #ifndef PLEAT_VMM_DEVICE_H
 #define PLEAT_VMM_DEVICE_H
 
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 #include "vmm/base/pleat_types.h"
 
 typedef struct pl_driver pl_driver;

@@ -193,7 +193,7 @@ struct pl_device {
     cu_access_desc access[PL_MOST_ACCESS + 1];
     unsigned n_access; /* const: devices among these */
     pl_lock lock;      /* rank 40 */
-    pl_host host;      /* lock */
+    pl_meta meta;      /* lock */
     pl_contexts contexts;
     pl_streams streams;
     pl_fences fences;

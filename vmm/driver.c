@@ -202,17 +202,17 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
 static pleat_status open_kind(pl_driver_kind kind, const char *sim_conf, pl_driver **out)
 {
     pl_driver_clear_error();
-    pl_host host;
-    pleat_status st = pl_host_init(&host);
+    pl_meta meta;
+    pleat_status st = pl_meta_init(&meta);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_driver *drv = pl_host_calloc(&host, 1, sizeof(*drv));
+    pl_driver *drv = pl_meta_calloc(&meta, 1, sizeof(*drv));
     if (drv == NULL) {
         st = PLEAT_ENOMEM_HOST;
         goto undo_host;
     }
-    drv->host = host;
+    drv->meta = meta;
     st = load(drv, kind, sim_conf);
     if (st != PLEAT_OK) {
         goto undo_alloc;
@@ -221,9 +221,9 @@ static pleat_status open_kind(pl_driver_kind kind, const char *sim_conf, pl_driv
     return PLEAT_OK;
 
 undo_alloc:
-    pl_host_free(&host, drv);
+    pl_meta_free(&meta, drv);
 undo_host:
-    pl_host_fini(&host);
+    pl_meta_fini(&meta);
     return st;
 }
 
@@ -282,9 +282,9 @@ void pl_driver_close(pl_driver *drv)
     if (drv == NULL) {
         return;
     }
-    pl_host host = drv->host;
-    pl_host_free(&host, drv);
-    pl_host_fini(&host);
+    pl_meta meta = drv->meta;
+    pl_meta_free(&meta, drv);
+    pl_meta_fini(&meta);
 }
 
 bool pl_driver_is_simulator(const pl_driver *drv)

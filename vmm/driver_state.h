@@ -2,7 +2,7 @@
 #ifndef PLEAT_VMM_DRIVER_STATE_H
 #define PLEAT_VMM_DRIVER_STATE_H
 
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/driver.h"
 
 enum { PL_RING_CALLS = 256 }; /* a power of two */
@@ -32,7 +32,7 @@ struct pl_driver {
     bool is_simulator;                      /* const: under whatever name it was opened */
     void *object;                           /* const: from dlopen */
     cu_result (*ctx_synchronize)(void);     /* const: may be NULL */
-    pl_host host;                           /* const after open */
+    pl_meta meta;                           /* const after open */
     pl_driver_call_fn watch;                /* owner: see pl_driver_watch */
     void *watch_context;                    /* owner */
     _Atomic bool is_timed;                  /* atomic */

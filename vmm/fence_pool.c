@@ -11,7 +11,7 @@
 static bool add_slab_locked(pl_device *dev)
 {
     pl_lock_assert(&dev->lock);
-    pl_fence_slab *slab = pl_host_calloc(&dev->host, 1, sizeof(*slab));
+    pl_fence_slab *slab = pl_meta_calloc(&dev->meta, 1, sizeof(*slab));
     if (slab == NULL) {
         return false;
     }
@@ -109,7 +109,7 @@ size_t pl_fences_fini(pl_device *dev)
             pl_fence_destroy_event(dev, slab->fences[i].event);
         }
         pl_fence_slab *next = slab->next;
-        pl_host_free(&dev->host, slab);
+        pl_meta_free(&dev->meta, slab);
         slab = next;
     }
     return n_out;

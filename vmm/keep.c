@@ -349,8 +349,8 @@ static void free_keep(pl_keep *keep)
     pl_device *dev = keep->dev;
 
     pl_lock_acquire(&dev->lock);
-    pl_host_free(&dev->host, keep->blocks);
-    pl_host_free(&dev->host, keep);
+    pl_meta_free(&dev->meta, keep->blocks);
+    pl_meta_free(&dev->meta, keep);
     pl_lock_release(&dev->lock);
 }
 
@@ -423,12 +423,12 @@ static pl_keep *make(pl_device *dev, bool is_file, uint64_t bytes)
     size_t n_blocks = is_file ? 0 : (size_t)((bytes + block_bytes - 1) / block_bytes);
 
     pl_lock_acquire(&dev->lock);
-    pl_keep *keep = pl_host_calloc(&dev->host, 1, sizeof(*keep));
+    pl_keep *keep = pl_meta_calloc(&dev->meta, 1, sizeof(*keep));
     void **blocks = keep != NULL && n_blocks > 0
-                        ? pl_host_calloc(&dev->host, n_blocks, sizeof(*blocks))
+                        ? pl_meta_calloc(&dev->meta, n_blocks, sizeof(*blocks))
                         : NULL;
     if (keep != NULL && n_blocks > 0 && blocks == NULL) {
-        pl_host_free(&dev->host, keep);
+        pl_meta_free(&dev->meta, keep);
         keep = NULL;
     }
     pl_lock_release(&dev->lock);

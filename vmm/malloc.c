@@ -27,7 +27,7 @@ static bool grow_locked(pl_device *dev)
     pl_malloc_table *old = &dev->mallocs;
     pl_malloc_table grown = { .n_slots = old->n_slots != 0 ? old->n_slots * 2 : FIRST_SLOTS };
     grown.n_pieces = old->n_pieces;
-    grown.pieces = pl_host_calloc(&dev->host, grown.n_slots, sizeof(*grown.pieces));
+    grown.pieces = pl_meta_calloc(&dev->meta, grown.n_slots, sizeof(*grown.pieces));
     if (grown.pieces == NULL) {
         return false;
     }
@@ -36,7 +36,7 @@ static bool grow_locked(pl_device *dev)
             *find_slot(&grown, old->pieces[i].ptr) = old->pieces[i];
         }
     }
-    pl_host_free(&dev->host, old->pieces);
+    pl_meta_free(&dev->meta, old->pieces);
     *old = grown;
     return true;
 }

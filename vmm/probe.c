@@ -16,7 +16,7 @@ typedef struct probe {
  * 2190). */
 static bool is_host_free(const pl_device *dev)
 {
-    return dev->is_host && pl_host_free_bytes() >> 6 > dev->granule_bytes;
+    return dev->is_host && pl_machine_free_bytes() >> 6 > dev->granule_bytes;
 }
 
 /* Words the reason why the last call failed. */
@@ -165,7 +165,7 @@ pleat_status pl_device_probe(pl_device *dev, char *why, size_t n)
         return PLEAT_ENOVMM;
     }
     if (dev->is_host && pl_driver_kind_of(dev->drv) != PL_DRIVER_SIM &&
-        !pl_host_has_node((unsigned)dev->prop.location.id)) {
+        !pl_machine_has_node((unsigned)dev->prop.location.id)) {
         snprintf(why, n, "node %d of the host has no memory or no CPU", dev->prop.location.id);
         return PLEAT_ENOVMM;
     }

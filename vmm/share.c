@@ -54,7 +54,7 @@ static uint64_t number_in(const pl_share_table *table, pl_chunk chunk)
 static void drop_old_locked(pl_device *dev)
 {
     pl_lock_assert(&dev->lock);
-    pl_host_free(&dev->host, dev->shares.old.at);
+    pl_meta_free(&dev->meta, dev->shares.old.at);
     dev->shares.old = (pl_share_slots){ .n = 0 };
     dev->shares.n_moved = 0;
 }
@@ -88,7 +88,7 @@ static bool grow_locked(pl_device *dev)
     pl_share_slots grown = { .n = table->now.n != 0 ? table->now.n * 2 : FIRST_SLOTS };
 
     pl_assert(table->old.n == 0);
-    grown.at = pl_host_calloc(&dev->host, grown.n, sizeof(*grown.at));
+    grown.at = pl_meta_calloc(&dev->meta, grown.n, sizeof(*grown.at));
     if (grown.at == NULL) {
         return false;
     }
@@ -194,8 +194,8 @@ void pl_share_forget(pl_device *dev, pl_chunk chunk)
 
 void pl_shares_fini(pl_device *dev)
 {
-    pl_host_free(&dev->host, dev->shares.now.at);
-    pl_host_free(&dev->host, dev->shares.old.at);
+    pl_meta_free(&dev->meta, dev->shares.now.at);
+    pl_meta_free(&dev->meta, dev->shares.old.at);
     dev->shares.now = (pl_share_slots){ .n = 0 };
     dev->shares.old = (pl_share_slots){ .n = 0 };
     dev->shares.n_moved = 0;

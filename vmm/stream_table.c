@@ -106,7 +106,7 @@ static pleat_status reserve_locked(pl_device *dev, int by)
         return PLEAT_OK;
     }
     size_t n_slots = old != NULL ? (old->mask + 1) * 2 : FIRST_TABLE_SLOTS;
-    pl_stream_table *grown = pl_host_calloc(&dev->host, 1,
+    pl_stream_table *grown = pl_meta_calloc(&dev->meta, 1,
                                             sizeof(*grown) + n_slots * sizeof(grown->slots[0]));
     if (grown == NULL) {
         return PLEAT_ENOMEM_HOST;
@@ -168,7 +168,7 @@ static pl_stream *next_object_locked(pl_device *dev, unsigned *index)
     pl_stream **objects = &dev->streams.blocks[block];
     if (*objects == NULL) {
         size_t count = (size_t)PL_STREAM_FIRST_BLOCK << block;
-        *objects = pl_host_calloc(&dev->host, count, sizeof(**objects));
+        *objects = pl_meta_calloc(&dev->meta, count, sizeof(**objects));
     }
     return *objects != NULL ? *objects + place : NULL;
 }
@@ -378,11 +378,11 @@ void pl_streams_fini(pl_device *dev)
                                                       memory_order_relaxed);
         while (table != NULL) {
             pl_stream_table *older = table->older;
-            pl_host_free(&dev->host, table);
+            pl_meta_free(&dev->meta, table);
             table = older;
         }
     }
     for (unsigned block = 0; block < PL_STREAM_BLOCKS; block++) {
-        pl_host_free(&dev->host, dev->streams.blocks[block]);
+        pl_meta_free(&dev->meta, dev->streams.blocks[block]);
     }
 }

@@ -58,7 +58,7 @@ static void record_locked(pl_history *history, unsigned action, const pl_event *
         .bytes = event->bytes,
         .time_us = now_us(),
         .stream = handle,
-        .frames = pl_stacks_name(&history->stacks, &history->host),
+        .frames = pl_stacks_name(&history->stacks, &history->meta),
         .pool = (uint16_t)pool,
         .action = (uint16_t)action,
     };
@@ -141,11 +141,11 @@ void pl_history_init(pl_history *history, int device)
 
 void pl_history_fini(pl_history *history)
 {
-    pl_host_free(&history->host, history->ring);
-    pl_host_free(&history->host, history->pools);
-    pl_keymap_fini(&history->live_pools, &history->host);
-    pl_stacks_fini(&history->stacks, &history->host);
-    size_t held_bytes = pl_host_fini(&history->host);
+    pl_meta_free(&history->meta, history->ring);
+    pl_meta_free(&history->meta, history->pools);
+    pl_keymap_fini(&history->live_pools, &history->meta);
+    pl_stacks_fini(&history->stacks, &history->meta);
+    size_t held_bytes = pl_meta_fini(&history->meta);
     pl_assert(held_bytes == 0);
     (void)held_bytes;
     pl_lock_fini(&history->lock);
@@ -154,7 +154,7 @@ void pl_history_fini(pl_history *history)
 size_t pl_history_host_bytes(pl_history *history)
 {
     pl_lock_acquire(&history->lock);
-    size_t bytes = history->host.bytes;
+    size_t bytes = history->meta.bytes;
     pl_lock_release(&history->lock);
     return bytes;
 }
@@ -162,7 +162,7 @@ size_t pl_history_host_bytes(pl_history *history)
 static bool open_host_locked(pl_history *history)
 {
     pl_lock_assert(&history->lock);
-    return history->host.is_open || pl_host_init(&history->host) == PLEAT_OK;
+    return history->meta.is_open || pl_meta_init(&history->meta) == PLEAT_OK;
 }
 
 /* ---- recording ---- */
@@ -171,7 +171,7 @@ static pl_history_ring *make_ring_locked(pl_history *history, size_t capacity)
 {
     pl_history_ring *ring = NULL;
     if (open_host_locked(history)) {
-        ring = pl_host_alloc(&history->host,
+        ring = pl_meta_alloc(&history->meta,
                              sizeof *ring + capacity * sizeof ring->at[0]); /* < 2^35 */
     }
     if (ring) {
@@ -239,7 +239,7 @@ void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_en
         pl_stacks_clear(&history->stacks);
     }
     if (ring) {
-        pl_host_free(&history->host, history->ring);
+        pl_meta_free(&history->meta, history->ring);
         history->ring = ring;
     }
     const unsigned frames = PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES;
@@ -262,7 +262,7 @@ void pl_history_watch(pl_history *history, pleat_change_fn see, void *context)
 void pl_history_drop(pl_history *history, pl_history_ring *ring)
 {
     pl_lock_acquire(&history->lock);
-    pl_host_free(&history->host, ring);
+    pl_meta_free(&history->meta, ring);
     pl_lock_release(&history->lock);
 }
 
@@ -279,7 +279,7 @@ static bool grow_pools_locked(pl_history *history)
         return true;
     }
     unsigned capacity = history->capacity_of_pools > 0 ? history->capacity_of_pools * 2 : 16;
-    pl_history_pool *pools = pl_host_realloc(&history->host, history->pools,
+    pl_history_pool *pools = pl_meta_realloc(&history->meta, history->pools,
                                              capacity * sizeof *pools);
     history->pools = pools ? pools : history->pools;
     history->capacity_of_pools = pools ? capacity : history->capacity_of_pools;
@@ -318,7 +318,7 @@ static void forget_pool_locked(pl_history *history, const void *private_in)
 static unsigned name_pool_locked(pl_history *history, const void *private_in, pleat_pool_id id)
 {
     if (!open_host_locked(history) ||
-        pl_keymap_reserve(&history->live_pools, &history->host, 1) != PLEAT_OK) {
+        pl_keymap_reserve(&history->live_pools, &history->meta, 1) != PLEAT_OK) {
         return 0;
     }
     unsigned index = take_index_locked(history);

@@ -22,8 +22,8 @@
 #include "api/pleat.h"
 #include "segments/base/keymap.h"
 #include "segments/base/observer.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 enum { PL_HISTORY_MOST_ENTRIES = 1 << 28 /* of one ring */ };
 
@@ -60,7 +60,7 @@ typedef struct pl_history {
     pleat_change_fn watch;      /* lock: NULL = nobody */
     void *watch_context;        /* lock */
     pl_lock lock;               /* rank 80 */
-    pl_host host;               /* lock: opened by the first use */
+    pl_meta meta;               /* lock: opened by the first use */
     pl_history_ring *ring;      /* lock: NULL until recording is first switched on */
     pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */

@@ -85,14 +85,14 @@ static uint32_t *find_slot(const pl_stack_table *table)
     return &table->slots[at];
 }
 
-static bool grow_slots(pl_stack_table *table, pl_host *host)
+static bool grow_slots(pl_stack_table *table, pl_meta *meta)
 {
     enum { FIRST_SLOTS = 1024 };
     if (table->n_slots > 0 && table->n_stacks < table->n_slots / 4 * 3) {
         return true;
     }
     uint32_t n_slots = table->n_slots > 0 ? table->n_slots * 2 : FIRST_SLOTS;
-    uint32_t *slots = pl_host_calloc(host, n_slots, sizeof *slots);
+    uint32_t *slots = pl_meta_calloc(meta, n_slots, sizeof *slots);
     if (!slots) {
         return false;
     }
@@ -106,13 +106,13 @@ static bool grow_slots(pl_stack_table *table, pl_host *host)
             slots[at] = table->slots[i];
         }
     }
-    pl_host_free(host, table->slots);
+    pl_meta_free(meta, table->slots);
     table->slots = slots;
     table->n_slots = n_slots;
     return true;
 }
 
-static bool grow_words(pl_stack_table *table, pl_host *host, uint32_t n_more)
+static bool grow_words(pl_stack_table *table, pl_meta *meta, uint32_t n_more)
 {
     enum { FIRST_WORDS = 4096 };
     if (n_more <= table->capacity_of_words - table->n_words) {
@@ -120,7 +120,7 @@ static bool grow_words(pl_stack_table *table, pl_host *host, uint32_t n_more)
     }
     uint32_t capacity = table->capacity_of_words > 0 ? table->capacity_of_words * 2 : FIRST_WORDS;
     void **words = capacity <= PL_HISTORY_STACK_WORDS
-                       ? pl_host_realloc(host, table->words, capacity * sizeof *words)
+                       ? pl_meta_realloc(meta, table->words, capacity * sizeof *words)
                        : NULL;
     if (!words) {
         return false;
@@ -171,7 +171,7 @@ static void swap(pl_history_stacks *stacks)
     empty(&stacks->now, first);
 }
 
-uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_host *host)
+uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_meta *meta)
 {
     pl_stack_table *now = &stacks->now;
     uint32_t n = (uint32_t)own.n + 1;
@@ -186,7 +186,7 @@ uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_host *host)
         if (now->n_words + n > PL_HISTORY_STACK_WORDS) {
             swap(stacks);
         }
-        if (!grow_words(now, host, n) || !grow_slots(now, host)) {
+        if (!grow_words(now, meta, n) || !grow_slots(now, meta)) {
             return 0;
         }
         slot = add(now);
@@ -200,17 +200,17 @@ void pl_stacks_clear(pl_history_stacks *stacks)
     empty(&stacks->before, stacks->now.first);
 }
 
-static void release(pl_stack_table *table, pl_host *host)
+static void release(pl_stack_table *table, pl_meta *meta)
 {
-    pl_host_free(host, table->words);
-    pl_host_free(host, table->slots);
+    pl_meta_free(meta, table->words);
+    pl_meta_free(meta, table->slots);
     *table = (pl_stack_table){ .n_words = 0 };
 }
 
-void pl_stacks_fini(pl_history_stacks *stacks, pl_host *host)
+void pl_stacks_fini(pl_history_stacks *stacks, pl_meta *meta)
 {
-    release(&stacks->now, host);
-    release(&stacks->before, host);
+    release(&stacks->now, meta);
+    release(&stacks->before, meta);
 }
 
 size_t pl_stacks_get(const pl_history_stacks *stacks, uint32_t name, void *out[PL_HISTORY_DEPTH])

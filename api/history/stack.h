@@ -10,7 +10,7 @@
 #ifndef PLEAT_API_HISTORY_STACK_H
 #define PLEAT_API_HISTORY_STACK_H
 
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 enum {
     PL_HISTORY_DEPTH = 64,            /* the innermost frames of a stack, which are kept */
@@ -43,10 +43,10 @@ void pl_stack_prepare(void);
 
 /* The name of the calling thread's stack; a new stack is stored. 0 without a stack or without host
  * memory. */
-uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_host *host);
+uint32_t pl_stacks_name(pl_history_stacks *stacks, pl_meta *meta);
 /* Forget all. */
 void pl_stacks_clear(pl_history_stacks *stacks);
-void pl_stacks_fini(pl_history_stacks *stacks, pl_host *host);
+void pl_stacks_fini(pl_history_stacks *stacks, pl_meta *meta);
 /* Copies a stack; returns the number of its frames, 0 for a dropped stack. */
 size_t pl_stacks_get(const pl_history_stacks *stacks, uint32_t name, void *out[PL_HISTORY_DEPTH]);
 

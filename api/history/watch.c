@@ -58,19 +58,19 @@ static pleat_piece piece_of(const pl_snapshot_state *state, const pl_snapshot_bl
 
 static pleat_status visit_gpu(pl_gpu *gpu, void (*see)(const pleat_piece *, void *), void *context)
 {
-    pl_host host = { 0 };
+    pl_meta meta = { 0 };
     pl_snapshot_state state;
-    pleat_status st = pl_host_init(&host);
+    pleat_status st = pl_meta_init(&meta);
     if (st != PLEAT_OK) {
         return pl_error_set(st, 0, "device %d: no host memory to copy its state", gpu->ordinal);
     }
-    st = pl_snapshot_copy(gpu, &host, &state);
+    st = pl_snapshot_copy(gpu, &meta, &state);
     for (size_t i = 0; st == PLEAT_OK && i < state.n_blocks; i++) {
         pleat_piece piece = piece_of(&state, &state.blocks[i]);
         see(&piece, context);
     }
-    pl_snapshot_forget(&host, &state);
-    (void)pl_host_fini(&host);
+    pl_snapshot_forget(&meta, &state);
+    (void)pl_meta_fini(&meta);
     return st == PLEAT_OK
                ? st
                : pl_error_set(st, 0, "device %d: no host memory to copy its state", gpu->ordinal);

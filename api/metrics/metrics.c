@@ -60,7 +60,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* What only the thread uses. */
 typedef struct writer {
-    pl_host host;
+    pl_meta meta;
     pl_sheet sheet;
     char *text;
     size_t capacity;
@@ -107,7 +107,7 @@ static bool format(writer *w, const pl_page_head *head, pl_text *text)
         if (text->n < w->capacity) {
             return true;
         }
-        char *grown = pl_host_realloc(&w->host, w->text, 2 * text->n + 1);
+        char *grown = pl_meta_realloc(&w->meta, w->text, 2 * text->n + 1);
         if (!grown) {
             return false;
         }
@@ -232,8 +232,8 @@ static void *run(void *unused)
     writer *w = &own;
     (void)unused;
     *w = (writer){ .capacity = 0 };
-    bool has_host = pl_host_init(&w->host) == PLEAT_OK;
-    w->sheet.host = &w->host;
+    bool has_host = pl_meta_init(&w->meta) == PLEAT_OK;
+    w->sheet.meta = &w->meta;
     pl_lock_acquire(&all.lock);
     while (has_host && !all.is_stopping) {
         uint32_t pause_ms = work_locked(w);
@@ -249,8 +249,8 @@ static void *run(void *unused)
     pl_lock_release(&all.lock);
     if (has_host) {
         pl_sheet_clear(&w->sheet);
-        pl_host_free(&w->host, w->text);
-        (void)pl_host_fini(&w->host);
+        pl_meta_free(&w->meta, w->text);
+        (void)pl_meta_fini(&w->meta);
     }
     pl_lock_acquire(&all.lock);
     all.is_over = true;

@@ -20,10 +20,10 @@ static void fill_device(pl_gpu *gpu, pl_sheet_device *out)
 }
 
 /* Make room behind `n` elements; NULL: no host memory. The array doubles at powers of two. */
-static void *grown(pl_host *host, void *array, size_t n, size_t bytes)
+static void *grown(pl_meta *meta, void *array, size_t n, size_t bytes)
 {
     bool is_full = (n & (n - 1)) == 0;
-    return is_full ? pl_host_realloc(host, array, (n ? 2 * n : 1) * bytes) : array;
+    return is_full ? pl_meta_realloc(meta, array, (n ? 2 * n : 1) * bytes) : array;
 }
 
 static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
@@ -34,7 +34,7 @@ static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
         if (!heap) {
             continue;
         }
-        pl_sheet_tag *tags = grown(sheet->host, sheet->tags, sheet->n_tags, sizeof *tags);
+        pl_sheet_tag *tags = grown(sheet->meta, sheet->tags, sheet->n_tags, sizeof *tags);
         if (!tags) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -52,7 +52,7 @@ static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
 
 static pleat_status add_device(pl_sheet *sheet, pl_instance *instance, pl_gpu *gpu)
 {
-    pl_sheet_device *devices = grown(sheet->host, sheet->devices, sheet->n_devices,
+    pl_sheet_device *devices = grown(sheet->meta, sheet->devices, sheet->n_devices,
                                      sizeof *devices);
     if (!devices) {
         return PLEAT_ENOMEM_HOST;
@@ -83,7 +83,7 @@ pleat_status pl_sheet_add(pl_sheet *sheet, pl_instance *instance)
 
 void pl_sheet_clear(pl_sheet *sheet)
 {
-    pl_host_free(sheet->host, sheet->devices);
-    pl_host_free(sheet->host, sheet->tags);
-    *sheet = (pl_sheet){ .host = sheet->host };
+    pl_meta_free(sheet->meta, sheet->devices);
+    pl_meta_free(sheet->meta, sheet->tags);
+    *sheet = (pl_sheet){ .meta = sheet->meta };
 }

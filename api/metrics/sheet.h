@@ -7,7 +7,7 @@
 #define PLEAT_API_METRICS_SHEET_H
 
 #include "api/pleat.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 struct pl_instance;
 
@@ -98,7 +98,7 @@ typedef struct pl_sheet_tag {
 } pl_sheet_tag;
 
 typedef struct pl_sheet {
-    pl_host *host; /* the caller's, as is its lock */
+    pl_meta *meta; /* the caller's, as is its lock */
     pl_sheet_device *devices;
     size_t n_devices;
     pl_sheet_tag *tags;

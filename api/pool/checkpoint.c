@@ -40,14 +40,14 @@ static void end_reading(pl_pools *pools, pl_checkpoint *checkpoint)
 static pleat_status enter(pl_pools *pools, const pl_checkpoint *made_as)
 {
     pl_lock_acquire(&pools->lock);
-    pl_checkpoint *checkpoint = pl_host_alloc(&pools->host, sizeof *checkpoint);
-    pleat_status st = checkpoint ? pl_keymap_reserve(&pools->checkpoints, &pools->host, 1)
+    pl_checkpoint *checkpoint = pl_meta_alloc(&pools->meta, sizeof *checkpoint);
+    pleat_status st = checkpoint ? pl_keymap_reserve(&pools->checkpoints, &pools->meta, 1)
                                  : PLEAT_ENOMEM_HOST;
     if (st == PLEAT_OK) {
         *checkpoint = *made_as;
         pl_keymap_insert(&pools->checkpoints, key_of(made_as->number), checkpoint);
     } else {
-        pl_host_free(&pools->host, checkpoint);
+        pl_meta_free(&pools->meta, checkpoint);
     }
     pl_lock_release(&pools->lock);
     return st;
@@ -67,7 +67,7 @@ static pleat_status part(pl_pools *pools, pleat_checkpoint handle, pl_roster *ou
     if (st == PLEAT_OK) {
         *out = checkpoint->roster;
         (void)pl_keymap_remove(&pools->checkpoints, key_of(handle.number));
-        pl_host_free(&pools->host, checkpoint);
+        pl_meta_free(&pools->meta, checkpoint);
     }
     pl_lock_release(&pools->lock);
     return st;
@@ -78,9 +78,9 @@ void pl_pools_forget_checkpoints(pl_pools *pools)
     size_t cursor = 0;
     for (pl_checkpoint *c; (c = pl_keymap_next(&pools->checkpoints, &cursor)) != NULL;) {
         pools->gpu->ops->roster_drop(pools->gpu->allocator, &c->roster);
-        pl_host_free(&pools->host, c);
+        pl_meta_free(&pools->meta, c);
     }
-    pl_keymap_fini(&pools->checkpoints, &pools->host);
+    pl_keymap_fini(&pools->checkpoints, &pools->meta);
     pl_keymap_init(&pools->checkpoints);
 }
 

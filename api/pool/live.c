@@ -121,7 +121,7 @@ static pleat_devptr *sort_copy(pl_pools *pools, const comparison *c)
     size_t n = c->n > 0 ? c->n : 1;
     pl_lock_acquire(&pools->lock);
     pleat_devptr *sorted = n <= SIZE_MAX / sizeof *sorted
-                               ? pl_host_alloc(&pools->host, n * sizeof *sorted)
+                               ? pl_meta_alloc(&pools->meta, n * sizeof *sorted)
                                : NULL;
     pl_lock_release(&pools->lock);
     for (size_t i = 0; sorted && i < c->n; i++) {
@@ -150,7 +150,7 @@ static pleat_status compare_in(pl_gpu *gpu, pl_pool *pool, comparison *c)
         gpu->ops->roster_drop(gpu->allocator, &live);
     }
     pl_lock_acquire(&pools->lock);
-    pl_host_free(&pools->host, sorted);
+    pl_meta_free(&pools->meta, sorted);
     pl_lock_release(&pools->lock);
     return st;
 }

@@ -48,9 +48,9 @@ static void leave_head(pl_pools *pools, const pl_pool *pool)
 static pl_pool *add_pool(pl_pools *pools, pleat_pool_id id)
 {
     if (!pools->heads) {
-        pools->heads = pl_host_calloc(&pools->host, PL_POOLS_HEADS, sizeof *pools->heads);
+        pools->heads = pl_meta_calloc(&pools->meta, PL_POOLS_HEADS, sizeof *pools->heads);
     }
-    pl_pool *pool = pools->heads ? pl_host_calloc(&pools->host, 1, sizeof *pool) : NULL;
+    pl_pool *pool = pools->heads ? pl_meta_calloc(&pools->meta, 1, sizeof *pool) : NULL;
     if (!pool) {
         return NULL;
     }
@@ -81,7 +81,7 @@ static void forget_pool(pl_pools *pools, pl_pool *pool)
     pools->n_pools--;
     leave_head(pools, pool);
     forget_seen(pools, pool);
-    pl_host_free(&pools->host, pool);
+    pl_meta_free(&pools->meta, pool);
 }
 
 /* ---- coming and going ---- */
@@ -132,7 +132,7 @@ static pleat_status open_private(pl_pools *pools, pl_pool *pool)
 
 pleat_status pl_pools_open_host(pl_pools *pools)
 {
-    pleat_status st = pools->has_host ? PLEAT_OK : pl_host_init(&pools->host);
+    pleat_status st = pools->has_host ? PLEAT_OK : pl_meta_init(&pools->meta);
     pools->has_host = st == PLEAT_OK;
     return st;
 }

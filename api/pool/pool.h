@@ -21,8 +21,8 @@
 #include "api/pleat.h"
 #include "segments/base/allocator.h"
 #include "segments/base/keymap.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 struct pl_gpu;
 typedef struct pl_pool pl_pool;
@@ -39,7 +39,7 @@ typedef struct pl_pools {
     struct pl_gpu *gpu;        /* const */
     pl_lock lock;              /* rank 10 */
     pl_cond filtered;          /* signals that an ended route's last filter call is over */
-    pl_host host;              /* lock: opened by the first use */
+    pl_meta meta;              /* lock: opened by the first use */
     bool has_host;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone pools included */
     pl_pool *newest;           /* lock: the other end of that order */

@@ -33,7 +33,7 @@ void pl_pools_forget_routes(pl_pools *pools, pl_route *route)
         pl_lock_assert_none();
         pl_route_forget_context(route);
         pl_lock_acquire(&pools->lock);
-        pl_host_free(&pools->host, route);
+        pl_meta_free(&pools->meta, route);
         pl_lock_release(&pools->lock);
         route = next;
     }
@@ -128,11 +128,11 @@ static pleat_status begin_locked(pl_pools *pools, pleat_pool_id id, const pl_rou
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_route *route = pl_host_calloc(&pools->host, 1, sizeof *route);
+    pl_route *route = pl_meta_calloc(&pools->meta, 1, sizeof *route);
     pl_pool *pool = NULL;
     st = route ? pl_pools_open(pools, id, &pool) : PLEAT_ENOMEM_HOST;
     if (st != PLEAT_OK) {
-        pl_host_free(&pools->host, route);
+        pl_meta_free(&pools->meta, route);
         return st;
     }
     *route = *made_as;

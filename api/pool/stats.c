@@ -58,7 +58,7 @@ pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n)
     *out = NULL;
     pl_lock_acquire(&pools->lock);
     if (pools->n_pools > 0) {
-        *out = pl_host_alloc(&pools->host, pools->n_pools * sizeof **out);
+        *out = pl_meta_alloc(&pools->meta, pools->n_pools * sizeof **out);
         st = *out ? PLEAT_OK : PLEAT_ENOMEM_HOST;
     }
     for (pl_pool *pool = *out ? pools->gone_last : NULL; pool && n_told < PL_POOLS_GONE_TOLD;
@@ -78,7 +78,7 @@ void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures)
 {
     if (figures) {
         pl_lock_acquire(&pools->lock);
-        pl_host_free(&pools->host, figures);
+        pl_meta_free(&pools->meta, figures);
         pl_lock_release(&pools->lock);
     }
 }

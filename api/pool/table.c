@@ -14,11 +14,11 @@ void pl_pools_fini(pl_pools *pools)
     while (pools->oldest) {
         pl_pool *pool = pools->oldest;
         pools->oldest = pool->next;
-        pl_host_free(&pools->host, pool);
+        pl_meta_free(&pools->meta, pool);
     }
-    pl_host_free(&pools->host, pools->heads);
+    pl_meta_free(&pools->meta, pools->heads);
     if (pools->has_host) {
-        (void)pl_host_fini(&pools->host);
+        (void)pl_meta_fini(&pools->meta);
     }
     pl_lock_fini(&pools->lock);
 }

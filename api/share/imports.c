@@ -37,8 +37,8 @@ void *pl_imports_alloc(pl_imports *imports, size_t bytes)
 {
     void *p = NULL;
     pl_lock_acquire(&imports->lock);
-    if (imports->host.is_open || pl_host_init(&imports->host) == PLEAT_OK) {
-        p = pl_host_alloc(&imports->host, bytes);
+    if (imports->meta.is_open || pl_meta_init(&imports->meta) == PLEAT_OK) {
+        p = pl_meta_alloc(&imports->meta, bytes);
     }
     pl_lock_release(&imports->lock);
     return p;
@@ -48,7 +48,7 @@ void pl_imports_drop(pl_imports *imports, void *p)
 {
     if (p) {
         pl_lock_acquire(&imports->lock);
-        pl_host_free(&imports->host, p);
+        pl_meta_free(&imports->meta, p);
         pl_lock_release(&imports->lock);
     }
 }
@@ -300,8 +300,8 @@ void pl_imports_fini(pl_imports *imports)
         imports->first = import->next; /* it stays mapped, and counts as lost */
         pl_imports_drop(imports, import);
     }
-    if (imports->host.is_open) {
-        size_t leaked_bytes = pl_host_fini(&imports->host);
+    if (imports->meta.is_open) {
+        size_t leaked_bytes = pl_meta_fini(&imports->meta);
         pl_assert(leaked_bytes == 0);
         (void)leaked_bytes;
     }

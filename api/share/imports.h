@@ -16,8 +16,8 @@
 #include <stdatomic.h>
 
 #include "segments/base/allocator.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 #include "vmm/share.h"
 #include "vmm/stream.h"
 
@@ -28,7 +28,7 @@ typedef struct pl_imports {
     pl_device *dev;           /* const while the device is open */
     pl_lock lock;             /* rank 10 */
     pl_cond unclaimed;        /* signals that nobody has claimed the list */
-    pl_host host;             /* lock: opened by the first use */
+    pl_meta meta;             /* lock: opened by the first use */
     bool is_claimed;          /* lock */
     pl_import *first;         /* the thread with the claim */
 } pl_imports;

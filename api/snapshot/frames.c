@@ -28,11 +28,11 @@ static uint64_t get(const pl_frames_table *table, uint64_t key)
     return table->n_rows > 0 ? find_row(table, key)[1] : 0;
 }
 
-static bool grow(pl_frames_table *table, pl_host *host)
+static bool grow(pl_frames_table *table, pl_meta *meta)
 {
     pl_frames_table larger = { .n_rows = table->n_rows > 0 ? 2 * table->n_rows : 256,
                                .n_used = table->n_used };
-    larger.rows = pl_host_calloc(host, larger.n_rows, sizeof larger.rows[0]);
+    larger.rows = pl_meta_calloc(meta, larger.n_rows, sizeof larger.rows[0]);
     if (!larger.rows) {
         return false;
     }
@@ -41,15 +41,15 @@ static bool grow(pl_frames_table *table, pl_host *host)
             memcpy(find_row(&larger, table->rows[i][0]), table->rows[i], sizeof larger.rows[0]);
         }
     }
-    pl_host_free(host, table->rows);
+    pl_meta_free(meta, table->rows);
     *table = larger;
     return true;
 }
 
 /* False: no host memory. The key must be new. */
-static bool add(pl_frames_table *table, pl_host *host, uint64_t key, uint64_t value)
+static bool add(pl_frames_table *table, pl_meta *meta, uint64_t key, uint64_t value)
 {
-    if (2 * (table->n_used + 1) > table->n_rows && !grow(table, host)) {
+    if (2 * (table->n_used + 1) > table->n_rows && !grow(table, meta)) {
         return false;
     }
     uint64_t *row = find_row(table, key);
@@ -61,34 +61,34 @@ static bool add(pl_frames_table *table, pl_host *host, uint64_t key, uint64_t va
 
 /* ---- frames ---- */
 
-void pl_frames_init(pl_frames *frames, pl_host *host)
+void pl_frames_init(pl_frames *frames, pl_meta *meta)
 {
-    *frames = (pl_frames){ .host = host };
+    *frames = (pl_frames){ .meta = meta };
 }
 
 void pl_frames_fini(pl_frames *frames)
 {
     for (size_t i = 0; i < frames->objects.n_rows; i++) {
-        pl_host_free(frames->host, (description *)(uintptr_t)frames->objects.rows[i][1]);
+        pl_meta_free(frames->meta, (description *)(uintptr_t)frames->objects.rows[i][1]);
     }
-    pl_host_free(frames->host, frames->objects.rows);
-    pl_host_free(frames->host, frames->stacks.rows);
-    *frames = (pl_frames){ .host = frames->host };
+    pl_meta_free(frames->meta, frames->objects.rows);
+    pl_meta_free(frames->meta, frames->stacks.rows);
+    *frames = (pl_frames){ .meta = frames->meta };
 }
 
 static void keep_description(pl_frames *frames, const void *address, const pl_frame *frame)
 {
     size_t n_name = strlen(frame->name);
     size_t n_filename = strlen(frame->filename);
-    description *kept = pl_host_alloc(frames->host, sizeof *kept + n_name + n_filename);
+    description *kept = pl_meta_alloc(frames->meta, sizeof *kept + n_name + n_filename);
     if (!kept) {
         return;
     }
     *kept = (description){ .n_name = n_name, .n_filename = n_filename };
     memcpy(kept->texts, frame->name, n_name);
     memcpy(kept->texts + n_name, frame->filename, n_filename);
-    if (!add(&frames->objects, frames->host, (uintptr_t)address, (uintptr_t)kept)) {
-        pl_host_free(frames->host, kept);
+    if (!add(&frames->objects, frames->meta, (uintptr_t)address, (uintptr_t)kept)) {
+        pl_meta_free(frames->meta, kept);
     }
 }
 
@@ -138,7 +138,7 @@ void pl_frames_write(pl_frames *frames, pl_writer *w, pl_history *history, int d
     if (n > 0) {
         pl_write_keep(w, &memo);
         if (memo != 0) {
-            (void)add(&frames->stacks, frames->host, key, memo); /* else written again */
+            (void)add(&frames->stacks, frames->meta, key, memo); /* else written again */
         }
     }
 }

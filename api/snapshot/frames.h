@@ -15,12 +15,12 @@ typedef struct pl_frames_table {
 } pl_frames_table;
 
 typedef struct pl_frames {
-    pl_host *host;           /* const */
+    pl_meta *meta;           /* const */
     pl_frames_table stacks;  /* device and name of a stack -> memo */
     pl_frames_table objects; /* return address -> where its description lies */
 } pl_frames;
 
-void pl_frames_init(pl_frames *frames, pl_host *host);
+void pl_frames_init(pl_frames *frames, pl_meta *meta);
 void pl_frames_fini(pl_frames *frames);
 
 /* Write the list of frames, innermost first; an empty list for 0 and for a dropped stack. */

@@ -16,7 +16,7 @@
 
 typedef struct snapshot {
     pl_instance *instance;
-    pl_host host;
+    pl_meta meta;
     pl_frames frames;
     pl_writer *w;
     pl_config config;   /* the instance's current one */
@@ -288,7 +288,7 @@ static pleat_status copy_conf(snapshot *s)
 {
     s->config = pl_instance_config_now(s->instance);
     size_t n_bytes = pl_config_write(&s->config, NULL, 0);
-    s->conf = pl_host_alloc(&s->host, n_bytes);
+    s->conf = pl_meta_alloc(&s->meta, n_bytes);
     if (!s->conf) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -302,7 +302,7 @@ static pleat_status copy_devices(snapshot *s)
     for (int i = 0; i < s->instance->n_devices && st == PLEAT_OK; i++) {
         pl_gpu *gpu = pl_use_find_gpu(s->instance, i);
         if (gpu) {
-            st = pl_snapshot_copy(gpu, &s->host, &s->states[s->n_states]);
+            st = pl_snapshot_copy(gpu, &s->meta, &s->states[s->n_states]);
             s->n_states += st == PLEAT_OK;
         }
     }
@@ -314,7 +314,7 @@ static pleat_status copy_all(snapshot *s)
     pl_lock_acquire(&s->instance->lock);
     s->max_entries = s->instance->history_entries;
     pl_lock_release(&s->instance->lock);
-    s->w = pl_host_alloc(&s->host, sizeof *s->w);
+    s->w = pl_meta_alloc(&s->meta, sizeof *s->w);
     if (!s->w) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -325,23 +325,23 @@ static pleat_status copy_all(snapshot *s)
 static void forget_all(snapshot *s)
 {
     for (unsigned i = 0; i < s->n_states; i++) {
-        pl_snapshot_forget(&s->host, &s->states[i]);
+        pl_snapshot_forget(&s->meta, &s->states[i]);
     }
     pl_frames_fini(&s->frames);
-    pl_host_free(&s->host, s->conf);
-    pl_host_free(&s->host, s->w);
-    (void)pl_host_fini(&s->host);
+    pl_meta_free(&s->meta, s->conf);
+    pl_meta_free(&s->meta, s->w);
+    (void)pl_meta_fini(&s->meta);
 }
 
 pleat_status pl_snapshot_write(pl_instance *instance, pleat_snapshot_format format,
                                pleat_write_fn write, void *context)
 {
     snapshot s = { .instance = instance };
-    pleat_status st = pl_host_init(&s.host);
+    pleat_status st = pl_meta_init(&s.meta);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_frames_init(&s.frames, &s.host);
+    pl_frames_init(&s.frames, &s.meta);
     st = copy_all(&s);
     if (st == PLEAT_OK) {
         bool is_json = format == PLEAT_SNAPSHOT_JSON;

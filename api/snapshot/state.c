@@ -158,9 +158,9 @@ static bool copy_once(copier *c)
 /* ---- room ---- */
 
 /* Touches the memory, so that copying does not wait for the system's pages. */
-static void *make_room(pl_host *host, size_t n, size_t bytes_each)
+static void *make_room(pl_meta *meta, size_t n, size_t bytes_each)
 {
-    void *room = n <= SIZE_MAX / 2 / bytes_each ? pl_host_alloc(host, n * bytes_each) : NULL;
+    void *room = n <= SIZE_MAX / 2 / bytes_each ? pl_meta_alloc(meta, n * bytes_each) : NULL;
     if (room) {
         memset(room, 0, n * bytes_each);
     }
@@ -262,25 +262,25 @@ static void finish(pl_snapshot_state *state)
     learn_from_history(state);
 }
 
-void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state)
+void pl_snapshot_forget(pl_meta *meta, pl_snapshot_state *state)
 {
-    pl_host_free(host, state->blocks);
-    pl_host_free(host, state->entries);
-    pl_host_free(host, state->pools);
+    pl_meta_free(meta, state->blocks);
+    pl_meta_free(meta, state->entries);
+    pl_meta_free(meta, state->pools);
     *state = (pl_snapshot_state){ .gpu = NULL };
 }
 
 /* Makes room for the counts of the last look. False: no host memory. */
-static bool make_rooms(pl_host *host, copier *c)
+static bool make_rooms(pl_meta *meta, copier *c)
 {
     pl_snapshot_state *out = c->out;
-    out->blocks = make_room(host, c->n_block_rooms, sizeof *out->blocks);
-    out->entries = make_room(host, c->n_entry_rooms, sizeof *out->entries);
-    out->pools = make_room(host, c->n_pool_rooms, sizeof *out->pools);
+    out->blocks = make_room(meta, c->n_block_rooms, sizeof *out->blocks);
+    out->entries = make_room(meta, c->n_entry_rooms, sizeof *out->entries);
+    out->pools = make_room(meta, c->n_pool_rooms, sizeof *out->pools);
     return out->blocks && out->entries && out->pools;
 }
 
-pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out)
+pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_meta *meta, pl_snapshot_state *out)
 {
     census c = { 0 };
     *out = (pl_snapshot_state){ .gpu = gpu };
@@ -298,15 +298,15 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out
             .is_at_once = n_entries > 0 || pl_history_is_watched(&gpu->history) ||
                           gpu->ops->visit_some == NULL,
         };
-        if (!make_rooms(host, &once)) {
-            pl_snapshot_forget(host, out);
+        if (!make_rooms(meta, &once)) {
+            pl_snapshot_forget(meta, out);
             return PLEAT_ENOMEM_HOST;
         }
         if (copy_once(&once)) {
             finish(out);
             return PLEAT_OK;
         }
-        pl_snapshot_forget(host, out);
+        pl_snapshot_forget(meta, out);
         out->gpu = gpu;
         n_blocks = once.n_needed;
         n_entries = once.n_held;

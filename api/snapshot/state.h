@@ -44,7 +44,7 @@ typedef struct pl_snapshot_state {
 
 /* PLEAT_OK or ENOMEM_HOST. The copy lies in `host` and belongs to the caller; give it back with
  * pl_snapshot_forget, also after a failure. */
-pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_host *host, pl_snapshot_state *out);
-void pl_snapshot_forget(pl_host *host, pl_snapshot_state *state);
+pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_meta *meta, pl_snapshot_state *out);
+void pl_snapshot_forget(pl_meta *meta, pl_snapshot_state *state);
 
 #endif

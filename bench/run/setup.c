@@ -11,7 +11,7 @@
 
 #include "api/internal.h"
 #include "segments/base/allocator.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 #define CONF_BYTES 4096
 
@@ -230,7 +230,7 @@ const char *bench_setup_driver(const bench_setup *setup)
 
 uint64_t bench_setup_unlimited(const bench_setup *setup, bool is_host)
 {
-    uint64_t total_bytes = is_host ? pl_host_total_bytes() : setup->total_bytes;
+    uint64_t total_bytes = is_host ? pl_machine_total_bytes() : setup->total_bytes;
     return bench_setup_is_sim(setup) ? BENCH_UNLIMITED_BYTES : total_bytes;
 }
 

@@ -19,17 +19,17 @@ static size_t slots_of(const pl_keymap_table *table)
     return table->slots ? table->mask + 1 : 0;
 }
 
-void pl_keymap_fini(pl_keymap *map, pl_host *host)
+void pl_keymap_fini(pl_keymap *map, pl_meta *meta)
 {
-    pl_host_free(host, map->now.slots);
-    pl_host_free(host, map->old.slots);
+    pl_meta_free(meta, map->now.slots);
+    pl_meta_free(meta, map->old.slots);
     *map = (pl_keymap){ 0 };
 }
 
 /* ---- growing --------------------------------------------------------------------------------- */
 
 /* Move the contents of the next `n` old slots. */
-static void move_some(pl_keymap *map, pl_host *host, size_t n)
+static void move_some(pl_keymap *map, pl_meta *meta, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
         pl_lock_touch(1);
@@ -42,13 +42,13 @@ static void move_some(pl_keymap *map, pl_host *host, size_t n)
         pl_keymap_put(&map->now, entry);
     }
     if (map->n_unmoved == 0) {
-        pl_host_free(host, map->old.slots);
+        pl_meta_free(meta, map->old.slots);
         map->old = (pl_keymap_table){ 0 };
         map->quick = map->most;
     }
 }
 
-static pleat_status grow(pl_keymap *map, pl_host *host, size_t n_more)
+static pleat_status grow(pl_keymap *map, pl_meta *meta, size_t n_more)
 {
     size_t most = (size_t)1 << MOST_LOG2;
     if (n_more > most || map->count + n_more > room_of(most)) {
@@ -59,11 +59,11 @@ static pleat_status grow(pl_keymap *map, pl_host *host, size_t n_more)
         log2++;
     }
     size_t n_slots = (size_t)1 << log2;
-    pl_keymap_slot *slots = pl_host_calloc(host, n_slots, sizeof *slots);
+    pl_keymap_slot *slots = pl_meta_calloc(meta, n_slots, sizeof *slots);
     if (!slots) {
         return PLEAT_ENOMEM_HOST;
     }
-    move_some(map, host, SIZE_MAX); /* at most one entry per insertion since; mostly none */
+    move_some(map, meta, SIZE_MAX); /* at most one entry per insertion since; mostly none */
     map->old = map->now;
     map->n_unmoved = slots_of(&map->old);
     map->now = (pl_keymap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
@@ -72,15 +72,15 @@ static pleat_status grow(pl_keymap *map, pl_host *host, size_t n_more)
     return PLEAT_OK;
 }
 
-pleat_status pl_keymap_make_room(pl_keymap *map, pl_host *host, size_t n_more)
+pleat_status pl_keymap_make_room(pl_keymap *map, pl_meta *meta, size_t n_more)
 {
     if (n_more > map->most - map->count) {
-        pleat_status st = grow(map, host, n_more);
+        pleat_status st = grow(map, meta, n_more);
         if (st != PLEAT_OK) {
             return st;
         }
     }
-    move_some(map, host, MOVES);
+    move_some(map, meta, MOVES);
     return PLEAT_OK;
 }
 

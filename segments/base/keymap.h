@@ -17,7 +17,7 @@
 #include <stdbool.h>
 
 #include "vmm/base/assert.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/base/pleat_types.h"
 
 typedef struct pl_keymap_slot {
@@ -55,22 +55,22 @@ static inline void pl_keymap_init(pl_keymap *map)
     *map = (pl_keymap){ 0 };
 }
 
-void pl_keymap_fini(pl_keymap *map, pl_host *host);
+void pl_keymap_fini(pl_keymap *map, pl_meta *meta);
 
-pleat_status pl_keymap_make_room(pl_keymap *map, pl_host *host, size_t n_more);
+pleat_status pl_keymap_make_room(pl_keymap *map, pl_meta *meta, size_t n_more);
 void *pl_keymap_find_old(const pl_keymap *map, pleat_devptr key, size_t *at);
 void pl_keymap_remove_old(pl_keymap *map, size_t at);
 
 /* Make room for `n_more` keys beyond those in the map. Room is not reserved for a caller. A caller
  * that drops the lock before its insertion must also count other threads' insertions. Returns
  * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
-static inline pleat_status pl_keymap_reserve(pl_keymap *map, pl_host *host, size_t n_more)
+static inline pleat_status pl_keymap_reserve(pl_keymap *map, pl_meta *meta, size_t n_more)
 {
     size_t n = map->count + n_more;
     if (n >= n_more && n <= map->quick) {
         return PLEAT_OK;
     }
-    return pl_keymap_make_room(map, host, n_more);
+    return pl_keymap_make_room(map, meta, n_more);
 }
 
 static inline size_t pl_keymap_home(const pl_keymap_table *table, pleat_devptr key)

@@ -25,32 +25,32 @@ static size_t slots_of(const pl_ptrmap_table *table)
     return table->slots ? table->mask + 1 : 0;
 }
 
-void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host)
+void pl_ptrmap_fini(pl_ptrmap *map, pl_meta *meta)
 {
     if (!map->is_peeked) {
-        pl_host_free(host, map->old.slots); /* else the slots are on the list of spent tables */
+        pl_meta_free(meta, map->old.slots); /* else the slots are on the list of spent tables */
     }
     map->n_unmoved = 0;
-    pl_ptrmap_discard(map, host);
-    pl_host_free(host, map->now.slots);
-    pl_host_free(host, atomic_load_explicit(&map->view, memory_order_relaxed));
+    pl_ptrmap_discard(map, meta);
+    pl_meta_free(meta, map->now.slots);
+    pl_meta_free(meta, atomic_load_explicit(&map->view, memory_order_relaxed));
     pl_ptrmap_init(map);
 }
 
-void pl_ptrmap_discard(pl_ptrmap *map, pl_host *host)
+void pl_ptrmap_discard(pl_ptrmap *map, pl_meta *meta)
 {
     while (pl_ptrmap_has_spent(map)) {
         pl_ptrmap_table *view = map->spent;
         map->spent = view->next;
-        pl_host_free(host, view->slots);
-        pl_host_free(host, view);
+        pl_meta_free(meta, view->slots);
+        pl_meta_free(meta, view);
     }
 }
 
 /* ---- growing --------------------------------------------------------------------------------- */
 
 /* Move the contents of the next `n` old slots. */
-static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
+static void move_some(pl_ptrmap *map, pl_meta *meta, size_t n)
 {
     for (; n > 0 && map->n_unmoved > 0; n--) {
         pl_lock_touch(1);
@@ -64,7 +64,7 @@ static void move_some(pl_ptrmap *map, pl_host *host, size_t n)
     }
     if (map->n_unmoved == 0) {
         if (!map->is_peeked) {
-            pl_host_free(host, map->old.slots);
+            pl_meta_free(meta, map->old.slots);
         }
         map->old = (pl_ptrmap_table){ 0 };
         map->quick = map->most;
@@ -83,7 +83,7 @@ static void publish(pl_ptrmap *map, pl_ptrmap_table *view)
     atomic_store_explicit(&map->view, view, memory_order_release);
 }
 
-static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
+static pleat_status grow(pl_ptrmap *map, pl_meta *meta, size_t n_more)
 {
     size_t most = (size_t)1 << MOST_LOG2;
     if (n_more > most || map->count + n_more > room_of(most)) {
@@ -94,14 +94,14 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
         log2++;
     }
     size_t n_slots = (size_t)1 << log2;
-    pl_ptrmap_table *view = map->is_peeked ? pl_host_alloc(host, sizeof *view) : NULL;
-    _Atomic pl_ptrmap_slot *slots = pl_host_calloc(host, n_slots, sizeof *slots);
+    pl_ptrmap_table *view = map->is_peeked ? pl_meta_alloc(meta, sizeof *view) : NULL;
+    _Atomic pl_ptrmap_slot *slots = pl_meta_calloc(meta, n_slots, sizeof *slots);
     if (!slots || (map->is_peeked && !view)) {
-        pl_host_free(host, view);
-        pl_host_free(host, slots);
+        pl_meta_free(meta, view);
+        pl_meta_free(meta, slots);
         return PLEAT_ENOMEM_HOST;
     }
-    move_some(map, host, SIZE_MAX); /* at most one entry per insertion since; mostly none */
+    move_some(map, meta, SIZE_MAX); /* at most one entry per insertion since; mostly none */
     map->old = map->now;
     map->n_unmoved = slots_of(&map->old);
     map->now = (pl_ptrmap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
@@ -113,21 +113,21 @@ static pleat_status grow(pl_ptrmap *map, pl_host *host, size_t n_more)
     return PLEAT_OK;
 }
 
-pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more)
+pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_meta *meta, size_t n_more)
 {
     if (n_more > map->most - map->count) {
-        pleat_status st = grow(map, host, n_more);
+        pleat_status st = grow(map, meta, n_more);
         if (st != PLEAT_OK) {
             return st;
         }
     }
-    move_some(map, host, MOVES);
+    move_some(map, meta, MOVES);
     return PLEAT_OK;
 }
 
-void pl_ptrmap_move(pl_ptrmap *map, pl_host *host, size_t n)
+void pl_ptrmap_move(pl_ptrmap *map, pl_meta *meta, size_t n)
 {
-    move_some(map, host, n);
+    move_some(map, meta, n);
 }
 
 void *pl_ptrmap_find_old(const pl_ptrmap *map, pleat_devptr key)

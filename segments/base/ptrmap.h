@@ -30,7 +30,7 @@
 #include <string.h>
 
 #include "vmm/base/assert.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/base/pleat_types.h"
 
 enum { PL_PTRMAP_ALIGN = 64, PL_PTRMAP_KEY_AT = 64, PL_PTRMAP_FAR = 15, PL_PTRMAP_TAGS = 4 };
@@ -71,23 +71,23 @@ static inline void pl_ptrmap_init(pl_ptrmap *map)
     memset(map, 0, sizeof *map);
 }
 
-void pl_ptrmap_fini(pl_ptrmap *map, pl_host *host);
+void pl_ptrmap_fini(pl_ptrmap *map, pl_meta *meta);
 
-pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_host *host, size_t n_more);
+pleat_status pl_ptrmap_make_room(pl_ptrmap *map, pl_meta *meta, size_t n_more);
 /* Empty up to n more slots of the old table, if there is one. A growing map empties all the rest at
  * once. Callers that reserve more often than they insert call this function in between. */
-void pl_ptrmap_move(pl_ptrmap *map, pl_host *host, size_t n);
+void pl_ptrmap_move(pl_ptrmap *map, pl_meta *meta, size_t n);
 
 /* Make room for `n_more` keys beyond those in the map. Room is not reserved for a caller. A caller
  * that drops the lock before its insertion must also count other threads' insertions. Returns
  * PLEAT_OK; ENOMEM_HOST, and the map is as before. */
-static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_host *host, size_t n_more)
+static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_meta *meta, size_t n_more)
 {
     size_t n = map->count + n_more;
     if (n >= n_more && n <= map->quick) {
         return PLEAT_OK;
     }
-    return pl_ptrmap_make_room(map, host, n_more);
+    return pl_ptrmap_make_room(map, meta, n_more);
 }
 
 static inline pl_ptrmap_slot pl_ptrmap_at(const pl_ptrmap_table *table, size_t at)
@@ -309,7 +309,7 @@ static inline bool pl_ptrmap_has_spent(const pl_ptrmap *map)
     return map->spent != NULL && map->n_unmoved == 0;
 }
 /* Free the spent tables. No thread peeks, or the caller has held peeks off. */
-void pl_ptrmap_discard(pl_ptrmap *map, pl_host *host);
+void pl_ptrmap_discard(pl_ptrmap *map, pl_meta *meta);
 
 /* Walk over all values in no order. `*cursor` starts at 0. NULL at the end. The map must not change
  * meanwhile. */

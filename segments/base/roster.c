@@ -1,12 +1,12 @@
 /* roster.c - see roster.h. Guarded by the allocator's lock while the roster changes. */
 #include "segments/base/roster.h"
 
-pl_roster_block *pl_roster_add(pl_roster *roster, pl_host *host)
+pl_roster_block *pl_roster_add(pl_roster *roster, pl_meta *meta)
 {
     pl_roster_page *page = roster->last;
 
     if (page == NULL || page->n == PL_ROSTER_PAGE) {
-        page = pl_host_alloc(host, sizeof *page);
+        page = pl_meta_alloc(meta, sizeof *page);
         if (page == NULL) {
             return NULL;
         }
@@ -20,7 +20,7 @@ pl_roster_block *pl_roster_add(pl_roster *roster, pl_host *host)
     return &page->block[page->n++];
 }
 
-bool pl_roster_drop_page(pl_roster *roster, pl_host *host)
+bool pl_roster_drop_page(pl_roster *roster, pl_meta *meta)
 {
     pl_roster_page *page = roster->first;
 
@@ -30,6 +30,6 @@ bool pl_roster_drop_page(pl_roster *roster, pl_host *host)
     roster->n -= page->n;
     roster->first = page->next;
     roster->last = page->next != NULL ? roster->last : NULL;
-    pl_host_free(host, page);
+    pl_meta_free(meta, page);
     return true;
 }

@@ -5,7 +5,7 @@
 #ifndef PLEAT_SEGMENTS_ROSTER_H
 #define PLEAT_SEGMENTS_ROSTER_H
 
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/base/pleat_types.h"
 
 enum { PL_ROSTER_PAGE = 512 }; /* blocks in a page */
@@ -37,9 +37,9 @@ typedef struct pl_roster {
 } pl_roster;
 
 /* NULL: no host memory. The new block is zeroed and never moves. */
-pl_roster_block *pl_roster_add(pl_roster *roster, pl_host *host);
+pl_roster_block *pl_roster_add(pl_roster *roster, pl_meta *meta);
 /* Free one page. A caller can drop its lock between pages. False: no page was left. */
-bool pl_roster_drop_page(pl_roster *roster, pl_host *host);
+bool pl_roster_drop_page(pl_roster *roster, pl_meta *meta);
 
 /* The result of a restore. */
 typedef struct pl_restored {

@@ -13,14 +13,14 @@ static pl_cache *cache_of(pl_allocator *a)
 pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl_cache_kind *kind,
                              pl_device *dev, const pl_allocator_options *options, pl_cache **out)
 {
-    pl_host host;
-    pleat_status st = pl_host_init(&host);
+    pl_meta meta;
+    pleat_status st = pl_meta_init(&meta);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_cache *c = pl_host_calloc(&host, 1, bytes);
+    pl_cache *c = pl_meta_calloc(&meta, 1, bytes);
     if (!c) {
-        pl_host_fini(&host);
+        pl_meta_fini(&meta);
         return PLEAT_ENOMEM_HOST;
     }
     pl_lock_init(&c->lock, PL_RANK_CLASSIC);
@@ -30,7 +30,7 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
     c->dev = dev;
     c->limit_bytes = options->limit_bytes;
     c->observer = options->observer;
-    c->host = host;
+    c->meta = meta;
     *out = c;
     return PLEAT_OK;
 }
@@ -38,9 +38,9 @@ pleat_status pl_cache_create(size_t bytes, const pl_allocator_ops *ops, const pl
 void pl_cache_fini(pl_cache *c)
 {
     pl_lock_fini(&c->lock);
-    pl_host host = c->host;
-    pl_host_free(&host, c);
-    size_t n_lost = pl_host_fini(&host);
+    pl_meta meta = c->meta;
+    pl_meta_free(&meta, c);
+    size_t n_lost = pl_meta_fini(&meta);
     pl_assert(n_lost == 0);
     (void)n_lost;
 }
@@ -186,7 +186,7 @@ void pl_cache_stats(pl_allocator *a, pleat_stats *out)
     pl_lock_acquire(&c->lock);
     *out = c->stats;
     out->resident_bytes = c->reserved_bytes;
-    out->metadata_bytes = c->host.bytes;
+    out->metadata_bytes = c->meta.bytes;
     pl_stats_read_device(out, c->dev);
     c->kind->tell_stats(c, out);
     pl_lock_release(&c->lock);

@@ -9,8 +9,8 @@
 #include "segments/base/allocator.h"
 #include "segments/base/stats.h"
 #include "segments/classic/waiter.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 #define PL_CACHE_MOST ((size_t)1 << 60) /* bytes of one request */
 
@@ -46,7 +46,7 @@ struct pl_cache {
     pl_observer *observer;     /* const until destroy, which sets NULL */
     uint64_t limit_bytes;      /* lock */
     pl_lock lock;              /* rank 20 */
-    pl_host host;              /* lock */
+    pl_meta meta;              /* lock */
     pl_waiter waiter;          /* lock */
     uint64_t reserved_bytes;   /* lock */
     uint64_t growing_bytes;    /* lock: being asked for from the driver */

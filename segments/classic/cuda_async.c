@@ -124,7 +124,7 @@ static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream
     }
     pl_async *p = async_of(a);
     pl_lock_acquire(&p->base.lock);
-    pl_async_block *block = pl_host_alloc(&p->base.host, sizeof *block);
+    pl_async_block *block = pl_meta_alloc(&p->base.meta, sizeof *block);
     if (!block) {
         pl_lock_release(&p->base.lock);
         return PLEAT_ENOMEM_HOST;
@@ -139,7 +139,7 @@ static pleat_status async_alloc(pl_allocator *a, size_t bytes, pl_stream *stream
         commit(p, block);
         *out = block->ptr;
     } else {
-        pl_host_free(&p->base.host, block);
+        pl_meta_free(&p->base.meta, block);
     }
     pl_async_note_reserved(p);
     pl_lock_release(&p->base.lock);

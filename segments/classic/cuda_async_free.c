@@ -190,7 +190,7 @@ pleat_status pl_async_free(pl_async *p, pl_async_block *block, pl_stream *stream
     }
     end_active(p, block);
     pl_async_note_reserved(p);
-    pl_host_free(&p->base.host, block);
+    pl_meta_free(&p->base.meta, block);
     return PLEAT_OK;
 }
 
@@ -221,7 +221,7 @@ static void land(pl_async *p, pl_async_block *block, bool is_gone)
         return;
     }
     end_active(p, block);
-    pl_host_free(&p->base.host, block);
+    pl_meta_free(&p->base.meta, block);
 }
 
 /* Take out the blocks that are held by captures of this lane alone. */
@@ -355,6 +355,6 @@ void pl_async_free_all(pl_async *p)
         /* pl_async_pool_destroy counts the blocks that stay. */
         (void)pl_async_pool_free_now(p->pool, block->ptr, block->bytes);
         pl_lock_acquire(&p->base.lock);
-        pl_host_free(&p->base.host, block);
+        pl_meta_free(&p->base.meta, block);
     }
 }

@@ -24,8 +24,8 @@ typedef struct fresh {
 
 static void fresh_fini(pl_mxnet *m, fresh *f)
 {
-    pl_host_free(&m->base.host, f->block);
-    pl_host_free(&m->base.host, f->list);
+    pl_meta_free(&m->base.meta, f->block);
+    pl_meta_free(&m->base.meta, f->list);
 }
 
 /* Make room in the maps for blocks of this call and of other growing calls, and for blocks that the
@@ -34,12 +34,12 @@ static pleat_status fresh_init(pl_mxnet *m, fresh *f)
 {
     size_t n = m->n_growing + m->n_away + 1;
     *f = (fresh){
-        .block = pl_host_alloc(&m->base.host, sizeof *f->block),
-        .list = pl_host_alloc(&m->base.host, sizeof *f->list),
+        .block = pl_meta_alloc(&m->base.meta, sizeof *f->block),
+        .list = pl_meta_alloc(&m->base.meta, sizeof *f->list),
         .turn = pl_waiter_begin(&m->base.waiter),
     };
-    if (!f->block || !f->list || pl_keymap_reserve(&m->blocks, &m->base.host, n) != PLEAT_OK ||
-        pl_keymap_reserve(&m->lists, &m->base.host, m->n_growing + 1) != PLEAT_OK) {
+    if (!f->block || !f->list || pl_keymap_reserve(&m->blocks, &m->base.meta, n) != PLEAT_OK ||
+        pl_keymap_reserve(&m->lists, &m->base.meta, m->n_growing + 1) != PLEAT_OK) {
         fresh_fini(m, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -117,10 +117,10 @@ static pleat_status ask_driver(pl_mxnet *m, const request *r, fresh *f, pl_mxnet
 static void forget_block(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_mxnet_list *list = block->list;
-    pl_host_free(&m->base.host, block);
+    pl_meta_free(&m->base.meta, block);
     if (--list->n_blocks == 0) {
         pl_keymap_remove(&m->lists, list->bytes);
-        pl_host_free(&m->base.host, list);
+        pl_meta_free(&m->base.meta, list);
     }
 }
 
@@ -232,14 +232,14 @@ size_t pl_mxnet_release_all(pl_cache *c)
         pl_mxnet_block *block = PL_TREE_ENTRY(node, pl_mxnet_block, node);
         take_out(m, block);
         n_refused += pl_cache_mfree_last(c, block->ptr);
-        pl_host_free(&m->base.host, block);
+        pl_meta_free(&m->base.meta, block);
     }
     size_t cursor = 0;
     for (pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
-        pl_host_free(&m->base.host, list);
+        pl_meta_free(&m->base.meta, list);
     }
-    pl_keymap_fini(&m->blocks, &m->base.host);
-    pl_keymap_fini(&m->lists, &m->base.host);
+    pl_keymap_fini(&m->blocks, &m->base.meta);
+    pl_keymap_fini(&m->lists, &m->base.meta);
     return n_refused;
 }
 

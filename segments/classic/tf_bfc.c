@@ -67,13 +67,13 @@ static pleat_status reuse(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chu
                    pl_order_unordered(&b->order, &chunk->uses, stream) != 0)) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_keymap_reserve(&b->live, &b->base.host, b->n_growing + 1);
+    pleat_status st = pl_keymap_reserve(&b->live, &b->base.meta, b->n_growing + 1);
     if (st != PLEAT_OK) {
         return st;
     }
     pl_bfc_chunk *spare = NULL;
     if (pl_bfc_should_split(b, chunk, rounded)) {
-        spare = pl_host_alloc(&b->base.host, sizeof *spare);
+        spare = pl_meta_alloc(&b->base.meta, sizeof *spare);
         if (!spare) {
             return PLEAT_ENOMEM_HOST;
         }

@@ -96,7 +96,7 @@ static void merge(pl_bfc *b, pl_bfc_chunk *low, pl_bfc_chunk *high)
     if (low->next) {
         low->next->prev = low;
     }
-    pl_host_free(&b->base.host, high);
+    pl_meta_free(&b->base.meta, high);
 }
 
 void pl_bfc_recycle(pl_bfc *b, pl_bfc_chunk *chunk)

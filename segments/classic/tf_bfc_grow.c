@@ -26,21 +26,21 @@ typedef struct fresh {
 
 static void fresh_fini(pl_bfc *b, fresh *f)
 {
-    pl_host_free(&b->base.host, f->region);
-    pl_host_free(&b->base.host, f->chunk);
-    pl_host_free(&b->base.host, f->spare);
+    pl_meta_free(&b->base.meta, f->region);
+    pl_meta_free(&b->base.meta, f->chunk);
+    pl_meta_free(&b->base.meta, f->spare);
 }
 
 static pleat_status fresh_init(pl_bfc *b, fresh *f)
 {
     *f = (fresh){
-        .region = pl_host_alloc(&b->base.host, sizeof *f->region),
-        .chunk = pl_host_alloc(&b->base.host, sizeof *f->chunk),
-        .spare = pl_host_alloc(&b->base.host, sizeof *f->spare),
+        .region = pl_meta_alloc(&b->base.meta, sizeof *f->region),
+        .chunk = pl_meta_alloc(&b->base.meta, sizeof *f->chunk),
+        .spare = pl_meta_alloc(&b->base.meta, sizeof *f->spare),
         .turn = pl_waiter_begin(&b->base.waiter),
     };
     if (!f->region || !f->chunk || !f->spare ||
-        pl_keymap_reserve(&b->live, &b->base.host, b->n_growing + 1) != PLEAT_OK) {
+        pl_keymap_reserve(&b->live, &b->base.meta, b->n_growing + 1) != PLEAT_OK) {
         fresh_fini(b, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -191,8 +191,8 @@ static void forget_region(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_stats_sub(b->base.stats.segment, PLEAT_SIZES_LARGE, 1);
     pl_stats_sub(b->base.stats.reserved_bytes, PLEAT_SIZES_LARGE, chunk->bytes);
     b->base.stats.num_device_free++;
-    pl_host_free(&b->base.host, chunk->region);
-    pl_host_free(&b->base.host, chunk);
+    pl_meta_free(&b->base.meta, chunk->region);
+    pl_meta_free(&b->base.meta, chunk);
 }
 
 /* Give back a region whose only chunk is taken. */
@@ -250,12 +250,12 @@ size_t pl_bfc_release_all(pl_cache *c)
         n_refused += pl_cache_mfree_last(c, region->ptr);
         for (pl_bfc_chunk *chunk = region->first; chunk;) {
             pl_bfc_chunk *next = chunk->next;
-            pl_host_free(&b->base.host, chunk);
+            pl_meta_free(&b->base.meta, chunk);
             chunk = next;
         }
-        pl_host_free(&b->base.host, region);
+        pl_meta_free(&b->base.meta, region);
     }
-    pl_keymap_fini(&b->live, &b->base.host);
+    pl_keymap_fini(&b->live, &b->base.meta);
     return n_refused;
 }
 

@@ -18,13 +18,13 @@ static pleat_status reuse(pl_torch *t, const pl_torch_request *r, pl_torch_block
     if (!block) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_keymap_reserve(&t->live, &t->base.host, t->n_growing + 1);
+    pleat_status st = pl_keymap_reserve(&t->live, &t->base.meta, t->n_growing + 1);
     if (st != PLEAT_OK) {
         return st;
     }
     pl_torch_block *spare = NULL;
     if (pl_torch_should_split(t, block, r->rounded_bytes)) {
-        spare = pl_host_alloc(&t->base.host, sizeof *spare);
+        spare = pl_meta_alloc(&t->base.meta, sizeof *spare);
         if (!spare) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -189,7 +189,7 @@ static size_t release_all(pl_cache *c)
         n_refused += t->source->end_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
     }
     n_refused += t->source->end ? t->source->end(t) : 0;
-    pl_keymap_fini(&t->live, &c->host);
+    pl_keymap_fini(&t->live, &c->meta);
     return n_refused;
 }
 

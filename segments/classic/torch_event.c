@@ -18,7 +18,7 @@ static pleat_status reserve_queue(pl_torch *t, unsigned index)
         return PLEAT_OK;
     }
     unsigned n = index + 1;
-    pl_torch_queue *queues = pl_host_realloc(&t->base.host, t->queues, n * sizeof *queues);
+    pl_torch_queue *queues = pl_meta_realloc(&t->base.meta, t->queues, n * sizeof *queues);
     if (!queues) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -46,7 +46,7 @@ pleat_status pl_torch_add_use(pl_torch *t, pl_torch_block *block, pl_stream *str
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_torch_use *use = pl_host_alloc(&t->base.host, sizeof *use);
+    pl_torch_use *use = pl_meta_alloc(&t->base.meta, sizeof *use);
     if (!use) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -61,7 +61,7 @@ void pl_torch_drop_newest_use(pl_torch *t, pl_torch_block *block)
     pl_lock_assert(&t->base.lock);
     pl_torch_use *use = block->uses;
     block->uses = use->next;
-    pl_host_free(&t->base.host, use);
+    pl_meta_free(&t->base.meta, use);
 }
 
 static void append(pl_torch *t, pl_torch_use *use)
@@ -123,7 +123,7 @@ static void end_use(pl_torch *t, pl_torch_use *use)
 {
     pl_torch_block *block = use->block;
     pl_fence_return(use->fence);
-    pl_host_free(&t->base.host, use);
+    pl_meta_free(&t->base.meta, use);
     if (--block->n_pending == 0) {
         block->state = PL_TORCH_TAKEN;
         pl_torch_recycle(t, block);
@@ -245,7 +245,7 @@ static void drop_list(pl_torch *t, pl_torch_use *use)
     while (use) {
         pl_torch_use *next = use->next;
         pl_fence_return(use->fence);
-        pl_host_free(&t->base.host, use);
+        pl_meta_free(&t->base.meta, use);
         use = next;
     }
 }
@@ -256,7 +256,7 @@ void pl_torch_drop_uses(pl_torch *t)
     for (unsigned i = 0; i < t->n_queues; i++) {
         drop_list(t, t->queues[i].first);
     }
-    pl_host_free(&t->base.host, t->queues);
+    pl_meta_free(&t->base.meta, t->queues);
     t->queues = NULL;
     t->n_queues = 0;
     t->n_queued = 0;

@@ -113,8 +113,8 @@ static pleat_status add_segment(pl_torch *t, const pl_torch_request *r)
     if (bytes < r->rounded_bytes) {
         return PLEAT_ENOMEM_DEVICE;
     }
-    pl_torch_segment *segment = pl_host_alloc(&t->base.host, sizeof *segment);
-    pl_torch_block *block = pl_host_alloc(&t->base.host, sizeof *block);
+    pl_torch_segment *segment = pl_meta_alloc(&t->base.meta, sizeof *segment);
+    pl_torch_block *block = pl_meta_alloc(&t->base.meta, sizeof *block);
     pleat_status st = PLEAT_ENOMEM_HOST;
     if (segment && block) {
         pl_lock_release(&t->base.lock);
@@ -126,8 +126,8 @@ static pleat_status add_segment(pl_torch *t, const pl_torch_request *r)
             return PLEAT_OK;
         }
     }
-    pl_host_free(&t->base.host, segment);
-    pl_host_free(&t->base.host, block);
+    pl_meta_free(&t->base.meta, segment);
+    pl_meta_free(&t->base.meta, block);
     return st;
 }
 
@@ -147,7 +147,7 @@ static pleat_status reserve_pages(pl_torch *t, const place *p)
     size_t most = segment->bytes / p->page_bytes;
     size_t room = segment->n_pages * 2 < n ? n : segment->n_pages * 2;
     room = room < most ? room : most;
-    pl_chunk *pages = pl_host_realloc(&t->base.host, segment->pages, room * sizeof *pages);
+    pl_chunk *pages = pl_meta_realloc(&t->base.meta, segment->pages, room * sizeof *pages);
     if (!pages) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -164,13 +164,13 @@ static pleat_status prepare(pl_torch *t, const pl_torch_request *r, place *p)
     if (st != PLEAT_OK) {
         return st;
     }
-    p->rest = pl_host_alloc(&t->base.host, sizeof *p->rest);
-    p->chunks = pl_host_alloc(&t->base.host, p->n_pages * sizeof *p->chunks);
+    p->rest = pl_meta_alloc(&t->base.meta, sizeof *p->rest);
+    p->chunks = pl_meta_alloc(&t->base.meta, p->n_pages * sizeof *p->chunks);
     st = p->rest && p->chunks ? pl_torch_promise_refused(t, r->pool, p->n_pages)
                               : PLEAT_ENOMEM_HOST;
     if (st != PLEAT_OK) {
-        pl_host_free(&t->base.host, p->rest);
-        pl_host_free(&t->base.host, p->chunks);
+        pl_meta_free(&t->base.meta, p->rest);
+        pl_meta_free(&t->base.meta, p->chunks);
     }
     return st;
 }
@@ -322,7 +322,7 @@ pleat_status pl_torch_pages_grow(pl_torch *t, const pl_torch_request *r, pl_torc
     } else {
         part(t, &p);
     }
-    pl_host_free(&t->base.host, p.rest);
-    pl_host_free(&t->base.host, p.chunks);
+    pl_meta_free(&t->base.meta, p.rest);
+    pl_meta_free(&t->base.meta, p.chunks);
     return st;
 }

@@ -116,19 +116,19 @@ pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_bloc
 {
     pl_lock_assert(&t->base.lock);
     attempt a = {
-        .spare = pl_host_alloc(&t->base.host, sizeof *a.spare),
+        .spare = pl_meta_alloc(&t->base.meta, sizeof *a.spare),
         .turn = pl_waiter_begin(&t->base.waiter),
     };
     if (!a.spare) {
         return PLEAT_ENOMEM_HOST;
     }
     t->n_growing++;
-    pleat_status st = pl_keymap_reserve(&t->live, &t->base.host, t->n_growing);
+    pleat_status st = pl_keymap_reserve(&t->live, &t->base.meta, t->n_growing);
     if (st == PLEAT_OK) {
         st = grow_with(t, r, &a, out);
     }
     t->n_growing--;
-    pl_host_free(&t->base.host, a.spare);
+    pl_meta_free(&t->base.meta, a.spare);
     return st;
 }
 

@@ -52,8 +52,8 @@ static void commit_segment(pl_torch *t, const pl_torch_request *r, pl_torch_segm
 /* alloc_block: a new segment with one block. */
 static pleat_status grow(pl_torch *t, const pl_torch_request *r, pl_torch_block **out)
 {
-    pl_torch_segment *segment = pl_host_alloc(&t->base.host, sizeof *segment);
-    pl_torch_block *block = pl_host_alloc(&t->base.host, sizeof *block);
+    pl_torch_segment *segment = pl_meta_alloc(&t->base.meta, sizeof *segment);
+    pl_torch_block *block = pl_meta_alloc(&t->base.meta, sizeof *block);
     pleat_status st = PLEAT_ENOMEM_HOST;
     if (segment && block) {
         t->base.growing_bytes += r->segment_bytes;
@@ -68,8 +68,8 @@ static pleat_status grow(pl_torch *t, const pl_torch_request *r, pl_torch_block 
             return PLEAT_OK;
         }
     }
-    pl_host_free(&t->base.host, segment);
-    pl_host_free(&t->base.host, block);
+    pl_meta_free(&t->base.meta, segment);
+    pl_meta_free(&t->base.meta, block);
     return st;
 }
 
@@ -97,8 +97,8 @@ static void forget_segment(pl_torch *t, pl_torch_block *block)
         pl_stat_sub(&t->base.stats.oversize_segments, 1);
     }
     t->base.stats.num_device_free++;
-    pl_host_free(&t->base.host, block->segment);
-    pl_host_free(&t->base.host, block);
+    pl_meta_free(&t->base.meta, block->segment);
+    pl_meta_free(&t->base.meta, block);
 }
 
 /* Without the lock. For a stream out of reach the host waits for the whole device. */

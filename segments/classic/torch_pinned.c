@@ -55,16 +55,16 @@ static void commit(pl_pinned *p, pl_pinned_block *b)
 static pleat_status grow(pl_pinned *p, unsigned class, pl_pinned_block **out)
 {
     pleat_devptr ptr = 0;
-    pl_pinned_block *b = pl_host_alloc(&p->base.host, sizeof *b);
-    if (!b || pl_keymap_reserve(&p->blocks, &p->base.host, p->n_growing + 1) != PLEAT_OK) {
-        pl_host_free(&p->base.host, b);
+    pl_pinned_block *b = pl_meta_alloc(&p->base.meta, sizeof *b);
+    if (!b || pl_keymap_reserve(&p->blocks, &p->base.meta, p->n_growing + 1) != PLEAT_OK) {
+        pl_meta_free(&p->base.meta, b);
         return PLEAT_ENOMEM_HOST;
     }
     p->n_growing++;
     pleat_status st = ask_driver(p, (size_t)1 << class, &ptr);
     p->n_growing--;
     if (st != PLEAT_OK) {
-        pl_host_free(&p->base.host, b);
+        pl_meta_free(&p->base.meta, b);
         return st;
     }
     *b = (pl_pinned_block){ .ptr = ptr, .class = class };
@@ -96,7 +96,7 @@ static pleat_status release_one(pl_pinned *p, pl_pinned_block *b)
     pl_stats_sub(p->base.stats.segment, pl_stats_pool(bytes), 1);
     pl_stats_sub(p->base.stats.reserved_bytes, pl_stats_pool(bytes), bytes);
     p->base.stats.num_device_free++;
-    pl_host_free(&p->base.host, b);
+    pl_meta_free(&p->base.meta, b);
     return PLEAT_OK;
 }
 
@@ -134,9 +134,9 @@ static size_t release_all(pl_cache *c)
         pl_pinned_block *b = PL_TREE_ENTRY(node, pl_pinned_block, node);
         take_out(p, b);
         n_refused += pl_cache_mfree_last(c, b->ptr);
-        pl_host_free(&c->host, b);
+        pl_meta_free(&c->meta, b);
     }
-    pl_keymap_fini(&p->blocks, &c->host);
+    pl_keymap_fini(&p->blocks, &c->meta);
     return n_refused;
 }
 

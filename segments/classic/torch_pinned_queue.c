@@ -18,7 +18,7 @@ pleat_status pl_pinned_add_use(pl_pinned *p, pl_pinned_block *b, pl_stream *stre
             return PLEAT_OK;
         }
     }
-    pl_pinned_use *use = pl_host_alloc(&p->base.host, sizeof *use);
+    pl_pinned_use *use = pl_meta_alloc(&p->base.meta, sizeof *use);
     if (!use) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -95,7 +95,7 @@ static void queue_uses(pl_pinned *p, pl_pinned_block *b)
         if (use->fence) {
             append(p, use);
         } else {
-            pl_host_free(&p->base.host, use);
+            pl_meta_free(&p->base.meta, use);
         }
     }
 }
@@ -134,7 +134,7 @@ static void pop(pl_pinned *p)
     p->last = p->first ? p->last : NULL;
     p->n_queued--;
     pl_fence_return(use->fence);
-    pl_host_free(&p->base.host, use);
+    pl_meta_free(&p->base.meta, use);
     if (--b->n_pending == 0) {
         p->pending_bytes -= pl_pinned_bytes(b);
         cache(p, b);
@@ -183,7 +183,7 @@ void pl_pinned_drop_uses(pl_pinned *p)
         pl_pinned_use *use = p->first;
         p->first = use->next;
         pl_fence_return(use->fence);
-        pl_host_free(&p->base.host, use);
+        pl_meta_free(&p->base.meta, use);
     }
     p->last = NULL;
     p->n_queued = 0;
@@ -192,7 +192,7 @@ void pl_pinned_drop_uses(pl_pinned *p)
         while (b->uses) {
             pl_pinned_use *use = b->uses;
             b->uses = use->next;
-            pl_host_free(&p->base.host, use);
+            pl_meta_free(&p->base.meta, use);
         }
     }
 }

@@ -251,7 +251,7 @@ static void absorb(pl_torch *t, pl_torch_block *block, pl_torch_block *neighbour
             block->next->prev = block;
         }
     }
-    pl_host_free(&t->base.host, neighbour);
+    pl_meta_free(&t->base.meta, neighbour);
 }
 
 /* Let `block` absorb a neighbour that is free, or unmapped if `block` is; the neighbour leaves the
@@ -300,8 +300,8 @@ void pl_torch_forget_segment(pl_torch *t, pl_torch_segment *segment)
 {
     for (pl_torch_block *block = segment->first; block;) {
         pl_torch_block *next = block->next;
-        pl_host_free(&t->base.host, block);
+        pl_meta_free(&t->base.meta, block);
         block = next;
     }
-    pl_host_free(&t->base.host, segment);
+    pl_meta_free(&t->base.meta, segment);
 }

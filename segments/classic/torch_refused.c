@@ -12,7 +12,7 @@ pleat_status pl_torch_promise_refused(pl_torch *t, pl_torch_pool *pool, size_t n
     size_t want = refused->n + refused->n_promised + n;
     if (want > refused->room) {
         size_t room = want < 2 * refused->room ? 2 * refused->room : want;
-        pl_chunk *chunks = pl_host_realloc(&t->base.host, refused->chunks, room * sizeof *chunks);
+        pl_chunk *chunks = pl_meta_realloc(&t->base.meta, refused->chunks, room * sizeof *chunks);
         if (!chunks) {
             return PLEAT_ENOMEM_HOST;
         }

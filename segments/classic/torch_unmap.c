@@ -68,11 +68,11 @@ static bool find_pages(const pl_torch_block *block, size_t *before, size_t *afte
 static pleat_status take_pages(pl_torch *t, departures *d, pl_torch_block *block, size_t before,
                                size_t after)
 {
-    pl_torch_block *low = before != 0 ? pl_host_alloc(&t->base.host, sizeof *low) : NULL;
-    pl_torch_block *middle = after != 0 ? pl_host_alloc(&t->base.host, sizeof *middle) : NULL;
+    pl_torch_block *low = before != 0 ? pl_meta_alloc(&t->base.meta, sizeof *low) : NULL;
+    pl_torch_block *middle = after != 0 ? pl_meta_alloc(&t->base.meta, sizeof *middle) : NULL;
     if ((before != 0 && !low) || (after != 0 && !middle)) {
-        pl_host_free(&t->base.host, low);
-        pl_host_free(&t->base.host, middle);
+        pl_meta_free(&t->base.meta, low);
+        pl_meta_free(&t->base.meta, middle);
         return PLEAT_ENOMEM_HOST;
     }
     pl_torch_take_out(t, block);
@@ -156,9 +156,9 @@ static pleat_status release_segment(pl_torch *t, pl_torch_block *block)
         pl_torch_put_back(t, block);
         return st;
     }
-    pl_host_free(&t->base.host, segment->pages);
-    pl_host_free(&t->base.host, segment);
-    pl_host_free(&t->base.host, block);
+    pl_meta_free(&t->base.meta, segment->pages);
+    pl_meta_free(&t->base.meta, segment);
+    pl_meta_free(&t->base.meta, block);
     return PLEAT_OK;
 }
 
@@ -210,7 +210,7 @@ static pleat_status depart_with(pl_torch *t, pl_torch_block *block, pl_chunk *ch
 static pleat_status depart(pl_torch *t, pl_torch_block *block, uint64_t *released)
 {
     size_t n = block->bytes / block->pool->page_bytes;
-    pl_chunk *chunks = pl_host_alloc(&t->base.host, n * sizeof *chunks);
+    pl_chunk *chunks = pl_meta_alloc(&t->base.meta, n * sizeof *chunks);
     pleat_status st = chunks ? pl_torch_promise_refused(t, block->pool, n) : PLEAT_ENOMEM_HOST;
     if (st == PLEAT_OK) {
         st = depart_with(t, block, chunks, n, released);
@@ -218,7 +218,7 @@ static pleat_status depart(pl_torch *t, pl_torch_block *block, uint64_t *release
         t->base.releasing_bytes -= block->bytes;
         st = stay(t, block, st);
     }
-    pl_host_free(&t->base.host, chunks);
+    pl_meta_free(&t->base.meta, chunks);
     return st;
 }
 
@@ -329,7 +329,7 @@ static size_t end_segment(pl_torch *t, pl_torch_segment *segment)
     n_refused += pl_range_release(t->base.dev, range) != PLEAT_OK &&
                  pl_range_release(t->base.dev, range) != PLEAT_OK;
     pl_lock_acquire(&t->base.lock);
-    pl_host_free(&t->base.host, segment->pages);
+    pl_meta_free(&t->base.meta, segment->pages);
     pl_torch_forget_segment(t, segment);
     return n_refused;
 }
@@ -346,7 +346,7 @@ static size_t end(pl_torch *t)
         n_refused += pl_torch_release_chunks(t, refused->chunks, refused->n,
                                              t->pools[i].page_bytes);
         pl_lock_acquire(&t->base.lock);
-        pl_host_free(&t->base.host, refused->chunks);
+        pl_meta_free(&t->base.meta, refused->chunks);
     }
     return n_refused;
 }

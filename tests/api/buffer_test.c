@@ -9,7 +9,7 @@
 #include "tests/support/api_sim.h"
 #include "tests/support/api_torch.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/copy.h"
 #include "vmm/driver.h"
 
@@ -602,13 +602,13 @@ static bool has_hit_driver(uint64_t k)
 
 static void arm_host(uint64_t k)
 {
-    host_before = pl_host_n_allocs();
-    pl_host_fail_at(k);
+    host_before = pl_meta_n_allocs();
+    pl_meta_fail_at(k);
 }
 
 static bool has_hit_host(uint64_t k)
 {
-    return pl_host_n_allocs() - host_before > k;
+    return pl_meta_n_allocs() - host_before > k;
 }
 
 static void disarm_driver(void)
@@ -618,7 +618,7 @@ static void disarm_driver(void)
 
 static const fault faults[] = {
     { arm_driver, disarm_driver, has_hit_driver },
-    { arm_host, pl_host_fail_never, has_hit_host },
+    { arm_host, pl_meta_fail_never, has_hit_host },
 };
 
 typedef struct scene {

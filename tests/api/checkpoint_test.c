@@ -8,8 +8,8 @@
 #include "tests/support/api_sim.h"
 #include "tests/support/restores.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20, GRANULE = 2 << 20 };
 
@@ -564,10 +564,10 @@ START_TEST(host_memory_may_run_out_at_any_step)
     for (uint64_t k = 0; st != PLEAT_OK; k++) {
         pleat_checkpoint extra = { 0 };
         ck_assert(is_pool_just(now, N));
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         st = pleat_checkpoint_take(instance, 0, id, &extra);
         st = st == PLEAT_OK ? pleat_checkpoint_restore(instance, 0, checkpoint, 0, NULL, NULL) : st;
-        pl_host_fail_never();
+        pl_meta_fail_never();
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
         api_check(instance);
         ck_assert_uint_eq(api_stats(instance, 0).allocation[0].current, N);

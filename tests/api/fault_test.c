@@ -13,7 +13,7 @@
 
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/device.h"
 #include "vmm/driver.h"
 
@@ -134,24 +134,24 @@ static bool has_hit_driver(uint64_t k)
 
 static void arm_host_at(uint64_t k)
 {
-    host_before = pl_host_n_allocs();
-    pl_host_fail_at(k);
+    host_before = pl_meta_n_allocs();
+    pl_meta_fail_at(k);
 }
 
 static void arm_host_from(uint64_t k)
 {
-    host_before = pl_host_n_allocs();
-    pl_host_fail_from(k);
+    host_before = pl_meta_n_allocs();
+    pl_meta_fail_from(k);
 }
 
 static void disarm_host(void)
 {
-    pl_host_fail_never();
+    pl_meta_fail_never();
 }
 
 static bool has_hit_host(uint64_t k)
 {
-    return pl_host_n_allocs() - host_before > k;
+    return pl_meta_n_allocs() - host_before > k;
 }
 
 static const fault_plan plans[] = {

@@ -77,13 +77,13 @@ START_TEST(forgotten_stacks_are_not_taken_for_others)
 END_TEST
 
 /* Name a stack unique to this number. */
-static uint32_t name_made(pl_history_stacks *stacks, pl_host *host, uintptr_t number, void **made)
+static uint32_t name_made(pl_history_stacks *stacks, pl_meta *meta, uintptr_t number, void **made)
 {
     for (uintptr_t k = 0; k < PL_HISTORY_DEPTH; k++) {
         made[k] = (void *)(k + 1 + number);
     }
     pl_stack_set(made, PL_HISTORY_DEPTH);
-    uint32_t name = pl_stacks_name(stacks, host);
+    uint32_t name = pl_stacks_name(stacks, meta);
     pl_stack_end();
     return name;
 }
@@ -92,21 +92,21 @@ START_TEST(the_newest_stacks_are_kept_within_a_bound)
 {
     enum { N = 100000, N_NEWEST = 16000 };
     static uint32_t names[N];
-    pl_host host;
+    pl_meta meta;
     pl_history_stacks stacks = { .now = { .n_words = 0 } };
     size_t most_bytes = 0;
     void *made[PL_HISTORY_DEPTH];
     void *stack[PL_HISTORY_DEPTH];
-    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
+    ck_assert_int_eq(pl_meta_init(&meta), PLEAT_OK);
     for (uintptr_t i = 0; i < N; i++) {
-        names[i] = name_made(&stacks, &host, i, made);
+        names[i] = name_made(&stacks, &meta, i, made);
         ck_assert_uint_gt(names[i], i > 0 ? names[i - 1] : 0);
-        ck_assert_uint_eq(name_made(&stacks, &host, i, made), names[i]);
+        ck_assert_uint_eq(name_made(&stacks, &meta, i, made), names[i]);
         uintptr_t old = i > N_NEWEST ? i - N_NEWEST : 0;
         ck_assert_uint_eq(pl_stacks_get(&stacks, names[old], stack), PL_HISTORY_DEPTH);
         ck_assert_ptr_eq(stack[0], (void *)(old + 1));
         ck_assert_ptr_eq(stack[PL_HISTORY_DEPTH - 1], (void *)(old + PL_HISTORY_DEPTH));
-        most_bytes = host.bytes > most_bytes ? host.bytes : most_bytes;
+        most_bytes = meta.bytes > most_bytes ? meta.bytes : most_bytes;
     }
     ck_assert_uint_eq(pl_stacks_get(&stacks, names[0], stack), 0);
     ck_assert_uint_eq(pl_stacks_get(&stacks, names[N - 1] + 1000, stack), 0);
@@ -114,9 +114,9 @@ START_TEST(the_newest_stacks_are_kept_within_a_bound)
     ck_assert_uint_le(most_bytes, 17 * MIB);
     pl_stacks_clear(&stacks);
     ck_assert_uint_eq(pl_stacks_get(&stacks, names[N - 1], stack), 0);
-    ck_assert_uint_gt(name_made(&stacks, &host, 5, made), names[N - 1]);
-    pl_stacks_fini(&stacks, &host);
-    ck_assert_uint_eq(pl_host_fini(&host), 0);
+    ck_assert_uint_gt(name_made(&stacks, &meta, 5, made), names[N - 1]);
+    pl_stacks_fini(&stacks, &meta);
+    ck_assert_uint_eq(pl_meta_fini(&meta), 0);
 }
 END_TEST
 
@@ -173,10 +173,10 @@ START_TEST(a_stack_without_host_memory_leaves_an_entry_without_frames)
         pleat_devptr first = api_alloc(instance, 0, 2 * MIB, NULL);
         api_free(instance, 0, api_alloc(instance, 0, MIB, NULL), NULL);
         history_record(instance, 100, PLEAT_HISTORY_FRAMES);
-        pl_host_fail_from(k);
+        pl_meta_fail_from(k);
         pleat_devptr ptr = 0;
         pleat_status st = pleat_block_alloc(instance, 0, 600, NULL, &ptr);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         size_t n = history_copy(instance, 0);
         if (st == PLEAT_OK) {
             ck_assert_uint_eq(history_entries[n - 1].action, PL_ACTION_ALLOC);

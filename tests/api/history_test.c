@@ -296,9 +296,9 @@ START_TEST(without_host_memory_everything_stays_as_it_was)
     history_record(instance, 4, 0);
     number(instance, 1, 2);
     for (uint64_t k = 0;; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         pleat_status st = pleat_history_record(instance, 9, PLEAT_HISTORY_FRAMES);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         if (st == PLEAT_OK) {
             ck_assert_uint_eq(k, 2); /* a ring for each of two devices */
             break;
@@ -310,9 +310,9 @@ START_TEST(without_host_memory_everything_stays_as_it_was)
     bool is_opened = false;
     for (uint64_t k = 0; !is_opened; k++) {
         pleat_devptr ptr = 0;
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         pleat_status st = pleat_block_alloc(instance, 2, MIB, NULL, &ptr);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         is_opened = st == PLEAT_OK;
         if (is_opened) {
             api_free(instance, 2, ptr, NULL);

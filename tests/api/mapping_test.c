@@ -13,7 +13,7 @@
 #include "api/internal.h"
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/driver.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -206,11 +206,11 @@ START_TEST(without_host_memory_nothing_is_listed)
     pleat_devptr ptr = api_alloc(instance, 0, 200 * MIB, NULL);
     for (uint64_t k = 0; !is_done; k++) {
         size_t n = 77;
-        uint64_t before = pl_host_n_allocs();
-        pl_host_fail_at(k);
+        uint64_t before = pl_meta_n_allocs();
+        pl_meta_fail_at(k);
         pleat_status st = pleat_mapping_list(instance, 0, ptr, 0, pieces, MOST_PIECES, &n);
-        is_done = pl_host_n_allocs() - before <= k;
-        pl_host_fail_never();
+        is_done = pl_meta_n_allocs() - before <= k;
+        pl_meta_fail_never();
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
         ck_assert_uint_eq(n, st == PLEAT_OK ? 100 : 77);
         n_failed += st != PLEAT_OK;

@@ -6,7 +6,7 @@
 #include "api/internal.h"
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 enum { GRANULE = 2 << 20 };
 
@@ -236,9 +236,9 @@ START_TEST(addresses_without_memory_are_refused)
     ck_assert_int_eq(alloc_at(a, 64 * GRANULE, streams[0]), PLEAT_EFOREIGN);
     ck_assert_int_eq(pleat_pool_alloc_at(instance, 0, other_id, a, 512, streams[0]), PLEAT_EPOOL);
     for (uint64_t k = 0;; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         pleat_status st = pleat_pool_alloc_at(instance, 0, id, a, 512, streams[0]);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         api_check(instance);
         if (st == PLEAT_OK) {
             break;

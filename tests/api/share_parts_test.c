@@ -14,7 +14,7 @@
 
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define PAGE (2 * MIB)
@@ -598,11 +598,11 @@ START_TEST(without_host_memory_nothing_is_named)
     pleat instance = make_sharing("chunks:granule");
     make_weights(instance, ptrs, N_WEIGHTS);
     for (uint64_t k = 0; !is_done; k++) {
-        uint64_t before = pl_host_n_allocs();
-        pl_host_fail_at(k);
+        uint64_t before = pl_meta_n_allocs();
+        pl_meta_fail_at(k);
         pleat_status st = name_tag(instance, "weights");
-        is_done = pl_host_n_allocs() - before <= k;
-        pl_host_fail_never();
+        is_done = pl_meta_n_allocs() - before <= k;
+        pl_meta_fail_never();
         if (st != PLEAT_OK) {
             ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
             api_expect(PLEAT_ENOMEM_HOST, "weights", "cannot be shared");

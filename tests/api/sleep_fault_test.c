@@ -13,7 +13,7 @@
 
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 enum { GRANULE = 1 << 16, N_BLOCKS = 24, MOST_K = 4000, DRIVER_CODE = 999, NO_MEMORY = 2 };
 enum { N_PAGES = 6, GONE_PAGE = 2, PAGE_SEEDS = 100 };
@@ -43,7 +43,7 @@ static size_t bytes_of(unsigned i)
 
 static void arm(plan p, uint64_t k)
 {
-    host_before = pl_host_n_allocs();
+    host_before = pl_meta_n_allocs();
     switch (p) {
     case DRIVER_AT:
         sim.fail_at(NULL, k, DRIVER_CODE);
@@ -55,23 +55,23 @@ static void arm(plan p, uint64_t k)
         sim.fail_at(NULL, k, NO_MEMORY);
         break;
     case HOST_AT:
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         break;
     default:
-        pl_host_fail_from(k);
+        pl_meta_fail_from(k);
     }
 }
 
 static bool has_hit(plan p, uint64_t k)
 {
-    return p == HOST_AT || p == HOST_FROM ? pl_host_n_allocs() - host_before > k
+    return p == HOST_AT || p == HOST_FROM ? pl_meta_n_allocs() - host_before > k
                                           : sim.n_faults() > 0;
 }
 
 static void disarm(void)
 {
     sim.fail_never();
-    pl_host_fail_never();
+    pl_meta_fail_never();
 }
 
 static bool is_asleep(void)

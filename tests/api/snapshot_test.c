@@ -58,7 +58,7 @@ static compliance open_recording(int allocator, const char *sim_conf)
 /* ---- copies ---- */
 
 typedef struct copy {
-    pl_host host;
+    pl_meta meta;
     pl_snapshot_state state;
 } copy;
 
@@ -75,15 +75,15 @@ static pl_gpu *gpu_of(pleat instance)
 static copy take_copy(const compliance *c)
 {
     copy k = { .state = { .gpu = NULL } };
-    ck_assert_int_eq(pl_host_init(&k.host), PLEAT_OK);
-    ck_assert_int_eq(pl_snapshot_copy(gpu_of(c->instance), &k.host, &k.state), PLEAT_OK);
+    ck_assert_int_eq(pl_meta_init(&k.meta), PLEAT_OK);
+    ck_assert_int_eq(pl_snapshot_copy(gpu_of(c->instance), &k.meta, &k.state), PLEAT_OK);
     return k;
 }
 
 static void drop_copy(copy *k)
 {
-    pl_snapshot_forget(&k->host, &k->state);
-    ck_assert_uint_eq(pl_host_fini(&k->host), 0);
+    pl_snapshot_forget(&k->meta, &k->state);
+    ck_assert_uint_eq(pl_meta_fini(&k->meta), 0);
 }
 
 static const pl_snapshot_block *block_at(const copy *k, pleat_devptr base)
@@ -419,17 +419,17 @@ START_TEST(without_host_memory_it_says_so_and_holds_nothing)
     pleat_status st = PLEAT_ENOMEM_HOST;
     uint64_t k = 0;
     for (; st != PLEAT_OK && k < 1000; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         st = write_snapshot(c.instance, PLEAT_SNAPSHOT_PICKLE);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
     }
     ck_assert_uint_gt(k, 3);
     /* Without host memory to remember frames, the snapshot only gets longer. */
     for (uint64_t at = k; at < k + 20; at++) {
-        pl_host_fail_at(at);
+        pl_meta_fail_at(at);
         ck_assert_int_eq(write_snapshot(c.instance, PLEAT_SNAPSHOT_PICKLE), PLEAT_OK);
-        pl_host_fail_never();
+        pl_meta_fail_never();
     }
     compliance_free(&c, ptr, NULL);
     compliance_close(&c);

@@ -8,7 +8,7 @@
 
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 static const uint64_t MIB = 1 << 20;
 static const uint64_t GRANULE = 2 << 20;
@@ -25,7 +25,7 @@ static void open_instance(void)
 static void close_instance(void)
 {
     sim.fail_never();
-    pl_host_fail_never();
+    pl_meta_fail_never();
     sim.finish();
     ck_assert_uint_eq(sim.hazards(NULL, 0), 0);
     api_check(instance);
@@ -371,20 +371,20 @@ END_TEST
  * there was a k-th call. */
 static bool try_with_fault(bool is_host, uint64_t k, pleat_devptr ptr, uint64_t seed)
 {
-    uint64_t before = pl_host_n_allocs();
+    uint64_t before = pl_meta_n_allocs();
     uint64_t n_faults = sim.n_faults();
     fill(ptr, 3 * MIB, seed);
     sim.finish();
     if (is_host) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
     } else {
         sim.fail_at(NULL, k, DRIVER_CODE);
     }
     bool is_asleep = fall_asleep_in(PLEAT_SLEEP_HOST, NULL) == PLEAT_OK;
     bool is_awake = pleat_tag_wake(instance, 0, "weights", 0, NULL) == PLEAT_OK;
-    bool is_hit = is_host ? pl_host_n_allocs() - before > k : sim.n_faults() > n_faults;
+    bool is_hit = is_host ? pl_meta_n_allocs() - before > k : sim.n_faults() > n_faults;
     sim.fail_never();
-    pl_host_fail_never();
+    pl_meta_fail_never();
     ck_assert(is_hit || (is_asleep && is_awake));
     wake_up();
     verify(ptr, 3 * MIB, seed);

@@ -137,7 +137,7 @@ static pleat_status toy_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, 
     toy *t = toy_of(a);
     size_t unit = t->options.unit_bytes;
     pl_lock_acquire(&t->base.lock);
-    toy_block *block = pl_host_alloc(&t->base.host, sizeof *block);
+    toy_block *block = pl_meta_alloc(&t->base.meta, sizeof *block);
     if (!block) {
         pl_lock_release(&t->base.lock);
         return PLEAT_ENOMEM_HOST;
@@ -152,7 +152,7 @@ static pleat_status toy_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, 
         begin_live(t, block);
         *out = block->ptr;
     } else {
-        pl_host_free(&t->base.host, block);
+        pl_meta_free(&t->base.meta, block);
     }
     pl_lock_release(&t->base.lock);
     return st;
@@ -177,7 +177,7 @@ static pleat_status free_live(toy *t, toy_block *block, pl_stream *stream)
         return st;
     }
     end_live(t, block);
-    pl_host_free(&t->base.host, block);
+    pl_meta_free(&t->base.meta, block);
     return PLEAT_OK;
 }
 
@@ -218,7 +218,7 @@ static size_t release_all(pl_cache *c)
     for (toy_block *block; (block = block_of(pl_tree_first(&t->blocks))) != NULL;) {
         pl_tree_remove(&t->blocks, &block->node);
         n_refused += pl_device_mfree(c->dev, block->ptr) != PLEAT_OK;
-        pl_host_free(&c->host, block);
+        pl_meta_free(&c->meta, block);
     }
     return n_refused;
 }

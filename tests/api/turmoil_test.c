@@ -17,8 +17,8 @@
 #include "api/internal.h"
 #include "tests/support/api_sim.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 #include "vmm/driver.h"
 
 /* Fewer steps in builds that walk everything after each call, and under a thread sanitizer. */
@@ -380,12 +380,12 @@ static void arm(guest *g)
     size_t which = below(g, sizeof calls / sizeof calls[0] + 1);
     if (below(g, 16) == 0) { /* cancels faults that have not struck yet */
         sim.fail_never();
-        pl_host_fail_never();
+        pl_meta_fail_never();
     }
     if (which < sizeof calls / sizeof calls[0]) {
         sim.fail_at(calls[which], below(g, 6), below(g, 2) == 0 ? 2 : 999);
     } else {
-        pl_host_fail_at(below(g, 12));
+        pl_meta_fail_at(below(g, 12));
     }
 }
 
@@ -479,7 +479,7 @@ static void *live(void *arg)
     }
     if (g->number == 0) {
         sim.fail_never();
-        pl_host_fail_never();
+        pl_meta_fail_never();
     }
     rest(g);
     leave(g);

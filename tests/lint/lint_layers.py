@@ -33,7 +33,7 @@ WAITING = {"nanosleep", "clock_nanosleep", "usleep", "sleep", "pthread_cond_wait
            "pthread_cond_timedwait"}
 HOMES = {
     "vmm/base/cancel.h": WAITING,
-    "vmm/base/host.c": MALLOC_FAMILY,
+    "vmm/base/meta.c": MALLOC_FAMILY,
     "vmm/base/assert.c": ENDING | PRINTING,
     "vmm/driver.c": {"secure_getenv"},
     "api/config/config.c": {"secure_getenv"},

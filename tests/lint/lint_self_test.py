@@ -238,7 +238,8 @@ class Words(unittest.TestCase):
 
     def test_names_that_went_are_found(self):
         path = pathlib.Path("a.c")
-        for text in ("pl_room *room;", "ops->room_wake(a)", "PL_BLOCK_KEPT", "space->limit_chunks"):
+        for text in ("pl_room *room;", "ops->room_wake(a)", "PL_BLOCK_KEPT", "space->limit_chunks",
+                     "pl_host *host", "pl_host_free(h, p)", "space->n_events"):
             self.assertEqual(len(list(lint_words.old_names(path, text))), 1, text)
         self.assertEqual(list(lint_words.old_names(path, "/* there is room for n_chunks */")), [])
 

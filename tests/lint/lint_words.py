@@ -22,6 +22,8 @@ OLD_NAMES = (
     (r"\bPL_BLOCK_KEPT\b", "captured: a freed block of a capture"),
     (r"\b(?:limit|total|reserve|peak|keep)_chunks\b", "granules, where granules are counted"),
     (r"\bspace->n_chunks\b", "n_held: granules held"),
+    (r"\bpl_host(?:_(?:init|fini|alloc|calloc|realloc|free))?\b", "pl_meta: memory for metadata"),
+    (r"\bspace->n_events\b", "n_calls: an event is CUDA's"),
     (r"\b(?:veiled|guest chunk|twin chunk)\b", "none: granules are not merged"),
 )
 POINTERS = frozenset(

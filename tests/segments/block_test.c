@@ -10,21 +10,21 @@
 
 enum { N = 1500, HUGE_BYTES = 2 << 20, N_SLAB = HUGE_BYTES / sizeof(pl_block) - 1 };
 
-static pl_host host;
+static pl_meta meta;
 static pl_block_store store;
 
 static void open_store(void)
 {
-    pl_host_fail_never();
-    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
-    pl_block_store_init(&store, &host);
+    pl_meta_fail_never();
+    ck_assert_int_eq(pl_meta_init(&meta), PLEAT_OK);
+    pl_block_store_init(&store, &meta);
 }
 
 static void close_store(void)
 {
-    pl_host_fail_never();
+    pl_meta_fail_never();
     pl_block_store_fini(&store);
-    ck_assert_uint_eq(pl_host_fini(&host), 0);
+    ck_assert_uint_eq(pl_meta_fini(&meta), 0);
 }
 
 /* ---- the store ----------------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ static void close_store(void)
 START_TEST(a_new_store_holds_no_memory)
 {
     ck_assert_uint_eq(store.n_spare, 0);
-    ck_assert_uint_eq(host.bytes, 0);
+    ck_assert_uint_eq(meta.bytes, 0);
 }
 END_TEST
 
@@ -42,7 +42,7 @@ START_TEST(reserved_blocks_are_had_without_asking_for_memory)
     ck_assert_int_eq(pl_block_store_reserve(&store, N), PLEAT_OK);
     ck_assert_uint_ge(store.n_spare, N);
     size_t n_spare = store.n_spare;
-    pl_host_fail_from(0);
+    pl_meta_fail_from(0);
     for (size_t i = 0; i < N; i++) {
         got[i] = pl_block_store_get(&store);
         got[i]->base = i;
@@ -57,10 +57,10 @@ END_TEST
 START_TEST(reserving_what_is_spare_takes_no_memory)
 {
     ck_assert_int_eq(pl_block_store_reserve(&store, 1), PLEAT_OK);
-    size_t bytes = host.bytes;
-    pl_host_fail_from(0);
+    size_t bytes = meta.bytes;
+    pl_meta_fail_from(0);
     ck_assert_int_eq(pl_block_store_reserve(&store, store.n_spare), PLEAT_OK);
-    ck_assert_uint_eq(host.bytes, bytes);
+    ck_assert_uint_eq(meta.bytes, bytes);
 }
 END_TEST
 
@@ -111,10 +111,10 @@ START_TEST(without_host_memory_nothing_changes)
     ck_assert_int_eq(pl_block_store_reserve(&store, N_SLAB), PLEAT_OK);
     size_t n_spare = store.n_spare;
     ck_assert_uint_eq(n_spare, N_SLAB);
-    pl_host_fail_from(0);
+    pl_meta_fail_from(0);
     ck_assert_int_eq(pl_block_store_reserve(&store, n_spare + 1), PLEAT_ENOMEM_HOST);
     ck_assert_uint_eq(store.n_spare, n_spare);
-    pl_host_fail_never();
+    pl_meta_fail_never();
     ck_assert_int_eq(pl_block_store_reserve(&store, n_spare + 1), PLEAT_OK);
 }
 END_TEST
@@ -138,13 +138,13 @@ static size_t huge_kib(void)
 /* Can the system do so at once? */
 static bool can_collapse(void)
 {
-    char *p = pl_host_reserve_aligned(&host, HUGE_BYTES);
+    char *p = pl_meta_reserve_aligned(&meta, HUGE_BYTES);
     ck_assert_ptr_nonnull(p);
     memset(p, 1, HUGE_BYTES);
     size_t before = huge_kib();
-    pl_host_merge_pages(p, HUGE_BYTES);
+    pl_meta_merge_pages(p, HUGE_BYTES);
     bool can = huge_kib() > before;
-    pl_host_unreserve(&host, p, HUGE_BYTES, 0);
+    pl_meta_unreserve(&meta, p, HUGE_BYTES, 0);
     return can;
 }
 

@@ -6,26 +6,26 @@
 #include "segments/base/keymap.h"
 #include "tests/support/suite.h"
 
-static pl_host host;
+static pl_meta meta;
 static pl_keymap map;
 
 static void open_map(void)
 {
-    pl_host_fail_never();
-    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
+    pl_meta_fail_never();
+    ck_assert_int_eq(pl_meta_init(&meta), PLEAT_OK);
     pl_keymap_init(&map);
 }
 
 static void close_map(void)
 {
-    pl_host_fail_never();
-    pl_keymap_fini(&map, &host);
-    ck_assert_uint_eq(pl_host_fini(&host), 0);
+    pl_meta_fail_never();
+    pl_keymap_fini(&map, &meta);
+    ck_assert_uint_eq(pl_meta_fini(&meta), 0);
 }
 
 static void insert(pleat_devptr key, void *value)
 {
-    ck_assert_int_eq(pl_keymap_reserve(&map, &host, 1), PLEAT_OK);
+    ck_assert_int_eq(pl_keymap_reserve(&map, &meta, 1), PLEAT_OK);
     pl_keymap_insert(&map, key, value);
 }
 
@@ -75,12 +75,12 @@ START_TEST(reserved_room_takes_that_many_without_asking_for_memory)
 {
     enum { N = 5000 };
     static char objects[N];
-    ck_assert_int_eq(pl_keymap_reserve(&map, &host, N), PLEAT_OK);
-    pl_host_fail_from(0);
+    ck_assert_int_eq(pl_keymap_reserve(&map, &meta, N), PLEAT_OK);
+    pl_meta_fail_from(0);
     for (size_t i = 0; i < N; i++) {
         pl_keymap_insert(&map, address(i), &objects[i]);
     }
-    pl_host_fail_never();
+    pl_meta_fail_never();
     ck_assert_int_eq(pl_keymap_check(&map), 0);
     for (size_t i = 0; i < N; i++) {
         ck_assert_ptr_eq(pl_keymap_find(&map, address(i)), &objects[i]);
@@ -107,10 +107,10 @@ START_TEST(a_refused_reservation_leaves_the_map_as_it_was)
 {
     static char objects[64];
     size_t n = 0;
-    pl_host_fail_at(1);
+    pl_meta_fail_at(1);
     pleat_status st = PLEAT_OK;
     for (; n < 64 && st == PLEAT_OK; n++) {
-        st = pl_keymap_reserve(&map, &host, 1);
+        st = pl_keymap_reserve(&map, &meta, 1);
         if (st == PLEAT_OK) {
             pl_keymap_insert(&map, address(n), &objects[n]);
         }
@@ -127,8 +127,8 @@ END_TEST
 
 START_TEST(an_absurd_reservation_is_refused)
 {
-    ck_assert_int_eq(pl_keymap_reserve(&map, &host, SIZE_MAX), PLEAT_ENOMEM_HOST);
-    ck_assert_int_eq(pl_keymap_reserve(&map, &host, SIZE_MAX / 2), PLEAT_ENOMEM_HOST);
+    ck_assert_int_eq(pl_keymap_reserve(&map, &meta, SIZE_MAX), PLEAT_ENOMEM_HOST);
+    ck_assert_int_eq(pl_keymap_reserve(&map, &meta, SIZE_MAX / 2), PLEAT_ENOMEM_HOST);
     ck_assert_int_eq(pl_keymap_check(&map), 0);
 }
 END_TEST
@@ -249,7 +249,7 @@ START_TEST(a_growth_that_overtakes_another_keeps_every_key)
 {
     static char objects[N_FULL + 1];
     begin_growth(objects);
-    ck_assert_int_eq(pl_keymap_reserve(&map, &host, 100000), PLEAT_OK);
+    ck_assert_int_eq(pl_keymap_reserve(&map, &meta, 100000), PLEAT_OK);
     ck_assert_int_eq(pl_keymap_check(&map), 0);
     ck_assert_uint_eq(map.old.mask, 2047);
     for (size_t i = 0; i <= N_FULL; i++) {
@@ -263,9 +263,9 @@ START_TEST(a_refused_growth_leaves_both_tables_as_they_were)
     static char objects[N_FULL + 1];
     begin_growth(objects);
     size_t n_unmoved = map.n_unmoved;
-    pl_host_fail_from(0);
-    ck_assert_int_eq(pl_keymap_reserve(&map, &host, 100000), PLEAT_ENOMEM_HOST);
-    pl_host_fail_never();
+    pl_meta_fail_from(0);
+    ck_assert_int_eq(pl_keymap_reserve(&map, &meta, 100000), PLEAT_ENOMEM_HOST);
+    pl_meta_fail_never();
     ck_assert_uint_eq(map.n_unmoved, n_unmoved);
     ck_assert_int_eq(pl_keymap_check(&map), 0);
 }

@@ -100,8 +100,8 @@ static figures read_figures(void)
         .spare_blocks = s->store.n_spare * sizeof(pl_block),
         .live_map = slots_bytes(&s->live.now) + slots_bytes(&s->live.old),
         .lanes = s->n_lanes * sizeof(pl_lane),
-        .space = s->host.bytes,
-        .device = pleat.dev->host.bytes,
+        .space = s->meta.bytes,
+        .device = pleat.dev->meta.bytes,
     };
     for (const pl_segment *seg = pl_space_lowest(s); seg != NULL; seg = pl_segment_above(seg)) {
         f.tables += tables_bytes(seg);

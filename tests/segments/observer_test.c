@@ -190,11 +190,11 @@ static void play(const pl_allocator_ops *ops, uint64_t seed, bool has_faults)
                               random_once_in(&r, 2) ? CACHE_OUT_OF_MEMORY : CACHE_UNKNOWN);
         }
         if (has_faults && random_once_in(&r, 4)) {
-            pl_host_fail_at(random_below(&r, 6));
+            pl_meta_fail_at(random_below(&r, 6));
         }
         turn(own, &r);
         cache.sim.fail_never();
-        pl_host_fail_never();
+        pl_meta_fail_never();
         if (random_once_in(&r, 4)) {
             compare(ops->name);
         }

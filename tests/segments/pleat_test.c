@@ -430,9 +430,9 @@ START_TEST(creation_that_lacks_host_memory_leaves_nothing)
     for (uint64_t k = 0;; k++) {
         pl_allocator *second = NULL;
         size_t n;
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         pleat_status st = create_again(&second);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         if (st == PLEAT_OK) {
             ck_assert_int_eq(second->ops->destroy(second, false, &n, &n), PLEAT_OK);
             break;

@@ -491,9 +491,9 @@ static bool live_through(uint64_t k, bool is_lasting)
     pl_allocator *a = pleat.a;
     pl_private *pool = NULL;
     pleat_devptr ptr[3] = { 0 };
-    uint64_t before = pl_host_n_allocs();
+    uint64_t before = pl_meta_n_allocs();
 
-    (is_lasting ? pl_host_fail_from : pl_host_fail_at)(k);
+    (is_lasting ? pl_meta_fail_from : pl_meta_fail_at)(k);
     pleat_status st = a->ops->private_open(a, &pool);
     for (unsigned i = 0; st == PLEAT_OK && i < 3; i++) {
         pl_stream *stream = pleat.streams[1 + i % 2];
@@ -509,8 +509,8 @@ static bool live_through(uint64_t k, bool is_lasting)
     if (pool != NULL) {
         a->ops->private_release(a, pool);
     }
-    bool is_hit = pl_host_n_allocs() - before > k;
-    pl_host_fail_never();
+    bool is_hit = pl_meta_n_allocs() - before > k;
+    pl_meta_fail_never();
     pleat_assert_sound();
     told_assert_agrees(a);
     return is_hit;

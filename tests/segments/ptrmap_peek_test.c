@@ -20,22 +20,22 @@ typedef struct object {
 
 static object objects[N_OBJECTS];
 static bool is_in[N_OBJECTS];
-static pl_host host;
+static pl_meta meta;
 static pl_ptrmap map;
 
 static void open_map(void)
 {
-    pl_host_fail_never();
-    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
+    pl_meta_fail_never();
+    ck_assert_int_eq(pl_meta_init(&meta), PLEAT_OK);
     pl_ptrmap_init(&map);
     map.is_peeked = true;
 }
 
 static void close_map(void)
 {
-    pl_host_fail_never();
-    pl_ptrmap_fini(&map, &host);
-    ck_assert_uint_eq(pl_host_fini(&host), 0);
+    pl_meta_fail_never();
+    pl_ptrmap_fini(&map, &meta);
+    ck_assert_uint_eq(pl_meta_fini(&meta), 0);
 }
 
 static pleat_devptr key_of(size_t i)
@@ -46,7 +46,7 @@ static pleat_devptr key_of(size_t i)
 /* Like the allocator: write the object before its insertion. */
 static void insert(size_t i)
 {
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 1), PLEAT_OK);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, 1), PLEAT_OK);
     objects[i].key = key_of(i);
     pl_ptrmap_insert(&map, key_of(i), &objects[i]);
     is_in[i] = true;
@@ -110,9 +110,9 @@ START_TEST(spent_tables_go_when_they_are_discarded)
     for (size_t i = 0; i < N_OBJECTS; i++) {
         insert(i);
         if (pl_ptrmap_has_spent(&map)) {
-            size_t bytes = host.bytes;
-            pl_ptrmap_discard(&map, &host);
-            ck_assert_uint_lt(host.bytes, bytes);
+            size_t bytes = meta.bytes;
+            pl_ptrmap_discard(&map, &meta);
+            ck_assert_uint_lt(meta.bytes, bytes);
             ck_assert(!pl_ptrmap_has_spent(&map));
             n_discards++;
         }
@@ -128,10 +128,10 @@ START_TEST(a_growth_without_memory_for_its_view_changes_nothing)
     size_t n_failed = 0;
     for (size_t i = 0; i < 2000; i++) {
         for (uint64_t k = 0; k < 2; k++) {
-            pl_host_fail_at(k);
+            pl_meta_fail_at(k);
             size_t n_before = map.count;
-            pleat_status st = pl_ptrmap_reserve(&map, &host, 1);
-            pl_host_fail_never();
+            pleat_status st = pl_ptrmap_reserve(&map, &meta, 1);
+            pl_meta_fail_never();
             ck_assert_uint_eq(map.count, n_before);
             ck_assert_int_eq(pl_ptrmap_check(&map), 0);
             n_failed += st == PLEAT_ENOMEM_HOST;
@@ -178,7 +178,7 @@ static void discard_if_spent(void)
 {
     if (pl_ptrmap_has_spent(&map)) {
         pthread_rwlock_wrlock(&watch.held_off);
-        pl_ptrmap_discard(&map, &host);
+        pl_ptrmap_discard(&map, &meta);
         pthread_rwlock_unlock(&watch.held_off);
     }
 }

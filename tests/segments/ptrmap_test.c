@@ -6,21 +6,21 @@
 #include "segments/base/ptrmap.h"
 #include "tests/support/suite.h"
 
-static pl_host host;
+static pl_meta meta;
 static pl_ptrmap map;
 
 static void open_map(void)
 {
-    pl_host_fail_never();
-    ck_assert_int_eq(pl_host_init(&host), PLEAT_OK);
+    pl_meta_fail_never();
+    ck_assert_int_eq(pl_meta_init(&meta), PLEAT_OK);
     pl_ptrmap_init(&map);
 }
 
 static void close_map(void)
 {
-    pl_host_fail_never();
-    pl_ptrmap_fini(&map, &host);
-    ck_assert_uint_eq(pl_host_fini(&host), 0);
+    pl_meta_fail_never();
+    pl_ptrmap_fini(&map, &meta);
+    ck_assert_uint_eq(pl_meta_fini(&meta), 0);
 }
 
 typedef struct object {
@@ -36,7 +36,7 @@ static void put(pleat_devptr key, object *o)
 
 static void insert(pleat_devptr key, object *o)
 {
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 1), PLEAT_OK);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, 1), PLEAT_OK);
     put(key, o);
 }
 
@@ -86,12 +86,12 @@ START_TEST(reserved_room_takes_that_many_without_asking_for_memory)
 {
     enum { N = 5000 };
     static object objects[N];
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, N), PLEAT_OK);
-    pl_host_fail_from(0);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, N), PLEAT_OK);
+    pl_meta_fail_from(0);
     for (size_t i = 0; i < N; i++) {
         put(address(i), &objects[i]);
     }
-    pl_host_fail_never();
+    pl_meta_fail_never();
     ck_assert_int_eq(pl_ptrmap_check(&map), 0);
     for (size_t i = 0; i < N; i++) {
         ck_assert_ptr_eq(pl_ptrmap_find(&map, address(i)), &objects[i]);
@@ -118,10 +118,10 @@ START_TEST(a_refused_reservation_leaves_the_map_as_it_was)
 {
     static object objects[128];
     size_t n = 0;
-    pl_host_fail_at(1);
+    pl_meta_fail_at(1);
     pleat_status st = PLEAT_OK;
     for (; n < 128 && st == PLEAT_OK; n++) {
-        st = pl_ptrmap_reserve(&map, &host, 1);
+        st = pl_ptrmap_reserve(&map, &meta, 1);
         if (st == PLEAT_OK) {
             put(address(n), &objects[n]);
         }
@@ -138,8 +138,8 @@ END_TEST
 
 START_TEST(an_absurd_reservation_is_refused)
 {
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, SIZE_MAX), PLEAT_ENOMEM_HOST);
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, SIZE_MAX / 2), PLEAT_ENOMEM_HOST);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, SIZE_MAX), PLEAT_ENOMEM_HOST);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, SIZE_MAX / 2), PLEAT_ENOMEM_HOST);
     ck_assert_int_eq(pl_ptrmap_check(&map), 0);
 }
 END_TEST
@@ -260,7 +260,7 @@ START_TEST(a_growth_that_overtakes_another_keeps_every_key)
 {
     static object objects[N_FULL + 1];
     begin_growth(objects);
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 100000), PLEAT_OK);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, 100000), PLEAT_OK);
     ck_assert_int_eq(pl_ptrmap_check(&map), 0);
     ck_assert_uint_eq(map.old.mask, 2047);
     for (size_t i = 0; i <= N_FULL; i++) {
@@ -274,9 +274,9 @@ START_TEST(a_refused_growth_leaves_both_tables_as_they_were)
     static object objects[N_FULL + 1];
     begin_growth(objects);
     size_t n_unmoved = map.n_unmoved;
-    pl_host_fail_from(0);
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 100000), PLEAT_ENOMEM_HOST);
-    pl_host_fail_never();
+    pl_meta_fail_from(0);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, 100000), PLEAT_ENOMEM_HOST);
+    pl_meta_fail_never();
     ck_assert_uint_eq(map.n_unmoved, n_unmoved);
     ck_assert_int_eq(pl_ptrmap_check(&map), 0);
 }
@@ -369,7 +369,7 @@ enum { N_ALIKE = 3 * PL_PTRMAP_FAR };
 /* Keys with one home, and with one tag or any tags, in a table that does not grow. */
 static void find_alike(pleat_devptr *keys, bool has_one_tag)
 {
-    ck_assert_int_eq(pl_ptrmap_reserve(&map, &host, 4 * N_ALIKE), PLEAT_OK);
+    ck_assert_int_eq(pl_ptrmap_reserve(&map, &meta, 4 * N_ALIKE), PLEAT_OK);
     uint64_t first = pl_ptrmap_hash(address(1));
     size_t n = 0;
     for (size_t i = 1; n < N_ALIKE; i++) {

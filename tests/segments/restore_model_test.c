@@ -11,8 +11,8 @@
 #include "tests/support/segments_random.h"
 #include "tests/support/segments_told.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 enum { N_POOLS = 2, N_BLOCKS = 48, N_CHECKPOINTS = 4, N_STREAMS = 4, N_STEPS = 2500 };
 
@@ -209,10 +209,10 @@ static void restore(random_source *r, checkpoint *c, bool has_faults)
     }
     a->ops->stats(a, &before);
     if (has_faults && random_once_in(r, 2)) {
-        pl_host_fail_at(random_below(r, 6));
+        pl_meta_fail_at(random_below(r, 6));
     }
     pleat_status st = a->ops->private_restore(a, p->in, &c->roster, is_settled, &told);
-    pl_host_fail_never();
+    pl_meta_fail_never();
     if (st == PLEAT_OK) {
         ck_assert_uint_eq(told.live.n, c->roster.n);
         assert_roster(&told.live, c->blocks);

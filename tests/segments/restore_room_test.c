@@ -7,8 +7,8 @@
 #include "segments/pleat/space/space.h"
 #include "tests/support/segments_pools.h"
 #include "tests/support/suite.h"
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 /* These blocks fill half of the map's 2^14 slots in the second pool. */
 enum { N_DEFAULT = 3000, N_FIRST = 6000, N_SECOND = 8000 };
@@ -89,9 +89,9 @@ END_TEST
 /* A refused restore inserts nothing. The next restore moves the old table piece by piece. */
 START_TEST(a_map_that_grew_in_vain_may_grow_again)
 {
-    pl_host_fail_at(3); /* the map has grown by then */
+    pl_meta_fail_at(3); /* the map has grown by then */
     ck_assert_int_eq(restore(0), PLEAT_ENOMEM_HOST);
-    pl_host_fail_never();
+    pl_meta_fail_never();
     ck_assert_uint_gt(n_unmoved(), PL_LOCK_MOST_TOUCHED);
     ck_assert_int_eq(restore(1), PLEAT_OK);
     ck_assert_int_eq(restore(0), PLEAT_OK);

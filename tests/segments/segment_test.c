@@ -200,7 +200,7 @@ START_TEST(tables_grow_and_keep_what_they_knew)
     seg->chunks[1] = 99;
     seg->parts[1] = 98;
     for (size_t g = 2; g < FAR; g *= 3) {
-        pl_segment_use_tables(&rig.host, seg, pl_segment_address(seg, g));
+        pl_segment_use_tables(&rig.meta, seg, pl_segment_address(seg, g));
         ck_assert_uint_ge(seg->n_rooms, g + 2);
         ck_assert_uint_eq(seg->n_rooms % 64, 0);
         pl_block *high = split(seg, pl_segment_find(seg, pl_segment_address(seg, g)),
@@ -220,13 +220,13 @@ START_TEST(reaching_far_moves_no_table)
 {
     pl_segment *seg = open_hole();
     const pl_chunk *chunks = seg->chunks;
-    size_t bytes = rig.host.bytes;
-    pl_host_fail_from(0);
-    pl_segment_use_tables(&rig.host, seg, seg->range.base + seg->range.bytes);
-    pl_host_fail_never();
+    size_t bytes = rig.meta.bytes;
+    pl_meta_fail_from(0);
+    pl_segment_use_tables(&rig.meta, seg, seg->range.base + seg->range.bytes);
+    pl_meta_fail_never();
     ck_assert_ptr_eq(seg->chunks, chunks);
     ck_assert_uint_ge(seg->n_rooms, FAR);
-    ck_assert_uint_ge(rig.host.bytes - bytes, FAR * (sizeof(pl_chunk) + sizeof(pl_block *)));
+    ck_assert_uint_ge(rig.meta.bytes - bytes, FAR * (sizeof(pl_chunk) + sizeof(pl_block *)));
     ck_assert_int_eq(pl_segment_check(seg), 0);
 }
 END_TEST
@@ -236,9 +236,9 @@ START_TEST(a_segment_that_cannot_be_made_leaves_nothing_behind)
     pl_range range = { .base = RIG_BASE, .bytes = (size_t)FAR * RIG_GRANULE };
     pl_area *area = rig_area(2, PL_CLASS_SMALL);
     for (uint64_t k = 0;; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         pleat_status st = pl_space_add_segment(&rig, area, range);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         if (st == PLEAT_OK) {
             break;
         }
@@ -258,7 +258,7 @@ static pl_segment *open_far(void)
 {
     pl_segment *seg = open_hole();
     pleat_devptr end = seg->range.base + seg->range.bytes;
-    pl_segment_use_tables(&rig.host, seg, end);
+    pl_segment_use_tables(&rig.meta, seg, end);
     return seg;
 }
 
@@ -293,7 +293,7 @@ START_TEST(a_find_walks_over_half_a_granule_at_most)
     pl_segment *seg;
     pl_range range = { .base = RIG_BASE, .bytes = (size_t)4 << LOG2 };
     ck_assert_int_eq(pl_block_store_reserve(&rig.store, PIECES + 2), PLEAT_OK);
-    ck_assert_int_eq(pl_segment_create(&rig.host, &rig.store, NULL, range, LOG2, &seg), PLEAT_OK);
+    ck_assert_int_eq(pl_segment_create(&rig.meta, &rig.store, NULL, range, LOG2, &seg), PLEAT_OK);
     pl_block *b = seg->first;
     for (size_t i = 0; i < PIECES; i++) {
         pleat_devptr at = range.base + ((pleat_devptr)1 << LOG2) + i * RIG_UNIT;
@@ -305,7 +305,7 @@ START_TEST(a_find_walks_over_half_a_granule_at_most)
         ck_assert_uint_eq(pl_segment_find(seg, at + 5)->base, at);
         ck_assert_uint_le(pl_lock_touched() - n, PIECES / 2 + 1);
     }
-    pl_segment_destroy(&rig.host, seg);
+    pl_segment_destroy(&rig.meta, seg);
 }
 END_TEST
 

@@ -32,7 +32,7 @@ void cache_open(const pl_allocator_ops *ops, const char *sim_conf,
 {
     pl_allocator_options defaults = cache_defaults();
     memset(&cache, 0, sizeof(cache));
-    pl_host_fail_never();
+    pl_meta_fail_never();
     vmm_sim_open(&cache.sim, sim_conf);
     cache.dev = vmm_sim_device(&cache.sim, NULL);
     ck_assert_int_eq(pl_device_enter(cache.dev), PLEAT_OK);
@@ -49,7 +49,7 @@ static void close_allocator(void)
     size_t n_live = 0;
     size_t n_leaked = 0;
     cache.sim.fail_never();
-    pl_host_fail_never();
+    pl_meta_fail_never();
     if (cache.a != NULL) {
         cache_assert_sound();
         ck_assert_int_eq(cache.a->ops->destroy(cache.a, true, &n_live, &n_leaked), PLEAT_OK);

@@ -125,12 +125,12 @@ uint64_t fault_host(const fault_scenario *scenario, bool ever_after)
     for (uint64_t k = 0;; k++) {
         run r;
         open_full(scenario);
-        uint64_t n_before = pl_host_n_allocs();
-        (ever_after ? pl_host_fail_from : pl_host_fail_at)(k);
+        uint64_t n_before = pl_meta_n_allocs();
+        (ever_after ? pl_meta_fail_from : pl_meta_fail_at)(k);
         play(scenario, &r);
-        bool is_over = pl_host_n_allocs() - n_before <= k;
+        bool is_over = pl_meta_n_allocs() - n_before <= k;
         ck_assert(!is_over || r.n_failures == 0);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         recover(&r);
         cache_close();
         if (is_over) {
@@ -146,7 +146,7 @@ static pleat_status create_another(const pl_allocator_ops *ops)
     size_t n_leaked = 0;
     pl_allocator_options options = cache_defaults();
     pleat_status st = ops->create(cache.dev, &options, &a);
-    pl_host_fail_never();
+    pl_meta_fail_never();
     cache.sim.fail_never();
     if (st == PLEAT_OK) {
         ck_assert_int_eq(a->ops->destroy(a, false, &n_live, &n_leaked), PLEAT_OK);
@@ -162,7 +162,7 @@ void fault_creation(const pl_allocator_ops *ops)
     cache_open(ops, "capacity:96M", NULL);
     pleat_status st = PLEAT_ENOMEM_HOST;
     for (uint64_t k = 0; st == PLEAT_ENOMEM_HOST; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         st = create_another(ops);
         ck_assert(k > 0 || st == PLEAT_ENOMEM_HOST);
     }

@@ -17,7 +17,7 @@ static pl_chunk next_chunk;
 
 static void add_lane(uint32_t number)
 {
-    pl_lane *lane = pl_host_calloc(&rig.host, 1, sizeof(*lane));
+    pl_lane *lane = pl_meta_calloc(&rig.meta, 1, sizeof(*lane));
     ck_assert_ptr_nonnull(lane);
     lane->number = number;
     lane->next_tick = 1;
@@ -33,16 +33,16 @@ static void add_lane(uint32_t number)
 void rig_open(void)
 {
     memset(&rig, 0, sizeof(rig));
-    pl_host_fail_never();
-    ck_assert_int_eq(pl_host_init(&rig.host), PLEAT_OK);
-    pl_block_store_init(&rig.store, &rig.host);
+    pl_meta_fail_never();
+    ck_assert_int_eq(pl_meta_init(&rig.meta), PLEAT_OK);
+    pl_block_store_init(&rig.store, &rig.meta);
     pl_space_init_segments(&rig);
     rig.granule_bytes = RIG_GRANULE;
     rig.granule_log2 = RIG_GRANULE_LOG2;
     rig.limit_granules = SIZE_MAX;
     rig.total_granules = MOST_CHARACTERS;
     rig.full_at = SIZE_MAX;
-    rig.lanes = pl_host_calloc(&rig.host, RIG_LANES, sizeof(*rig.lanes));
+    rig.lanes = pl_meta_calloc(&rig.meta, RIG_LANES, sizeof(*rig.lanes));
     ck_assert_ptr_nonnull(rig.lanes);
     rig.n_lane_rooms = RIG_LANES;
     for (uint32_t number = 1; number <= RIG_LANES; number++) {
@@ -55,24 +55,24 @@ void rig_open(void)
 
 void rig_close(void)
 {
-    pl_host_fail_never();
+    pl_meta_fail_never();
     for (const pl_segment *seg = pl_space_lowest(&rig); seg != NULL; seg = pl_segment_above(seg)) {
         for (pl_block *b = seg->first; b != NULL; b = b->next) {
-            pl_host_free(&rig.host, b->uses);
+            pl_meta_free(&rig.meta, b->uses);
         }
     }
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
         for (unsigned i = 0; i < rig.n_areas[kind]; i++) {
-            pl_area_destroy(&rig.host, rig.areas[kind][i]);
+            pl_area_destroy(&rig.meta, rig.areas[kind][i]);
         }
     }
     for (uint32_t i = 0; i < rig.n_lane_rooms; i++) {
-        pl_host_free(&rig.host, rig.lanes[i]);
+        pl_meta_free(&rig.meta, rig.lanes[i]);
     }
-    pl_host_free(&rig.host, rig.lanes);
-    pl_ptrmap_fini(&rig.live, &rig.host);
+    pl_meta_free(&rig.meta, rig.lanes);
+    pl_ptrmap_fini(&rig.live, &rig.meta);
     pl_block_store_fini(&rig.store);
-    ck_assert_uint_eq(pl_host_fini(&rig.host), 0);
+    ck_assert_uint_eq(pl_meta_fini(&rig.meta), 0);
 }
 
 pl_area *rig_area(uint32_t lane, pl_class class)
@@ -98,7 +98,7 @@ static void make_live(pl_block *b, char letter)
     b->lane = 1;
     rig.lanes[0]->n_live++;
     b->requested = (size_t)letter;
-    ck_assert_int_eq(pl_ptrmap_reserve(&rig.live, &rig.host, 1), PLEAT_OK);
+    ck_assert_int_eq(pl_ptrmap_reserve(&rig.live, &rig.meta, 1), PLEAT_OK);
     pl_ptrmap_insert(&rig.live, b->base, b);
     unsigned pool = pl_stats_pool(b->bytes);
     pl_usages_begin(&rig.usages, pool, b->bytes, b->requested);
@@ -212,7 +212,7 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
     next_base += range.bytes + RIG_GRANULE;
     ck_assert_int_eq(pl_space_add_segment(&rig, area, range), PLEAT_OK);
     pl_segment *seg = area->newest;
-    pl_segment_use_tables(&rig.host, seg, range.base + range.bytes);
+    pl_segment_use_tables(&rig.meta, seg, range.base + range.bytes);
     ck_assert_int_eq(pl_block_store_reserve(&rig.store, n), PLEAT_OK);
     pl_block *b = seg->first;
     pl_queue_remove(&area->holes, b);

@@ -26,7 +26,7 @@ void pleat_open_device(const char *sim_conf, const pl_device_options *device_opt
     pl_allocator_options defaults;
     pl_allocator_options_init(&defaults);
     memset(&pleat, 0, sizeof(pleat));
-    pl_host_fail_never();
+    pl_meta_fail_never();
     vmm_sim_open(&pleat.sim, suite_sim_conf(sim_conf));
     pleat.dev = vmm_sim_device(&pleat.sim, device_options);
     ck_assert_int_eq(pl_device_enter(pleat.dev), PLEAT_OK);
@@ -63,7 +63,7 @@ void pleat_close(void)
 {
     size_t n_live = 0;
     size_t n_leaked = 0;
-    pl_host_fail_never();
+    pl_meta_fail_never();
     pleat.sim.fail_never();
     if (pleat.a != NULL) {
         pleat_assert_sound();

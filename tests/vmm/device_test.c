@@ -171,9 +171,9 @@ START_TEST(an_open_without_host_memory_leaves_nothing)
     uint64_t k = 0;
     pleat_status st;
     do {
-        pl_host_fail_at(k++);
+        pl_meta_fail_at(k++);
         st = pl_device_open(sim.drv, 0, NULL, &dev);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
         ck_assert_uint_eq(vmm_sim_counted(&sim).contexts, st == PLEAT_OK ? 1 : 0);
     } while (st != PLEAT_OK);
@@ -574,7 +574,7 @@ static bool allocate_once(pl_device *dev)
     ck_assert(st == PLEAT_OK || st == PLEAT_EDRIVER || st == PLEAT_ENOMEM_HOST);
     bool is_good = st == PLEAT_OK && pl_device_mfree(dev, ptr) == PLEAT_OK;
     sim.fail_never();
-    pl_host_fail_never();
+    pl_meta_fail_never();
     if (pl_device_counted(dev).malloc_bytes != 0) {
         ck_assert_int_eq(pl_device_mfree(dev, ptr), PLEAT_OK);
     }
@@ -601,7 +601,7 @@ END_TEST
 START_TEST(allocating_without_host_memory_leaves_all_as_before)
 {
     pl_device *dev = vmm_sim_device(&sim, NULL);
-    pl_host_fail_at(0);
+    pl_meta_fail_at(0);
     ck_assert(!allocate_once(dev));
     ck_assert_uint_eq(sim.n_calls("cuMemAlloc"), 0);
     ck_assert(allocate_once(dev));

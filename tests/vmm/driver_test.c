@@ -194,9 +194,9 @@ START_TEST(no_host_memory_is_told_apart_and_leaves_nothing)
     uint64_t k = 0;
     pleat_status st;
     do {
-        pl_host_fail_at(k++);
+        pl_meta_fail_at(k++);
         st = pl_driver_open(PL_DRIVER_SIM, NULL, &drv);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
     } while (st != PLEAT_OK);
     ck_assert_uint_ge(k, 2);

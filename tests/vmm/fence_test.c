@@ -521,9 +521,9 @@ END_TEST
 START_TEST(no_host_memory_for_a_fence_is_told_apart)
 {
     pl_fence *fence = NULL;
-    pl_host_fail_at(0);
+    pl_meta_fail_at(0);
     ck_assert_int_eq(pl_fence_record(streams[0], &fence), PLEAT_ENOMEM_HOST);
-    pl_host_fail_never();
+    pl_meta_fail_never();
     ck_assert_ptr_null(fence);
     ck_assert_int_eq(pl_fence_record(streams[0], &fence), PLEAT_OK);
     pl_fence_return(fence);

@@ -236,9 +236,9 @@ START_TEST(no_host_memory_is_told_apart)
 {
     open_with("capacity:1G");
     for (uint64_t k = 0; k < 2; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         ck_assert_int_eq(pl_measure_run(dev, NULL, &report), PLEAT_ENOMEM_HOST);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         ck_assert_uint_eq(report.n_rows, 0);
     }
     close_all();

@@ -380,9 +380,9 @@ END_TEST
 START_TEST(failing_host_memory_leaves_nothing_behind)
 {
     for (uint64_t k = 0; k < 4; k++) {
-        pl_host_fail_at(k);
+        pl_meta_fail_at(k);
         (void)live_once();
-        pl_host_fail_never();
+        pl_meta_fail_never();
         sim.finish();
         ck_assert_uint_eq(vmm_sim_counted(&sim).pools, 1);
         ck_assert_uint_eq(vmm_sim_counted(&sim).streams, 2);

@@ -160,9 +160,9 @@ START_TEST(no_host_memory_for_a_new_stream_leaves_it_unknown)
     uint64_t k = 0;
     pleat_status st;
     do {
-        pl_host_fail_at(k++);
+        pl_meta_fail_at(k++);
         st = pl_stream_get(dev, handle, &stream);
-        pl_host_fail_never();
+        pl_meta_fail_never();
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
         ck_assert_uint_eq(pl_stream_count(dev), st == PLEAT_OK ? 1 : 0);
     } while (st != PLEAT_OK);
@@ -561,11 +561,11 @@ START_TEST(no_host_memory_while_a_stream_gets_its_name_loses_nothing)
         ck_assert_uint_eq(pl_stream_index(get(handles[i])), i);
         end_capture(handles[i]);
     }
-    pl_host_fail_from(0);
+    pl_meta_fail_from(0);
     for (unsigned i = 0; i < N_STREAMS; i++) {
         ck_assert_uint_eq(pl_stream_index(get(handles[i])), i);
     }
-    pl_host_fail_never();
+    pl_meta_fail_never();
     for (unsigned i = 0; i < N_STREAMS; i++) {
         ck_assert_uint_eq(pl_stream_index(get(handles[i])), i);
         vmm_sim_destroy_stream(dev, handles[i]);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "vmm/base/cancel.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 /* Is the number in a list of ranges, as in "0-3,7"? */
 static bool is_listed(FILE *list, unsigned number)
@@ -35,7 +35,7 @@ static bool lacks(unsigned node, const char *path)
     return !is_in;
 }
 
-bool pl_host_has_node(unsigned node)
+bool pl_machine_has_node(unsigned node)
 {
     int cancel = pl_cancel_off();
     bool is_whole = !lacks(node, "/sys/devices/system/node/has_memory") &&

@@ -3,15 +3,15 @@
 
 #include <pthread.h>
 
-#include "vmm/base/host.h"
 #include "vmm/base/lock.h"
+#include "vmm/base/meta.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
     bool is_ready; /* const after `once` */
     pl_lock lock;
     bool has_host; /* lock */
-    pl_host host;  /* lock */
+    pl_meta meta;  /* lock */
 } lasting;
 
 /* A thread of the parent may have been inside an allocation during the fork. */
@@ -34,8 +34,8 @@ void *pl_lasting_alloc(size_t bytes)
         return NULL;
     }
     pl_lock_acquire(&lasting.lock);
-    lasting.has_host = lasting.has_host || pl_host_init(&lasting.host) == PLEAT_OK;
-    void *p = lasting.has_host ? pl_host_calloc(&lasting.host, 1, bytes) : NULL;
+    lasting.has_host = lasting.has_host || pl_meta_init(&lasting.meta) == PLEAT_OK;
+    void *p = lasting.has_host ? pl_meta_calloc(&lasting.meta, 1, bytes) : NULL;
     pl_lock_release(&lasting.lock);
     return p;
 }

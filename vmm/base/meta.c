@@ -1,24 +1,24 @@
-/* host.c - host memory for metadata: accounting, the private jemalloc, injected faults.
+/* meta.c - host memory for metadata: accounting, the private jemalloc, injected faults.
  *
- * Upholds: host->bytes == the usable sizes of all live allocations + the used parts of all
+ * Upholds: meta->bytes == the usable sizes of all live allocations + the used parts of all
  * reservations. Guarded by the caller's lock of that domain; the fault state is atomic and
  * process-wide. The one home of malloc, calloc, realloc and free in api, segments and vmm.
  *
  * Without an explicit tcache, an arena would leak through jemalloc's automatic per-thread cache. So
- * each host has an arena and a tcache, and destroys the tcache before emptying the arena. Arenas
- * are never destroyed, but emptied and given to the next host. A destroyed arena would leave some
+ * each domain has an arena and a tcache, and destroys the tcache before emptying the arena. Arenas
+ * are never destroyed, but emptied and given to the next domain. A destroyed arena would leave some
  * megabytes of addresses behind, and every later arena would touch new pages of jemalloc's table of
- * addresses. So at most as many arenas exist as hosts ever lived at once. Source: jemalloc 5.3.0
+ * addresses. So at most as many arenas exist as domains ever lived at once. Source: jemalloc 5.3.0
  * manual (mallocx, arenas.create, arena.<i>.reset, arena.<i>.purge, tcache.create), and its
  * function base_unmap. */
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifdef PLEAT_HOST_SYSTEM
+#ifdef PLEAT_META_SYSTEM
 #include <malloc.h>
 #include <stdlib.h>
 #else
@@ -70,51 +70,51 @@ static void set_fault(enum fault_mode mode, uint64_t k)
     atomic_store(&fault_mode, (int)mode);
 }
 
-void pl_host_fail_at(uint64_t k)
+void pl_meta_fail_at(uint64_t k)
 {
     set_fault(FAULT_AT, k);
 }
 
-void pl_host_fail_from(uint64_t k)
+void pl_meta_fail_from(uint64_t k)
 {
     set_fault(FAULT_FROM, k);
 }
 
-void pl_host_fail_never(void)
+void pl_meta_fail_never(void)
 {
     set_fault(FAULT_NEVER, 0);
 }
 
-uint64_t pl_host_n_allocs(void)
+uint64_t pl_meta_n_allocs(void)
 {
     return atomic_load(&n_allocs);
 }
 
 /* ---- where the bytes come from --------------------------------------------------------------- */
 
-#ifdef PLEAT_HOST_SYSTEM
+#ifdef PLEAT_META_SYSTEM
 
-static bool source_open(pl_host *host)
+static bool source_open(pl_meta *meta)
 {
-    host->arena = 0;
-    host->tcache = 0;
+    meta->arena = 0;
+    meta->tcache = 0;
     return true;
 }
 
-static void source_close(pl_host *host)
+static void source_close(pl_meta *meta)
 {
-    (void)host;
+    (void)meta;
 }
 
-static void *source_alloc(const pl_host *host, size_t bytes, bool zeroed)
+static void *source_alloc(const pl_meta *meta, size_t bytes, bool zeroed)
 {
-    (void)host;
+    (void)meta;
     return zeroed ? calloc(1, bytes) : malloc(bytes);
 }
 
-static void *source_realloc(const pl_host *host, void *p, size_t bytes)
+static void *source_realloc(const pl_meta *meta, void *p, size_t bytes)
 {
-    (void)host;
+    (void)meta;
     return realloc(p, bytes);
 }
 
@@ -123,9 +123,9 @@ static size_t source_usable(void *p)
     return malloc_usable_size(p);
 }
 
-static void source_free(const pl_host *host, void *p, size_t usable)
+static void source_free(const pl_meta *meta, void *p, size_t usable)
 {
-    (void)host;
+    (void)meta;
     (void)usable;
     free(p);
 }
@@ -137,9 +137,9 @@ static void source_free(const pl_host *host, void *p, size_t usable)
  * jemalloc reads this string as it starts. */
 const char *je_malloc_conf = "oversize_threshold:0,dirty_decay_ms:-1,muzzy_decay_ms:-1";
 
-static int source_flags(const pl_host *host)
+static int source_flags(const pl_meta *meta)
 {
-    return (int)(MALLOCX_ARENA(host->arena) | MALLOCX_TCACHE(host->tcache));
+    return (int)(MALLOCX_ARENA(meta->arena) | MALLOCX_TCACHE(meta->tcache));
 }
 
 /* MALLOCX_ARENA can name no more. */
@@ -177,7 +177,7 @@ static void give_back_arena(unsigned arena)
     atomic_fetch_or(&spare_arenas[arena / WORD_BITS], UINT64_C(1) << arena % WORD_BITS);
 }
 
-static bool source_open(pl_host *host)
+static bool source_open(pl_meta *meta)
 {
     unsigned arena;
     if (!take_arena(&arena)) {
@@ -189,25 +189,25 @@ static bool source_open(pl_host *host)
         give_back_arena(arena);
         return false;
     }
-    host->arena = arena;
-    host->tcache = tcache;
+    meta->arena = arena;
+    meta->tcache = tcache;
     return true;
 }
 
-static void source_close(pl_host *host)
+static void source_close(pl_meta *meta)
 {
-    je_mallctl("tcache.destroy", NULL, NULL, &host->tcache, sizeof(host->tcache));
-    give_back_arena(host->arena);
+    je_mallctl("tcache.destroy", NULL, NULL, &meta->tcache, sizeof(meta->tcache));
+    give_back_arena(meta->arena);
 }
 
-static void *source_alloc(const pl_host *host, size_t bytes, bool zeroed)
+static void *source_alloc(const pl_meta *meta, size_t bytes, bool zeroed)
 {
-    return je_mallocx(bytes, source_flags(host) | (zeroed ? MALLOCX_ZERO : 0));
+    return je_mallocx(bytes, source_flags(meta) | (zeroed ? MALLOCX_ZERO : 0));
 }
 
-static void *source_realloc(const pl_host *host, void *p, size_t bytes)
+static void *source_realloc(const pl_meta *meta, void *p, size_t bytes)
 {
-    return je_rallocx(p, bytes, source_flags(host));
+    return je_rallocx(p, bytes, source_flags(meta));
 }
 
 static size_t source_usable(void *p)
@@ -215,93 +215,93 @@ static size_t source_usable(void *p)
     return je_sallocx(p, 0);
 }
 
-static void source_free(const pl_host *host, void *p, size_t usable)
+static void source_free(const pl_meta *meta, void *p, size_t usable)
 {
-    je_sdallocx(p, usable, source_flags(host));
+    je_sdallocx(p, usable, source_flags(meta));
 }
 
 #endif
 
 /* ---- accounting ------------------------------------------------------------------------------ */
 
-pleat_status pl_host_init(pl_host *host)
+pleat_status pl_meta_init(pl_meta *meta)
 {
-    *host = (pl_host){ .bytes = 0 };
-    if (refuses() || !source_open(host)) {
+    *meta = (pl_meta){ .bytes = 0 };
+    if (refuses() || !source_open(meta)) {
         return PLEAT_ENOMEM_HOST;
     }
-    host->is_open = true;
+    meta->is_open = true;
     return PLEAT_OK;
 }
 
-size_t pl_host_fini(pl_host *host)
+size_t pl_meta_fini(pl_meta *meta)
 {
-    size_t held_bytes = host->bytes + host->n_reserved;
-    if (host->is_open) {
-        source_close(host);
+    size_t held_bytes = meta->bytes + meta->n_reserved;
+    if (meta->is_open) {
+        source_close(meta);
     }
-    *host = (pl_host){ .bytes = 0 };
+    *meta = (pl_meta){ .bytes = 0 };
     return held_bytes;
 }
 
-static void *alloc_bytes(pl_host *host, size_t bytes, bool zeroed)
+static void *alloc_bytes(pl_meta *meta, size_t bytes, bool zeroed)
 {
     if (refuses()) {
         return NULL;
     }
-    void *p = source_alloc(host, bytes, zeroed);
+    void *p = source_alloc(meta, bytes, zeroed);
     if (p != NULL) {
-        host->bytes += source_usable(p);
+        meta->bytes += source_usable(p);
     }
     return p;
 }
 
-void *pl_host_alloc(pl_host *host, size_t bytes)
+void *pl_meta_alloc(pl_meta *meta, size_t bytes)
 {
-    return alloc_bytes(host, bytes, false);
+    return alloc_bytes(meta, bytes, false);
 }
 
-void *pl_host_calloc(pl_host *host, size_t count, size_t size)
+void *pl_meta_calloc(pl_meta *meta, size_t count, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {
         return NULL;
     }
-    return alloc_bytes(host, bytes, true);
+    return alloc_bytes(meta, bytes, true);
 }
 
-void *pl_host_realloc(pl_host *host, void *p, size_t bytes)
+void *pl_meta_realloc(pl_meta *meta, void *p, size_t bytes)
 {
     if (p == NULL) {
-        return pl_host_alloc(host, bytes);
+        return pl_meta_alloc(meta, bytes);
     }
     if (refuses()) {
         return NULL;
     }
     size_t usable = source_usable(p);
-    void *grown = source_realloc(host, p, bytes);
+    void *grown = source_realloc(meta, p, bytes);
     if (grown == NULL) {
         return NULL;
     }
-    host->bytes += source_usable(grown);
-    host->bytes -= usable;
+    meta->bytes += source_usable(grown);
+    meta->bytes -= usable;
     return grown;
 }
 
-void pl_host_free(pl_host *host, void *p)
+void pl_meta_free(pl_meta *meta, void *p)
 {
     if (p == NULL) {
         return;
     }
     size_t usable = source_usable(p);
-    host->bytes -= usable;
-    source_free(host, p, usable);
+    meta->bytes -= usable;
+    source_free(meta, p, usable);
 }
 
 /* ---- reservations ---------------------------------------------------------------------------- */
 
 /* Not from an allocator, which would clear reused memory under the caller's lock. */
-void *pl_host_reserve(pl_host *host, size_t bytes)
+void *pl_meta_reserve(pl_meta *meta, size_t bytes)
 {
     if (refuses()) {
         return NULL;
@@ -311,13 +311,13 @@ void *pl_host_reserve(pl_host *host, size_t bytes)
     if (p == MAP_FAILED) {
         return NULL;
     }
-    host->n_reserved++;
+    meta->n_reserved++;
     return p;
 }
 
-void *pl_host_reserve_aligned(pl_host *host, size_t bytes)
+void *pl_meta_reserve_aligned(pl_meta *meta, size_t bytes)
 {
-    char *p = pl_host_reserve(host, 2 * bytes);
+    char *p = pl_meta_reserve(meta, 2 * bytes);
     if (p == NULL) {
         return NULL;
     }
@@ -334,7 +334,7 @@ void *pl_host_reserve_aligned(pl_host *host, size_t bytes)
 
 /* Since Linux 6.1 the second call merges at once. After the first call alone, the kernel merges
  * some time later. Source: madvise(2). */
-void pl_host_merge_pages(void *p, size_t bytes)
+void pl_meta_merge_pages(void *p, size_t bytes)
 {
     enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which older headers lack */
     if (madvise(p, bytes, MADV_HUGEPAGE) == 0) {
@@ -342,19 +342,19 @@ void pl_host_merge_pages(void *p, size_t bytes)
     }
 }
 
-void pl_host_use(pl_host *host, size_t bytes)
+void pl_meta_use(pl_meta *meta, size_t bytes)
 {
-    host->bytes += bytes;
+    meta->bytes += bytes;
 }
 
-void pl_host_unreserve(pl_host *host, void *p, size_t bytes, size_t used_bytes)
+void pl_meta_unreserve(pl_meta *meta, void *p, size_t bytes, size_t used_bytes)
 {
     if (p == NULL) {
         return;
     }
     (void)munmap(p, bytes);
-    host->n_reserved--;
-    host->bytes -= used_bytes;
+    meta->n_reserved--;
+    meta->bytes -= used_bytes;
 }
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -366,12 +366,12 @@ static uint64_t pages(int name)
     return n > 0 && bytes > 0 ? (uint64_t)n * (uint64_t)bytes : 0;
 }
 
-uint64_t pl_host_total_bytes(void)
+uint64_t pl_machine_total_bytes(void)
 {
     return pages(_SC_PHYS_PAGES);
 }
 
-uint64_t pl_host_free_bytes(void)
+uint64_t pl_machine_free_bytes(void)
 {
     return pages(_SC_AVPHYS_PAGES);
 }

@@ -106,14 +106,14 @@ pleat_status pl_measure_run(pl_device *dev, const pl_measure_options *options,
 {
     const pl_measure_options defaults = { .most_bytes = 0 };
     *out = (pl_measure_report){ .n_rows = 0 };
-    pl_host host;
-    pleat_status st = pl_host_init(&host);
+    pl_meta meta;
+    pleat_status st = pl_meta_init(&meta);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_rig *rig = pl_host_calloc(&host, 1, sizeof(*rig));
+    pl_rig *rig = pl_meta_calloc(&meta, 1, sizeof(*rig));
     if (rig == NULL) {
-        pl_host_fini(&host);
+        pl_meta_fini(&meta);
         return PLEAT_ENOMEM_HOST;
     }
     rig->dev = dev;
@@ -126,8 +126,8 @@ pleat_status pl_measure_run(pl_device *dev, const pl_measure_options *options,
     pl_measure_fit(out);
     out->elapsed_s = pl_rig_elapsed_s(rig);
     out->is_complete = st == PLEAT_OK && out->note[0] == '\0';
-    pl_host_free(&host, rig);
-    pl_host_fini(&host);
+    pl_meta_free(&meta, rig);
+    pl_meta_fini(&meta);
     if (st == PLEAT_OK && !dev->has_vmm) {
         return PLEAT_ENOVMM;
     }

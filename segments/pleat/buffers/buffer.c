@@ -50,21 +50,21 @@ pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, size_t n_gr
 
 void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
 {
-    pl_area_destroy(&space->host, buffer->area);
-    pl_host_free(&space->host, buffer);
+    pl_area_destroy(&space->meta, buffer->area);
+    pl_meta_free(&space->meta, buffer);
 }
 
 pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
                               pl_buffer **out)
 {
-    pl_buffer *buffer = pl_host_calloc(&space->host, 1, sizeof(*buffer));
+    pl_buffer *buffer = pl_meta_calloc(&space->meta, 1, sizeof(*buffer));
 
     if (buffer == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    buffer->area = pl_area_create(&space->host, NULL, PL_CLASS_BUFFER);
+    buffer->area = pl_area_create(&space->meta, NULL, PL_CLASS_BUFFER);
     if (buffer->area == NULL) {
-        pl_host_free(&space->host, buffer);
+        pl_meta_free(&space->meta, buffer);
         return PLEAT_ENOMEM_HOST;
     }
     buffer->area->buffer = buffer;
@@ -116,7 +116,7 @@ void pl_buffer_destroy_all(pl_space *space)
             pl_tree_remove(&space->segments, &seg->node);
             pl_buffer_free_closed(space, buffer);
         } else if (buffer != NULL) {
-            pl_host_free(&space->host, buffer);
+            pl_meta_free(&space->meta, buffer);
         }
     }
 }

@@ -133,7 +133,7 @@ static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
         pleat_status failed = pl_scratch_close(space);
         st = failed == PLEAT_OK ? st : failed;
     }
-    pl_host_free(&space->host, c.entries);
+    pl_meta_free(&space->meta, c.entries);
     return st;
 }
 

@@ -63,7 +63,7 @@ void pl_live_leave(pl_space *space, pl_block *b)
 {
     bool is_page = b->segment->area->buffer != NULL; /* such blocks are in no map */
 
-    space->n_events++;
+    space->n_calls++;
     if (!is_page) {
         pl_ptrmap_remove(&space->live, b->base);
     }
@@ -80,7 +80,7 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
 {
     b->queue_next = NULL;
     b->kept_in = NULL;
-    pl_lane_note_free(lane, b->bytes, space->n_events);
+    pl_lane_note_free(lane, b->bytes, space->n_calls);
     lane->n_live--;
     b->segment->area->n_used--;
     pl_ptrmap_remove(&space->live, b->base);
@@ -105,7 +105,7 @@ static void count_all_freed(pl_space *space, pl_front *front)
     space->usages.n[PLEAT_SIZES_SMALL].freed += n;
     space->usages.bytes[PLEAT_SIZES_SMALL].freed += front->freed_bytes;
     space->usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
-    space->n_events += 2 * n; /* most were asked for again */
+    space->n_calls += 2 * n; /* most were asked for again */
     atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
     front->freed_bytes = 0;
     front->freed_requested = 0;
@@ -132,7 +132,7 @@ static void free_late(pl_space *space, pl_front *front, pl_lane *lane)
 {
     for (uint32_t n = pl_front_n_late(front); n > 0; n--) {
         bool is_counted;
-        space->n_events++;
+        space->n_calls++;
         free_kept(space, lane, pl_front_take_late(front, n, &is_counted).block);
     }
 }
@@ -398,6 +398,6 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
 void pl_fronts_discard_tables(pl_space *space)
 {
     pl_fronts_stop(space);
-    pl_ptrmap_discard(&space->live, &space->host);
+    pl_ptrmap_discard(&space->live, &space->meta);
     pl_fronts_go(space);
 }

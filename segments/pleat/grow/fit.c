@@ -292,7 +292,7 @@ pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
         if (__builtin_expect(pl_ptrmap_has_spent(&space->live), false)) {
             pl_fronts_discard_tables(space);
         }
-        pleat_status st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+        pleat_status st = pl_ptrmap_reserve(&space->live, &space->meta, space->n_flights + 1);
         if (st == PLEAT_OK) {
             st = pl_block_store_reserve(&space->store, 2);
         }

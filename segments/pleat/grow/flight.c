@@ -15,12 +15,12 @@ static pleat_status prepare(pl_space *space, pl_flight *f)
     pleat_status st = pl_block_store_reserve(&space->store, 5);
 
     if (st == PLEAT_OK) {
-        st = pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + 1);
+        st = pl_ptrmap_reserve(&space->live, &space->meta, space->n_flights + 1);
     }
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_segment_use_tables(&space->host, seg, pl_segment_ceil(seg, end));
+    pl_segment_use_tables(&space->meta, seg, pl_segment_ceil(seg, end));
     f->spare = pl_block_store_get(&space->store);
     return PLEAT_OK;
 }

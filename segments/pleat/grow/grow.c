@@ -48,7 +48,7 @@
  *
  * Further changes use something up. A new segment uses addresses. A refusal by the driver lowers
  * full_at to the memory held: the driver is asked again only for memory given back since, or after
- * very many events.
+ * very many calls.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -132,11 +132,11 @@ static bool is_better(const pl_place *a, const pl_place *b)
 pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area)
 {
     uint32_t number = rq->lane->number;
-    pleat_status st = rq->pool != NULL ? pl_area_reserve_index(&space->host, area, number)
+    pleat_status st = rq->pool != NULL ? pl_area_reserve_index(&space->meta, area, number)
                                        : PLEAT_OK;
 
     if (st == PLEAT_OK && rq->lane->is_capture) { /* where the blocks pend after the capture */
-        st = pl_area_reserve_index(&space->host, area, pl_lane_plain(number));
+        st = pl_area_reserve_index(&space->meta, area, pl_lane_plain(number));
     }
     return st;
 }
@@ -284,7 +284,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     }
     rq->ask = PL_ASK_DONE;
     space->full_at = space->n_held;
-    space->full_event = space->n_events;
+    space->full_call = space->n_calls;
     return PL_STEP_AGAIN;
 }
 

@@ -30,7 +30,7 @@ typedef struct pl_request {
     pl_area *area;
     pl_private *pool; /* or heap; NULL = the default pool */
     size_t bytes;     /* rounded */
-    uint64_t event;   /* n_events at the start: the request's number */
+    uint64_t call;    /* n_calls at the start: the request's number */
     /* The lane whose pending memory the request may use: the own lane. 0 in a capture outside
      * private pools, since the graph may be launched on any stream. */
     uint32_t usable;

@@ -387,7 +387,7 @@ static pl_step use_pending(trial *t, pleat_status *st)
     if (t->rq->is_capturing) {
         return PL_STEP_DONE;
     }
-    t->space->short_event = t->space->n_events;
+    t->space->short_call = t->space->n_calls;
     if (try_remedies(t, STAGE_PENDING)) {
         return PL_STEP_AGAIN;
     }

@@ -214,7 +214,7 @@ static pleat_status fill(change *c, span gap)
         .in = c->seg,
         .at = gap.from,
         .is_paged = c->buffer->is_paged,
-        .event = ++space->n_events,
+        .call = ++space->n_calls,
     };
 
     rq.turn = ++space->n_turns;
@@ -244,7 +244,7 @@ static void settle_made(change *c, bool is_kept)
         }
         pl_space_breathe(c->space);
     }
-    pl_host_free(&c->space->host, c->made);
+    pl_meta_free(&c->space->meta, c->made);
 }
 
 /* [from, to): offsets of pages. */

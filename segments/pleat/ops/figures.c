@@ -198,5 +198,5 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
                           out->requested_bytes[PLEAT_SIZES_ALL].current;
     out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
     /* not in host.bytes: `idle`, with room for all chunks */
-    out->metadata_bytes = space->host.bytes + space->n_held * sizeof(pl_chunk);
+    out->metadata_bytes = space->meta.bytes + space->n_held * sizeof(pl_chunk);
 }

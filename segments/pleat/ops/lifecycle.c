@@ -57,7 +57,7 @@ static void unreserve_idle(pl_space *space)
 {
     for (unsigned k = 0; k < PL_N_ORDERS; k++) {
         if (space->idle[k].chunks != NULL) {
-            pl_host_unreserve(&space->host, space->idle[k].chunks, idle_bytes(space, k), 0);
+            pl_meta_unreserve(&space->meta, space->idle[k].chunks, idle_bytes(space, k), 0);
         }
     }
 }
@@ -65,7 +65,7 @@ static void unreserve_idle(pl_space *space)
 static pleat_status reserve_idle(pl_space *space)
 {
     for (unsigned k = 0; k < PL_N_ORDERS; k++) {
-        space->idle[k].chunks = pl_host_reserve(&space->host, idle_bytes(space, k));
+        space->idle[k].chunks = pl_meta_reserve(&space->meta, idle_bytes(space, k));
         if (space->idle[k].chunks == NULL) {
             unreserve_idle(space);
             return PLEAT_ENOMEM_HOST;
@@ -77,7 +77,7 @@ static pleat_status reserve_idle(pl_space *space)
 pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options,
                              pl_allocator **out)
 {
-    pl_host host;
+    pl_meta meta;
 
     if (!pl_device_has_vmm(dev)) {
         return PLEAT_ENOVMM;
@@ -89,25 +89,25 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
         pl_driver_set_detail("chunk_granules has to be a power of two");
         return PLEAT_EINVAL;
     }
-    pleat_status st = pl_host_init(&host);
+    pleat_status st = pl_meta_init(&meta);
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_space *space = pl_host_calloc(&host, 1, sizeof(*space));
+    pl_space *space = pl_meta_calloc(&meta, 1, sizeof(*space));
     if (space == NULL) {
         st = PLEAT_ENOMEM_HOST;
         goto undo_host;
     }
     pl_lock_init(&space->lock, PL_RANK_DEVICE);
     init_sizes(space, dev, options);
-    space->host = host;
+    space->meta = meta;
     st = reserve_idle(space);
     if (st != PLEAT_OK) {
-        host = space->host;
+        meta = space->meta;
         goto undo_space;
     }
     space->base.ops = &pl_pleat_ops;
-    pl_block_store_init(&space->store, &space->host);
+    pl_block_store_init(&space->store, &space->meta);
     pl_space_init_segments(space);
     pl_ptrmap_init(&space->live);
     space->live.is_peeked = true;
@@ -115,9 +115,9 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     return PLEAT_OK;
 
 undo_space:
-    pl_host_free(&host, space);
+    pl_meta_free(&meta, space);
 undo_host:
-    (void)pl_host_fini(&host);
+    (void)pl_meta_fini(&meta);
     return st;
 }
 
@@ -331,9 +331,9 @@ static void free_lanes(pl_space *space)
             pl_fence_return(lane->ticks[lane->first_tick].fence);
             lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
         }
-        pl_host_free(&space->host, lane);
+        pl_meta_free(&space->meta, lane);
     }
-    pl_host_free(&space->host, space->lanes);
+    pl_meta_free(&space->meta, space->lanes);
     pl_fence_return(space->context.tick.fence);
 }
 
@@ -341,7 +341,7 @@ static void free_uses(pl_space *space)
 {
     for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         for (pl_block *b = seg->first; b != NULL; b = b->next) {
-            pl_host_free(&space->host, b->uses);
+            pl_meta_free(&space->meta, b->uses);
         }
     }
 }
@@ -358,8 +358,8 @@ static void free_slumber(pl_space *space, pl_slumber *slumber)
 {
     if (slumber != NULL) {
         pl_keep_close(slumber->keep);
-        pl_host_free(&space->host, slumber->beds);
-        pl_host_free(&space->host, slumber);
+        pl_meta_free(&space->meta, slumber->beds);
+        pl_meta_free(&space->meta, slumber);
     }
 }
 
@@ -371,7 +371,7 @@ static void free_heaps(pl_space *space)
             free_slumber(space, pool->heap->slumber);
             free_slumber(space, pool->heap->retained);
         }
-        pl_host_free(&space->host, pool->heap);
+        pl_meta_free(&space->meta, pool->heap);
         pool->heap = NULL;
     }
 }
@@ -386,13 +386,13 @@ static void free_metadata(pl_space *space)
     pl_buffer_destroy_all(space);
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         for (unsigned i = 0; i < space->n_areas[class]; i++) {
-            pl_area_destroy(&space->host, space->areas[class][i]);
+            pl_area_destroy(&space->meta, space->areas[class][i]);
         }
     }
     free_heaps(space);
     pl_private_destroy_all(space);
     unreserve_idle(space);
-    pl_ptrmap_fini(&space->live, &space->host);
+    pl_ptrmap_fini(&space->live, &space->meta);
     pl_block_store_fini(&space->store);
 }
 
@@ -413,9 +413,9 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
     release_memory(space, is_over, n_leaked);
     free_metadata(space);
     pl_lock_fini(&space->lock);
-    pl_host host = space->host;
-    pl_host_free(&host, space);
-    size_t left = pl_host_fini(&host);
+    pl_meta meta = space->meta;
+    pl_meta_free(&meta, space);
+    size_t left = pl_meta_fini(&meta);
     pl_assert(left == 0);
     (void)left;
     return PLEAT_OK;

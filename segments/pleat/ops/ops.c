@@ -85,7 +85,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_block *b = NULL;
     pl_lane *plain;
 
-    rq->event = ++space->n_events;
+    rq->call = ++space->n_calls;
     rq->turn = ++space->n_turns;
     rq->wait_turn = ++space->n_turns;
     pleat_status st = pl_lanes_of(space, stream, false, &plain);

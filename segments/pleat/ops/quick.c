@@ -153,7 +153,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->live, base);
     count_begun(space, front, bytes, requested);
-    space->n_events++;
+    space->n_calls++;
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
     pl_ptrmap_insert(&space->live, base, b);
@@ -300,7 +300,7 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
 static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
                             bool is_counted)
 {
-    space->n_events++;
+    space->n_calls++;
     if (__builtin_expect(!is_counted, true)) {
         count_ended(space, front, b);
     }

@@ -122,7 +122,7 @@ pl_block *pl_checkpoint_await(pl_space *space, pleat_devptr ptr)
 
 static bool save_block(pl_space *space, pl_roster *roster, const pl_block *b)
 {
-    pl_roster_block *saved = pl_roster_add(roster, &space->host);
+    pl_roster_block *saved = pl_roster_add(roster, &space->meta);
     pl_lane *lane = pl_space_lane_at(space, b->lane);
 
     if (saved == NULL) {
@@ -148,10 +148,10 @@ void pl_roster_forget(pl_space *space, pl_roster *roster)
             pl_space_lane_at(space, page->block[i].lane)->n_refs--;
         }
         for (size_t i = 0; i < page->n; i++) {
-            pl_host_free(&space->host, page->block[i].waits);
+            pl_meta_free(&space->meta, page->block[i].waits);
         }
         pl_lock_touch(page->n);
-        (void)pl_roster_drop_page(roster, &space->host);
+        (void)pl_roster_drop_page(roster, &space->meta);
         pl_space_breathe(space);
     }
 }

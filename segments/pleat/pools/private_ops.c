@@ -78,7 +78,7 @@ void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
     LIST_REMOVE(pool, link);
     pl_capture_end_of_pool(space, pool);
     if (pool->areas == NULL && LIST_EMPTY(&pool->graphs)) {
-        pl_host_free(&space->host, pool);
+        pl_meta_free(&space->meta, pool);
     } else {
         start_draining(space, pool);
         (void)pl_tick_poll(space, PL_TICK_QUERIES);

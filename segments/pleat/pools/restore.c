@@ -43,7 +43,7 @@
 /* A tick is recorded only in calls that name the stream, so leave a wish. */
 static void note_free(pl_space *space, pl_lane *plain, size_t bytes)
 {
-    pl_lane_note_free(plain, bytes, space->n_events);
+    pl_lane_note_free(plain, bytes, space->n_calls);
     pl_tick_wish(space, plain, bytes);
 }
 
@@ -134,12 +134,12 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     pl_segment_own(b->segment, b->base, pl_block_end(b));
     lane->n_live++;
     b->segment->area->n_used++;
-    pl_ptrmap_move(&space->live, &space->host, MOVES);
+    pl_ptrmap_move(&space->live, &space->meta, MOVES);
     pl_ptrmap_insert(&space->live, b->base, b);
     if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
         pl_fronts_begin(space, pool, b->bytes, b->requested);
     }
-    space->n_events++;
+    space->n_calls++;
     space->n_flights--;
     r->n_promised--;
     r->n_made++;
@@ -173,7 +173,7 @@ static void inherit_uses(pl_space *space, pl_block *b, pl_block_uses *uses, bool
         }
         pl_uses_drop(space, use);
     }
-    pl_host_free(&space->host, uses);
+    pl_meta_free(&space->meta, uses);
 }
 
 /* The piece lies within the roster's block. The piece is the first, or joins the pieces below. */
@@ -284,10 +284,10 @@ static pleat_status promise(pl_restore *r, size_t n)
     pleat_status st = n <= UINT32_MAX / 2 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 
     while (space->live.n_unmoved > 0) {
-        pl_ptrmap_move(&space->live, &space->host, PL_PIECES_A_HOLD);
+        pl_ptrmap_move(&space->live, &space->meta, PL_PIECES_A_HOLD);
         pl_space_breathe(space);
     }
-    st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->live, &space->host, space->n_flights + n) : st;
+    st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->live, &space->meta, space->n_flights + n) : st;
     if (st == PLEAT_OK) {
         r->n_promised = (unsigned)n;
         space->n_flights += r->n_promised;
@@ -373,7 +373,7 @@ static pleat_status add_block(pl_restore *r, pl_roster *wanted, const pl_roster_
     const pl_segment *seg = pl_space_segment_at(r->space, block->base);
     bool is_inside = seg != NULL && seg->area->pool == r->pool &&
                      seg->range.base + seg->range.bytes - block->base >= block->bytes;
-    pl_roster_block *added = is_inside ? pl_roster_add(wanted, &r->space->host) : NULL;
+    pl_roster_block *added = is_inside ? pl_roster_add(wanted, &r->space->meta) : NULL;
 
     if (added == NULL) {
         return is_inside ? PLEAT_ENOMEM_HOST : PLEAT_EFOREIGN;

@@ -13,7 +13,7 @@ static bool is_same(const pl_block *b, const pl_roster_block *wanted)
 
 static pleat_status tell_live(pl_restore *r, const pl_roster_block *wanted, bool is_made)
 {
-    pl_roster_block *told = pl_roster_add(&r->out->live, &r->space->host);
+    pl_roster_block *told = pl_roster_add(&r->out->live, &r->space->meta);
 
     if (told == NULL) {
         return PLEAT_ENOMEM_HOST;
@@ -26,7 +26,7 @@ static pleat_status tell_live(pl_restore *r, const pl_roster_block *wanted, bool
 /* Claim a live block missing in the roster. */
 static pleat_status claim(pl_restore *r, pl_block *b)
 {
-    pl_roster_block *told = pl_roster_add(&r->out->freed, &r->space->host);
+    pl_roster_block *told = pl_roster_add(&r->out->freed, &r->space->meta);
 
     if (told == NULL) {
         return PLEAT_ENOMEM_HOST;
@@ -145,14 +145,14 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
 /* All memory of the block was found: reserve host memory to make the block. */
 static pleat_status prepare(pl_restore *r, const pl_segment *seg, const pl_roster_block *wanted)
 {
-    pl_host *host = &r->space->host;
+    pl_meta *meta = &r->space->meta;
     pl_block_uses *uses = NULL;
-    pleat_status st = pl_area_reserve_index(host, seg->area, pl_lane_plain(wanted->lane));
+    pleat_status st = pl_area_reserve_index(meta, seg->area, pl_lane_plain(wanted->lane));
 
-    st = st == PLEAT_OK ? pl_area_reserve_index(host, seg->area, wanted->lane) : st;
+    st = st == PLEAT_OK ? pl_area_reserve_index(meta, seg->area, wanted->lane) : st;
     st = st == PLEAT_OK ? tell_live(r, wanted, true) : st;
     if (st == PLEAT_OK && r->n_foreign > 0) {
-        uses = pl_host_alloc(host, sizeof *uses + r->n_foreign * sizeof(pl_block_use));
+        uses = pl_meta_alloc(meta, sizeof *uses + r->n_foreign * sizeof(pl_block_use));
         if (uses == NULL) {
             return PLEAT_ENOMEM_HOST;
         }

@@ -166,7 +166,7 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, p
     if (n > UINT32_MAX) {
         return PLEAT_ENOMEM_HOST;
     }
-    out->beds = pl_host_alloc(&space->host, n * sizeof(*out->beds));
+    out->beds = pl_meta_alloc(&space->meta, n * sizeof(*out->beds));
     if (out->beds == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -191,7 +191,7 @@ void pl_beds_drop(pl_space *space, pl_slumber *slumber)
         pl_keep_close(slumber->keep);
         pl_lock_acquire(&space->lock);
     }
-    pl_host_free(&space->host, slumber->beds);
+    pl_meta_free(&space->meta, slumber->beds);
     *slumber = (pl_slumber){ .n = 0 };
 }
 
@@ -210,7 +210,7 @@ static bool is_next(const pl_space *space, const pl_keep_piece *piece, const pl_
 pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed_is is, size_t *n)
 {
     size_t bytes = slumber->n_kept * sizeof(pl_keep_piece);
-    pl_keep_piece *pieces = bytes > 0 ? pl_host_alloc(&space->host, bytes) : NULL;
+    pl_keep_piece *pieces = bytes > 0 ? pl_meta_alloc(&space->meta, bytes) : NULL;
 
     *n = 0;
     pl_lock_release(&space->lock);

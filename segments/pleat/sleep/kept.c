@@ -10,7 +10,7 @@
 static void drop(pl_space *space, pl_slumber *slumber)
 {
     pl_beds_drop(space, slumber);
-    pl_host_free(&space->host, slumber);
+    pl_meta_free(&space->meta, slumber);
 }
 
 void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber)

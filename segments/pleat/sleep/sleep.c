@@ -97,7 +97,7 @@ static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const ch
     }
     st = st == PLEAT_OK ? pl_keep_save(slumber->keep, pieces, n) : st;
     pl_lock_acquire(&space->lock);
-    pl_host_free(&space->host, pieces);
+    pl_meta_free(&space->meta, pieces);
     return st;
 }
 
@@ -181,7 +181,7 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
         pl_driver_set_detail("wake it first");
         return PLEAT_EASLEEP;
     }
-    pl_slumber *slumber = pl_host_calloc(&space->host, 1, sizeof(*slumber));
+    pl_slumber *slumber = pl_meta_calloc(&space->meta, 1, sizeof(*slumber));
     if (slumber == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -228,14 +228,14 @@ pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_private **o
     pl_space *space = (pl_space *)a;
 
     pl_lock_acquire(&space->lock);
-    pl_heap *heap = pl_host_calloc(&space->host, 1, sizeof(*heap));
+    pl_heap *heap = pl_meta_calloc(&space->meta, 1, sizeof(*heap));
     pl_private *pool = heap != NULL ? pl_private_make(space) : NULL;
     if (pool != NULL) {
         heap->tag = tag;
         pool->heap = heap;
         *out = pool;
     } else {
-        pl_host_free(&space->host, heap);
+        pl_meta_free(&space->meta, heap);
     }
     pl_lock_release(&space->lock);
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;

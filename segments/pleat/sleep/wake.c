@@ -115,7 +115,7 @@ static pleat_status bring_back(pl_space *space, const pl_slumber *slumber, pl_sl
         told->kept_bytes += pieces[i].bytes;
     }
     pl_lock_acquire(&space->lock);
-    pl_host_free(&space->host, pieces);
+    pl_meta_free(&space->meta, pieces);
     return st;
 }
 

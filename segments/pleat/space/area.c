@@ -3,49 +3,49 @@
 
 #include <string.h>
 
-pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class)
+pl_area *pl_area_create(pl_meta *meta, pl_stream *stream, pl_class class)
 {
-    pl_area *area = pl_host_calloc(host, 1, sizeof(*area));
+    pl_area *area = pl_meta_calloc(meta, 1, sizeof(*area));
 
     if (area == NULL) {
         return NULL;
     }
     area->stream = stream;
     area->class = class;
-    if (pl_area_reserve_index(host, area, PL_LANE_SETTLED) != PLEAT_OK) {
-        pl_area_destroy(host, area);
+    if (pl_area_reserve_index(meta, area, PL_LANE_SETTLED) != PLEAT_OK) {
+        pl_area_destroy(meta, area);
         return NULL;
     }
     return area;
 }
 
-void pl_area_destroy(pl_host *host, pl_area *area)
+void pl_area_destroy(pl_meta *meta, pl_area *area)
 {
     while (area->segments != NULL) {
         pl_segment *seg = area->segments;
         area->segments = seg->next;
-        pl_segment_destroy(host, seg);
+        pl_segment_destroy(meta, seg);
     }
     for (uint32_t i = 0; i < area->n_runs; i++) {
-        pl_host_free(host, area->runs[i]);
+        pl_meta_free(meta, area->runs[i]);
     }
-    pl_host_free(host, area->runs);
-    pl_host_free(host, area);
+    pl_meta_free(meta, area->runs);
+    pl_meta_free(meta, area);
 }
 
-static pleat_status add_index(pl_host *host, pl_area *area, uint32_t lane)
+static pleat_status add_index(pl_meta *meta, pl_area *area, uint32_t lane)
 {
     if (area->runs[lane] == NULL) {
-        area->runs[lane] = pl_host_calloc(host, 1, sizeof(pl_index));
+        area->runs[lane] = pl_meta_calloc(meta, 1, sizeof(pl_index));
     }
     return area->runs[lane] != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
-pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane)
+pleat_status pl_area_reserve_index(pl_meta *meta, pl_area *area, uint32_t lane)
 {
     if (lane >= area->n_runs) {
         uint32_t n = lane + 4;
-        pl_index **grown = pl_host_realloc(host, area->runs, n * sizeof(pl_index *));
+        pl_index **grown = pl_meta_realloc(meta, area->runs, n * sizeof(pl_index *));
         if (grown == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -53,6 +53,6 @@ pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane)
         area->runs = grown;
         area->n_runs = n;
     }
-    pleat_status st = add_index(host, area, PL_LANE_SETTLED);
-    return st == PLEAT_OK ? add_index(host, area, lane) : st;
+    pleat_status st = add_index(meta, area, PL_LANE_SETTLED);
+    return st == PLEAT_OK ? add_index(meta, area, lane) : st;
 }

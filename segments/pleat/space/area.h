@@ -51,10 +51,10 @@ typedef struct pl_area {
     bool is_noted;
 } pl_area;
 
-pl_area *pl_area_create(pl_host *host, pl_stream *stream, pl_class class); /* NULL: no memory */
-void pl_area_destroy(pl_host *host, pl_area *area);
+pl_area *pl_area_create(pl_meta *meta, pl_stream *stream, pl_class class); /* NULL: no memory */
+void pl_area_destroy(pl_meta *meta, pl_area *area);
 /* Have an index for `lane` and index 0. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_area_reserve_index(pl_host *host, pl_area *area, uint32_t lane);
+pleat_status pl_area_reserve_index(pl_meta *meta, pl_area *area, uint32_t lane);
 
 /* Enter or leave a list that areas leave in any order. */
 static inline void pl_area_link(pl_area *area, pl_area **list)

@@ -28,9 +28,9 @@ _Static_assert((int)LINE_BYTES == (int)PL_PTRMAP_ALIGN &&
                    offsetof(pl_block, base) == PL_PTRMAP_KEY_AT,
                "the live map finds a block's address");
 
-void pl_block_store_init(pl_block_store *store, pl_host *host)
+void pl_block_store_init(pl_block_store *store, pl_meta *meta)
 {
-    *store = (pl_block_store){ .host = host };
+    *store = (pl_block_store){ .meta = meta };
 }
 
 void pl_block_store_fini(pl_block_store *store)
@@ -38,14 +38,14 @@ void pl_block_store_fini(pl_block_store *store)
     while (store->slabs != NULL) {
         pl_block_slab *slab = store->slabs;
         store->slabs = slab->next;
-        pl_host_unreserve(store->host, slab, SLAB_BYTES, slab->n_parts * PART_BYTES);
+        pl_meta_unreserve(store->meta, slab, SLAB_BYTES, slab->n_parts * PART_BYTES);
     }
-    pl_block_store_init(store, store->host);
+    pl_block_store_init(store, store->meta);
 }
 
 static bool add_slab(pl_block_store *store)
 {
-    pl_block_slab *slab = pl_host_reserve_aligned(store->host, SLAB_BYTES);
+    pl_block_slab *slab = pl_meta_reserve_aligned(store->meta, SLAB_BYTES);
     if (slab == NULL) {
         return false;
     }
@@ -67,7 +67,7 @@ pleat_status pl_block_store_grow(pl_block_store *store, size_t n)
         }
         pl_block_slab *slab = store->newest;
         slab->n_parts++;
-        pl_host_use(store->host, PART_BYTES);
+        pl_meta_use(store->meta, PART_BYTES);
         store->n_spare += slab->n_parts < SLAB_PARTS ? PART_BLOCKS
                                                      : SLAB_BLOCKS - (SLAB_PARTS - 1) * PART_BLOCKS;
     }
@@ -119,6 +119,6 @@ pl_block_slab *pl_block_store_take_full(pl_block_store *store)
 void pl_block_slab_merge(pl_block_slab *slab)
 {
     if (slab != NULL) {
-        pl_host_merge_pages(slab, SLAB_BYTES);
+        pl_meta_merge_pages(slab, SLAB_BYTES);
     }
 }

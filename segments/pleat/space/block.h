@@ -7,7 +7,7 @@
 
 #include "segments/base/index.h"
 #include "vmm/base/assert.h"
-#include "vmm/base/host.h"
+#include "vmm/base/meta.h"
 #include "vmm/base/pleat_types.h"
 
 struct pl_segment;
@@ -170,7 +170,7 @@ typedef struct pl_tally {
  * can go into a huge page: of 65,536 blocks few have their page in the processor's cache of page
  * tables. The store gives no memory back before fini. */
 typedef struct pl_block_store {
-    pl_host *host;   /* const */
+    pl_meta *meta;   /* const */
     pl_block *spare; /* blocks that came back, linked by `next` */
     size_t n_spare;  /* blocks in `spare`, and blocks not carved yet */
     struct pl_block_slab *slabs;
@@ -181,7 +181,7 @@ typedef struct pl_block_store {
     pl_tally tally;                    /* of the blocks in segments */
 } pl_block_store;
 
-void pl_block_store_init(pl_block_store *store, pl_host *host);
+void pl_block_store_init(pl_block_store *store, pl_meta *meta);
 void pl_block_store_fini(pl_block_store *store);
 pleat_status pl_block_store_grow(pl_block_store *store, size_t n);
 /* Have at least n spare blocks. PLEAT_OK or ENOMEM_HOST. */

@@ -78,8 +78,8 @@ typedef struct pl_lane {
     unsigned n_ticks;
     unsigned n_frees;      /* since the last tick */
     unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
-    uint64_t free_event;   /* n_events at the last free */
-    uint64_t wish_event;   /* wants_tick: n_events at the wish */
+    uint64_t free_call;    /* n_calls at the last free */
+    uint64_t wish_call;    /* wants_tick: n_calls at the wish */
     size_t unticked_bytes; /* freed since the last tick */
     unsigned n_uses;       /* demands on the lane (shared.h) begun since the last tick */
     unsigned n_used;       /* such demands so far, at most PL_LANE_YOUNG */
@@ -119,12 +119,12 @@ static inline uint32_t pl_lane_number(const pl_stream *stream, bool is_capture)
     return 2 * pl_stream_index(stream) + 1 + is_capture;
 }
 
-/* Count a free of the lane at event `event` for the lane's next tick. The call that frees need not
+/* Count a free of the lane at call `call` for the lane's next tick. The call that frees need not
  * have named the stream: a later call that names the stream records the tick. */
-static inline void pl_lane_note_free(pl_lane *lane, size_t bytes, uint64_t event)
+static inline void pl_lane_note_free(pl_lane *lane, size_t bytes, uint64_t call)
 {
     lane->n_frees++;
-    lane->free_event = event;
+    lane->free_call = call;
     lane->unticked_bytes += bytes;
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;
 }

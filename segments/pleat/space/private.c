@@ -23,7 +23,7 @@ static bool may_recycle(pl_space *space, pl_area *area)
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
             bool is_pending = b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED;
             if (b->state == PL_BLOCK_FLIGHT || n_looks-- == 0 || seg->is_opening ||
-                (is_pending && pl_area_reserve_index(&space->host, area, b->lane) != PLEAT_OK)) {
+                (is_pending && pl_area_reserve_index(&space->meta, area, b->lane) != PLEAT_OK)) {
                 return false;
             }
         }
@@ -170,9 +170,9 @@ static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lan
 /* Requests of a capture use the indexes of both lanes. */
 static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lane *lane)
 {
-    pleat_status st = pl_area_reserve_index(&space->host, area, pl_lane_plain(lane->number));
+    pleat_status st = pl_area_reserve_index(&space->meta, area, pl_lane_plain(lane->number));
 
-    return st == PLEAT_OK ? pl_area_reserve_index(&space->host, area, lane->number) : st;
+    return st == PLEAT_OK ? pl_area_reserve_index(&space->meta, area, lane->number) : st;
 }
 
 /* The lane's own area. Without it, an area to share if the pool has enough areas; else NULL. */
@@ -205,7 +205,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
     }
     if (area == NULL) {
         area = recycle(space);
-        area = area != NULL ? area : pl_area_create(&space->host, lane->stream, class);
+        area = area != NULL ? area : pl_area_create(&space->meta, lane->stream, class);
         if (area == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -264,7 +264,7 @@ void pl_heap_count_end(pl_heap *heap, const pl_block *b)
 
 pl_private *pl_private_make(pl_space *space)
 {
-    pl_private *pool = pl_host_calloc(&space->host, 1, sizeof(*pool));
+    pl_private *pool = pl_meta_calloc(&space->meta, 1, sizeof(*pool));
 
     if (pool != NULL) {
         pool->number = ++space->n_pools_made;
@@ -279,7 +279,7 @@ static void destroy_areas(pl_space *space, pl_area *area)
 {
     while (area != NULL) {
         pl_area *next = area->next;
-        pl_area_destroy(&space->host, area);
+        pl_area_destroy(&space->meta, area);
         area = next;
     }
 }
@@ -288,7 +288,7 @@ static void destroy_pool(pl_space *space, pl_private *pool)
 {
     destroy_areas(space, pool->areas);
     destroy_areas(space, pool->buffers);
-    pl_host_free(&space->host, pool);
+    pl_meta_free(&space->meta, pool);
 }
 
 void pl_private_destroy_all(pl_space *space)

@@ -47,12 +47,12 @@ static void lay_tables(pl_segment *seg, size_t n)
     seg->parts = seg->orders + n;
 }
 
-static pleat_status make_tables(pl_host *host, pl_segment *seg)
+static pleat_status make_tables(pl_meta *meta, pl_segment *seg)
 {
     size_t n = most_rooms(seg);
 
     seg->tables_bytes = tables_bytes(n);
-    seg->tables = pl_host_reserve(host, seg->tables_bytes);
+    seg->tables = pl_meta_reserve(meta, seg->tables_bytes);
     if (seg->tables == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -60,7 +60,7 @@ static pleat_status make_tables(pl_host *host, pl_segment *seg)
     return PLEAT_OK;
 }
 
-void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end)
+void pl_segment_use_tables(pl_meta *meta, pl_segment *seg, pleat_devptr end)
 {
     size_t n = pl_segment_granule(seg, end) + 2; /* granule of the hole behind `end` */
     size_t most = most_rooms(seg);
@@ -70,7 +70,7 @@ void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end)
     }
     n = (n + PL_WORD - 1) / PL_WORD * PL_WORD;
     n = n < most ? n : most;
-    pl_host_use(host, tables_bytes(n) - tables_bytes(seg->n_rooms));
+    pl_meta_use(meta, tables_bytes(n) - tables_bytes(seg->n_rooms));
     seg->n_rooms = n;
 }
 
@@ -218,10 +218,10 @@ static void clear_start(pl_segment *seg, size_t granule)
     }
 }
 
-pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
+pleat_status pl_segment_create(pl_meta *meta, pl_block_store *store, struct pl_area *area,
                                pl_range range, unsigned granule_log2, pl_segment **out)
 {
-    pl_segment *seg = pl_host_calloc(host, 1, sizeof(*seg));
+    pl_segment *seg = pl_meta_calloc(meta, 1, sizeof(*seg));
     if (seg == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -231,11 +231,11 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     seg->range = range;
     seg->range.bytes = range.bytes >> granule_log2 << granule_log2;
     seg->granule_log2 = granule_log2;
-    if (make_tables(host, seg) != PLEAT_OK || pl_block_store_reserve(store, 1) != PLEAT_OK) {
-        pl_segment_destroy(host, seg);
+    if (make_tables(meta, seg) != PLEAT_OK || pl_block_store_reserve(store, 1) != PLEAT_OK) {
+        pl_segment_destroy(meta, seg);
         return PLEAT_ENOMEM_HOST;
     }
-    pl_segment_use_tables(host, seg, range.base);
+    pl_segment_use_tables(meta, seg, range.base);
     pl_block *hole = pl_block_store_get(store);
     hole->base = range.base;
     hole->bytes = seg->range.bytes;
@@ -250,10 +250,10 @@ pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_a
     return PLEAT_OK;
 }
 
-void pl_segment_destroy(pl_host *host, pl_segment *seg)
+void pl_segment_destroy(pl_meta *meta, pl_segment *seg)
 {
-    pl_host_unreserve(host, seg->tables, seg->tables_bytes, tables_bytes(seg->n_rooms));
-    pl_host_free(host, seg);
+    pl_meta_unreserve(meta, seg->tables, seg->tables_bytes, tables_bytes(seg->n_rooms));
+    pl_meta_free(meta, seg);
 }
 
 /* ---- the list of blocks ---------------------------------------------------------------- */

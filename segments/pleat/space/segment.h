@@ -89,11 +89,11 @@ typedef struct pl_segment {
 } pl_segment;
 
 /* The whole range is one hole made of a spare block of `store`. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_segment_create(pl_host *host, pl_block_store *store, struct pl_area *area,
+pleat_status pl_segment_create(pl_meta *meta, pl_block_store *store, struct pl_area *area,
                                pl_range range, unsigned granule_log2, pl_segment **out);
-void pl_segment_destroy(pl_host *host, pl_segment *seg); /* not the range, not the blocks */
+void pl_segment_destroy(pl_meta *meta, pl_segment *seg); /* not the range, not the blocks */
 /* Have table entries in use up to `end`, and for one granule more. */
-void pl_segment_use_tables(pl_host *host, pl_segment *seg, pleat_devptr end);
+void pl_segment_use_tables(pl_meta *meta, pl_segment *seg, pleat_devptr end);
 
 static inline size_t pl_segment_granule_bytes(const pl_segment *seg)
 {

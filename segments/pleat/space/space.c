@@ -16,7 +16,7 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element,
     }
     size_t n = i + i / 2 + 8;
     memcpy(&old, array, sizeof(old));
-    char *grown = pl_host_realloc(&space->host, old, n * element);
+    char *grown = pl_meta_realloc(&space->meta, old, n * element);
     if (grown == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -43,7 +43,7 @@ static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
     if (fewest != NULL && (fewest->n_lanes == 0 || space->n_areas[class] == PL_MOST_AREAS)) {
         return fewest;
     }
-    pl_area *area = pl_area_create(&space->host, lane->stream, class);
+    pl_area *area = pl_area_create(&space->meta, lane->stream, class);
     if (area != NULL) {
         areas[space->n_areas[class]++] = area;
         lane->is_labelling = true;
@@ -115,7 +115,7 @@ pl_segment *pl_segment_above(const pl_segment *seg)
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;
-    pleat_status st = pl_segment_create(&space->host, &space->store, area, range,
+    pleat_status st = pl_segment_create(&space->meta, &space->store, area, range,
                                         space->granule_log2, &seg);
 
     if (st != PLEAT_OK) {
@@ -167,16 +167,16 @@ pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at)
     return seg != NULL && at - seg->range.base < seg->range.bytes ? seg : NULL;
 }
 
-/* After so many events a driver that refused memory is asked again, as memory may be free by
+/* After so many calls a driver that refused memory is asked again, as memory may be free by
  * now. */
-enum { PL_FULL_EVENTS = 10000 };
+enum { PL_FULL_CALLS = 10000 };
 
 size_t pl_space_cap(const pl_space *space)
 {
     size_t cap = space->total_granules;
 
     cap = space->limit_granules < cap ? space->limit_granules : cap;
-    if (space->full_at < cap && space->n_events - space->full_event < PL_FULL_EVENTS) {
+    if (space->full_at < cap && space->n_calls - space->full_call < PL_FULL_CALLS) {
         size_t held = space->n_held + space->n_creating; /* may have grown since */
         size_t full = space->full_at > held ? space->full_at : held;
         cap = full < cap ? full : cap;

@@ -6,7 +6,7 @@
  *
  * docs/design.md, chapter 2, has the nouns of all layers, and each header has its own. Of the whole
  * space are:
- *   event    an allocation or a free; the allocator's measure of time
+ *   call     an allocation or a free, where calls are counted: the allocator's measure of time
  *   turn     one round of a request through the lanes that it can order after or wait for
  *   hold     the time from taking the lock to dropping it; bounded, except in an attempt after
  *            too many foiled ones (pl_pace)
@@ -53,7 +53,7 @@ typedef struct pl_context {
     bool is_wanted;        /* some memory needs a tick of the context */
     unsigned n_refused;    /* attempts in a row that met an unknown capture */
     unsigned n_missed;     /* attempts in a row that found no good moment */
-    uint64_t event;        /* n_events at the last attempt to record */
+    uint64_t call;         /* n_calls at the last attempt to record */
     size_t gone_bytes;     /* of gone or silent lanes and released pools, not covered */
     pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
 } pl_context;
@@ -100,7 +100,7 @@ typedef struct pl_torn {
 typedef struct pl_space {
     pl_allocator base; /* first member */
     pl_device *dev;    /* const */
-    pl_host host;
+    pl_meta meta;
     pl_lock lock;             /* rank 20 */
     pl_cond landed;           /* a flight has landed */
     unsigned n_waiting;       /* threads that wait for `landed` */
@@ -123,7 +123,7 @@ typedef struct pl_space {
     pl_lane_ring ripe;    /* lanes with a passed tick: they may have blocks to settle */
     uint64_t clock;       /* the newest stamp that a free may carry */
     uint64_t n_turns;     /* the last number given to a turn: see pl_lane.tried_turn */
-    uint64_t short_event; /* n_events when a request last needed pending memory; 0 = never */
+    uint64_t short_call;  /* n_calls when a request last needed pending memory; 0 = never */
     pl_context context;
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
@@ -167,7 +167,7 @@ typedef struct pl_space {
     size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
     size_t peak_held;
     size_t full_at;          /* the driver refused further chunks at this count; SIZE_MAX = never */
-    uint64_t full_event;     /* n_events at that refusal */
+    uint64_t full_call;      /* n_calls at that refusal */
     size_t limit_granules;   /* SIZE_MAX = no limit set */
     unsigned n_limiting;     /* calls that set a limit now: the limit may still be exceeded */
     size_t total_granules;   /* const: all chunks of the device */
@@ -188,8 +188,8 @@ typedef struct pl_space {
     bool is_scratch_busy; /* copies into `scratch` may still run */
     pl_torn torn;         /* while something is, no request is served */
 
-    uint64_t n_events; /* allocations and frees so far */
-    uint64_t n_takes;  /* chunks that were taken and buy slack: see policy.h */
+    uint64_t n_calls; /* allocations and frees so far */
+    uint64_t n_takes; /* chunks that were taken and buy slack: see policy.h */
     pl_block_queue stale;
     size_t n_stale;                /* blocks in it */
     size_t n_pending_bytes;        /* of all lanes */
@@ -378,10 +378,10 @@ typedef struct pl_pace {
     bool has_breathed;
 } pl_pace;
 
-/* Changes with every event and with every flight. */
+/* Changes with every call and with every flight. */
 static inline uint64_t pl_pace_turn(const pl_space *space)
 {
-    return space->n_events + space->n_taken_off;
+    return space->n_calls + space->n_taken_off;
 }
 
 /* is_unbroken: the work never breathes, however long it takes. */
@@ -392,7 +392,7 @@ static inline void pl_pace_begin(const pl_space *space, pl_pace *pace, bool is_u
                        .is_unbroken = is_unbroken };
 }
 
-/* True if nobody can have taken memory since the work began: the work did not breathe, or no event
+/* True if nobody can have taken memory since the work began: the work did not breathe, or no call
  * and no flight came. Then the work counts as one hold, before memory given back meanwhile. */
 static inline bool pl_pace_is_alone(const pl_space *space, const pl_pace *pace)
 {

@@ -63,10 +63,10 @@ static void remove_part(pl_space *space, pl_part *part)
 
     *(part->older != NULL ? &part->older->newer : &participant->oldest) = part->newer;
     *(part->newer != NULL ? &part->newer->older : &participant->newest) = part->older;
-    pl_host_free(&space->host, part);
+    pl_meta_free(&space->meta, part);
     if (participant->oldest == NULL) {
         *find_participant(space, participant->handle) = participant->next;
-        pl_host_free(&space->host, participant);
+        pl_meta_free(&space->meta, participant);
     }
 }
 
@@ -96,7 +96,7 @@ static pleat_status find_or_add_participant(pl_space *space, void *handle, pl_pa
     pl_participant **at = find_participant(space, handle);
 
     if (*at == NULL) {
-        *at = pl_host_calloc(&space->host, 1, sizeof(**at));
+        *at = pl_meta_calloc(&space->meta, 1, sizeof(**at));
         if (*at == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
@@ -113,9 +113,9 @@ pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *ha
     if (capture->is_released || capture->is_disowned || took_part(capture, handle)) {
         return PLEAT_OK;
     }
-    pl_part *part = pl_host_calloc(&space->host, 1, sizeof(*part));
+    pl_part *part = pl_meta_calloc(&space->meta, 1, sizeof(*part));
     if (part == NULL || find_or_add_participant(space, handle, &participant) != PLEAT_OK) {
-        pl_host_free(&space->host, part);
+        pl_meta_free(&space->meta, part);
         return PLEAT_ENOMEM_HOST;
     }
     part->capture = capture;
@@ -149,12 +149,12 @@ void pl_capture_drop(pl_space *space, pl_capture *capture)
     pl_capture_own_up(space, capture);
     space->n_captures--;
     pl_graph_watch_end(capture->watch);
-    pl_host_free(&space->host, capture);
+    pl_meta_free(&space->meta, capture);
 }
 
 pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watch)
 {
-    pl_capture *capture = pl_host_calloc(&space->host, 1, sizeof(*capture));
+    pl_capture *capture = pl_meta_calloc(&space->meta, 1, sizeof(*capture));
 
     if (capture == NULL) {
         return NULL;
@@ -232,7 +232,7 @@ void pl_capture_free_all(pl_space *space)
         LIST_REMOVE(capture, all);
         pl_capture_forget_parts(space, capture);
         pl_graph_watch_end(capture->watch);
-        pl_host_free(&space->host, capture);
+        pl_meta_free(&space->meta, capture);
     }
 }
 

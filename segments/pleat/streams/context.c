@@ -39,7 +39,7 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
         return true;
     }
     end_recording(space);
-    context->event = space->n_events;
+    context->call = space->n_calls;
     context->n_missed += context->n_missed < MOST_MISSED;
     return false;
 }
@@ -56,11 +56,11 @@ static uint64_t begin_context_tick(pl_space *space)
     context->is_recording = true;
     context->is_wanted = false;
     context->gone_bytes = 0;
-    context->event = space->n_events;
+    context->call = space->n_calls;
     return number;
 }
 
-/* Each refusal in a row doubles the events before the next try, up to so many refusals. */
+/* Each refusal in a row doubles the calls before the next try, up to so many refusals. */
 enum { MOST_REFUSED = 20 };
 
 /* What the driver does behind all streams. */
@@ -135,25 +135,25 @@ void pl_context_tick_want(pl_space *space)
 /* Unless a caller waits for the tick, the tick is rare, since the driver looks at every stream. The
  * tick is rarer after captures by unknown threads, since the tick cannot choose its moment then. A
  * refusal shows an unknown capture, and makes the tick twice as rare again. */
-static const uint64_t CONTEXT_EVENTS = 1024;
-static const uint64_t WARY_EVENTS = 16384;
+static const uint64_t CONTEXT_CALLS = 1024;
+static const uint64_t WARY_CALLS = 16384;
 enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
 
 void pl_context_tick_record_if_due(pl_space *space)
 {
     const pl_context *context = &space->context;
     size_t held = space->n_held << space->granule_log2;
-    uint64_t n_events = space->n_events - context->event;
+    uint64_t n_calls = space->n_calls - context->call;
     bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
     bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
-    uint64_t n_least = (is_wary ? WARY_EVENTS : CONTEXT_EVENTS)
+    uint64_t n_least = (is_wary ? WARY_CALLS : CONTEXT_CALLS)
                        << (context->n_refused + context->n_missed);
-    bool is_time = n_events >= n_least;
+    bool is_time = n_calls >= n_least;
     bool is_urgent = context->gone_bytes > held >> URGENT_SHARE_LOG2 && !is_wary && !is_guarded;
 
     /* In a crowd a few bytes are worth a tick, as they keep a lane. And nothing pends for ever. */
     bool is_worth_it = context->gone_bytes > held >> CONTEXT_SHARE_LOG2 ||
-                       pl_space_is_crowded(space) || n_events >= n_least << LATE_LOG2;
+                       pl_space_is_crowded(space) || n_calls >= n_least << LATE_LOG2;
 
     if (context->is_wanted && is_worth_it && (is_time || is_urgent)) {
         (void)pl_context_tick_record(space, PL_CARE_SOON, SOON_MS);

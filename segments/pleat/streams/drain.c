@@ -101,7 +101,7 @@ bool pl_private_drain(pl_space *space)
             pool->areas = area->next;
             open_area(space, area);
         }
-        pl_host_free(&space->host, pool);
+        pl_meta_free(&space->meta, pool);
         any = true;
     }
     if (space->opening != NULL) {

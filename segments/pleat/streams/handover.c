@@ -69,7 +69,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
             continue;
         }
         if (b->is_apart &&
-            pl_area_reserve_index(&space->host, b->segment->area, user->number) != PLEAT_OK) {
+            pl_area_reserve_index(&space->meta, b->segment->area, user->number) != PLEAT_OK) {
             continue;
         }
         pl_run_move(space, b, user->number, pl_lane_stamp(space, user));
@@ -142,7 +142,7 @@ enum { MOST_LOOKS = 1024 };
 static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {
     return !b->segment->is_apart ||
-           pl_area_reserve_index(&space->host, b->segment->area, user->number) == PLEAT_OK;
+           pl_area_reserve_index(&space->meta, b->segment->area, user->number) == PLEAT_OK;
 }
 
 /* Make shared blocks pending memory of `user`. Each demand has passed, or is behind a tick that

@@ -72,7 +72,7 @@ static void give_up(pl_space *space, pl_lane *lane)
     if (lane->is_capture) {
         other_of(space, lane)->n_refs--;
     }
-    pl_host_free(&space->host, lane);
+    pl_meta_free(&space->meta, lane);
 }
 
 /* Nothing refers to the lane any more. The stream is released with the last of its lanes. */
@@ -152,7 +152,7 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_lane *lane = pl_host_calloc(&space->host, 1, sizeof(*lane));
+    pl_lane *lane = pl_meta_calloc(&space->meta, 1, sizeof(*lane));
     if (lane == NULL) {
         return PLEAT_ENOMEM_HOST;
     }

@@ -200,14 +200,14 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     space->context.is_wanted = space->context.is_wanted || bytes > 0;
 }
 
-/* A wish without an answer for so many events may never get one: drivers do not tell when a stream
+/* A wish without an answer for so many calls may never get one: drivers do not tell when a stream
  * is destroyed. */
-enum { WISH_EVENTS = 8 };
+enum { WISH_CALLS = 8 };
 
 static void look_for_answer(pl_space *space, pl_lane *lane)
 {
     pl_tick_wish(space, lane, 0);
-    if (!lane->is_silent && space->n_events - lane->wish_event > WISH_EVENTS) {
+    if (!lane->is_silent && space->n_calls - lane->wish_call > WISH_CALLS) {
         lane->is_silent = true;
         pl_settle_leave_to_context(space, lane);
     }
@@ -290,7 +290,7 @@ void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
 
 void pl_settle_unnamed(pl_space *space, pl_lane *lane, size_t bytes)
 {
-    pl_lane_note_free(lane, bytes, space->n_events);
+    pl_lane_note_free(lane, bytes, space->n_calls);
     if (lane->is_gone || lane->is_silent || pl_due_is_time(space, lane, bytes)) {
         pl_tick_wish(space, lane, bytes);
     }

@@ -340,7 +340,7 @@ void pl_uses_drop_all(pl_space *space, pl_block *b)
         pl_lock_touch(1);
     }
     b->uses = NULL;
-    pl_host_free(&space->host, uses);
+    pl_meta_free(&space->meta, uses);
 }
 
 /* Make room for one more use. */
@@ -352,7 +352,7 @@ static pleat_status reserve(pl_space *space, pl_block *b)
         return PLEAT_OK;
     }
     uint32_t room = uses == NULL ? 2 : uses->room * 2;
-    uses = pl_host_realloc(&space->host, b->uses, sizeof(*uses) + room * sizeof(pl_block_use));
+    uses = pl_meta_realloc(&space->meta, b->uses, sizeof(*uses) + room * sizeof(pl_block_use));
     if (uses == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
@@ -372,7 +372,7 @@ pleat_status pl_uses_copy(pl_space *space, const pl_block *from, pl_block *to)
         return PLEAT_OK;
     }
     size_t bytes = sizeof(*uses) + uses->room * sizeof(pl_block_use);
-    pl_block_uses *copy = pl_host_alloc(&space->host, bytes);
+    pl_block_uses *copy = pl_meta_alloc(&space->meta, bytes);
     if (copy == NULL) {
         return PLEAT_ENOMEM_HOST;
     }

@@ -92,7 +92,7 @@ void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
         space->context.gone_bytes += bytes;
     } else if (!lane->wants_tick) {
         lane->wants_tick = true;
-        lane->wish_event = space->n_events;
+        lane->wish_call = space->n_calls;
     }
 }
 
@@ -281,7 +281,7 @@ pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
 
 /* ---- when a tick is due ---------------------------------------------------------------------- */
 
-enum { FREES_WHEN_TIGHT = 16, SHORT_EVENTS = 4096, LANE_LOG2 = 8 };
+enum { FREES_WHEN_TIGHT = 16, SHORT_CALLS = 4096, LANE_LOG2 = 8 };
 
 /* Uses may wait for a tick up to these parts of the held memory, on one lane and on all lanes. */
 enum { USES_LANE_LOG2 = 10, USES_ALL_LOG2 = 8 };
@@ -311,7 +311,7 @@ static bool is_tight(const pl_space *space)
  * free then gets a tick, so that the next request finds all pending memory covered. */
 static bool is_short(const pl_space *space)
 {
-    return space->short_event != 0 && space->n_events - space->short_event < SHORT_EVENTS;
+    return space->short_call != 0 && space->n_calls - space->short_call < SHORT_CALLS;
 }
 
 /* A lane in use records a tick by itself before long. Of many lanes nearly all have a little memory
@@ -319,7 +319,7 @@ static bool is_short(const pl_space *space)
  * record a tick, or if memory is short. In very many lanes, small amounts add up. */
 bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
 {
-    uint64_t n_quiet = space->n_events - lane->free_event;
+    uint64_t n_quiet = space->n_calls - lane->free_call;
     uint32_t n_worth = space->n_lanes > PL_LANE_LOOKS ? PL_FREES_PER_LOOK : PL_FREES_PER_TICK;
     uint32_t n = lane->n_frees + lane->n_uses;
 
@@ -374,7 +374,7 @@ void pl_due_used(pl_space *space, pl_lane *lane, size_t bytes)
 
     lane->n_uses++;
     lane->used_bytes += bytes;
-    lane->free_event = space->n_events;
+    lane->free_call = space->n_calls;
     if (is_time_for_uses(space, lane, bytes)) {
         pl_tick_wish(space, lane, bytes);
     }
