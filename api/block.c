@@ -4,14 +4,14 @@
  * explain failures. Holds no lock. */
 #include "api/block.h"
 
+#include "api/base/sized.h"
 #include "api/front.h"
 #include "api/short.h"
-#include "api/sized.h"
 #include "api/tag/scope.h"
 #include "api/whereabouts.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 static const size_t most_bytes = (size_t)1 << 60;
 

@@ -1,13 +1,13 @@
 /* buffer.c - the public calls of pleat_buffer.h.
  *
  * Each call finds device and stream, asks the allocator, and explains a refusal. Holds no lock. */
+#include "api/base/sized.h"
 #include "api/short.h"
-#include "api/sized.h"
 #include "api/tag/scope.h"
 #include "api/whereabouts.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 #define MOST_BYTES (UINT64_C(1) << 60)
 

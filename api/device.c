@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "api/base/sized.h"
 #include "api/instance.h"
-#include "api/sized.h"
 #include "vmm/driver.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 static pleat_status refuse_null(const char *function, const char *what)
 {

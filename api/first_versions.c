@@ -3,7 +3,7 @@
  * Programs that look a function up by name cannot pass the size of their struct. Programs in C and
  * C++ use the inline functions of pleat.h instead. */
 #define PLEAT_FIRST_VERSIONS
-#include "api/sized.h"
+#include "api/base/sized.h"
 
 PLEAT_API pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out);
 PLEAT_API pleat_status pleat_device_query(pleat instance, int device, pleat_device_info *out);

@@ -1,4 +1,4 @@
-/* front.h - the fronts of the calling thread (segments/base/front.h), and the calls they serve.
+/* front.h - the fronts of the calling thread (segments/base/fronts.h), and the calls they serve.
  *
  * A thread has a few fronts: one for each stream, found by the stream's handle. If a thread names
  * more streams than it has fronts, the handle decides which streams share a front. A call on the
@@ -11,7 +11,7 @@
 #define PLEAT_API_FRONT_H
 
 #include "api/instance.h"
-#include "segments/base/front.h"
+#include "segments/base/fronts.h"
 
 /* PATIENCE: general calls before the next try to bind a front. */
 enum { PL_FRONTS_OF_THREAD = 2, PL_FRONT_PATIENCE = 1024 };

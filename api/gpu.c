@@ -3,10 +3,10 @@
  * The first thread marks the device OPENING and calls the driver without any lock. Other threads
  * wait for the outcome. After a failure they try themselves, because its reason may have passed (a
  * moment without memory). May call segments and vmm. */
+#include "api/base/text.h"
 #include "api/instance.h"
 #include "api/oom.h"
 #include "api/rounding.h"
-#include "api/text.h"
 #include "vmm/base/assert.h"
 #include "vmm/driver.h"
 

@@ -1,11 +1,11 @@
 /* instance.c - makes and destroys instances. */
 #include <string.h>
 
+#include "api/base/text.h"
 #include "api/internal.h"
 #include "api/metrics/metrics.h"
 #include "api/rounding.h"
 #include "api/slot.h"
-#include "api/text.h"
 #include "vmm/base/cancel.h"
 #include "vmm/driver.h"
 

@@ -22,9 +22,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "api/caller.h"
+#include "api/base/caller.h"
+#include "api/base/error.h"
 #include "api/config/config.h"
-#include "api/error.h"
 #include "api/history/history.h"
 #include "api/mapping/observe.h"
 #include "api/pleat.h"

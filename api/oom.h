@@ -2,8 +2,8 @@
 #ifndef PLEAT_API_OOM_H
 #define PLEAT_API_OOM_H
 
+#include "api/base/text.h"
 #include "api/instance.h"
-#include "api/text.h"
 
 /* The numbers behind a refusal, all in bytes. Read after the refusal: other threads may have
  * changed the state meanwhile. */

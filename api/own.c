@@ -8,7 +8,7 @@
 
 #include "api/front.h"
 #include "api/history/stack.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 /* The parts of pl_front_key without the device. */
 static const uint64_t key_without_device = ~((uint64_t)UINT16_MAX << 16);

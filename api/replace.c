@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/text.h"
+#include "api/base/text.h"
 
 /* ---- the replaced file ---- */
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "api/error.h"
+#include "api/base/error.h"
 
 static void tell(const pl_gpu *gpu, const unsigned divisions[PL_N_DIVISIONS])
 {

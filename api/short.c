@@ -7,7 +7,7 @@
 #include "vmm/base/clock.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 pleat_status pl_wish_ask_with_stack(const pl_wish *w, pleat_devptr *out)
 {

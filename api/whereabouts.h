@@ -2,8 +2,8 @@
 #ifndef PLEAT_API_WHEREABOUTS_H
 #define PLEAT_API_WHEREABOUTS_H
 
+#include "api/base/text.h"
 #include "api/instance.h"
-#include "api/text.h"
 
 /* Append the instance's memory at the address, and the call that takes such an address; nothing, if
  * the instance has no memory there. `device`: named by the caller. Takes locks of devices. */

@@ -17,7 +17,7 @@ else()
     pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 endif()
 
-pleat_add_layer(pl_bench bench/*/*.c)
+pleat_add_layer(pl_bench bench/*/*.c bench/*/*/*.c)
 pleat_link_layer(pl_bench pl_measure pl_api ZLIB::ZLIB PkgConfig::JANSSON m)
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/bench/command/main.c")

@@ -3,7 +3,7 @@
 include(PleatCosts)
 pleat_add_layer(pl_sim vmm/sim/*.c vmm/sim/*/*.c)
 target_sources(pl_sim PRIVATE "${cost_source}")
-pleat_add_layer(pl_vmm vmm/*.c vmm/base/*.c)
+pleat_add_layer(pl_vmm vmm/*.c vmm/base/*.c vmm/streams/*.c vmm/async/*.c)
 # What bench and tests know of the driver beside the library: what its calls cost, and work for it.
 pleat_add_layer(pl_measure vmm/measure/*.c)
 pleat_add_layer(pl_segments segments/*/*.c segments/*/*/*.c)

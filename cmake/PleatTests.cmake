@@ -1,5 +1,5 @@
-# The tests in C and C++. tests/FOLDER/FILE_test.c is the suite FOLDER_FILE and a ctest of that name;
-# the suites of a folder are one program, FOLDER_tests. Comments near the top of a file are read:
+# The tests in C and C++. tests/FOLDER/FILE_test.c, or FILE_test.c in a folder of that folder, is the
+# suite FOLDER_FILE and a ctest of that name; the suites of FOLDER are one program, FOLDER_tests. Comments near the top of a file are read:
 #   /* labels: unit fault */     ctest labels; "unit" where there is none; "figures" are replays of
 #                                whole runs for what they come to: not under the sanitizers; "long"
 #                                are other replays of whole runs: under the sanitizers only in
@@ -15,17 +15,13 @@ pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
 set(PLEAT_TEST_LIMIT 1800 CACHE STRING "Seconds after which a test is ended")
 set(test_limit ${PLEAT_TEST_LIMIT})
 
-# tests/support/PREFIX_*.c go to the tests of that prefix and of the layers above; the rest to all.
-# Of the rest, runner.c has main(): the linker takes it from the archive for programs of SUITEs.
-foreach(prefix IN ITEMS sim vmm segments api bench)
-    pleat_add_layer(support_${prefix} tests/support/${prefix}_*.c)
+# tests/support/FOLDER goes to the tests of that folder and of the layers above; what lies in
+# tests/support itself goes to all. There runner.c has main(): the linker takes it from the
+# archive for programs of SUITEs.
+foreach(folder IN ITEMS sim vmm segments api bench)
+    pleat_add_layer(support_${folder} tests/support/${folder}/*.c)
 endforeach()
-file(GLOB support_rest CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.c")
-list(FILTER support_rest EXCLUDE REGEX "/(sim|vmm|segments|api|bench)_[^/]*$")
-add_library(support_common STATIC ${support_rest})
-target_link_libraries(support_common PUBLIC pleat_flags)
-set_target_properties(support_common PROPERTIES
-    ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/layers")
+pleat_add_layer(support_common tests/support/*.c)
 
 set(links_sim support_sim support_common pl_sim m)
 set(links_vmm support_vmm support_common pl_measure pl_vmm m)
@@ -43,7 +39,7 @@ set(test_environment "CK_DEFAULT_TIMEOUT=0"
 
 # What more than one thread runs: suites that start threads, themselves or by what they include, and
 # those of what starts them in the library. The thread sanitizer has nothing to say of the others.
-set(starts_threads "pthread|support/(api_hands|segments_cache_load)\\.h|pleat_share\\.h|api/share/|api/metrics/|metrics:|bench/pairs/")
+set(starts_threads "pthread|support/(api/api_hands|segments/segments_cache_load)\\.h|pleat_share\\.h|api/share/|api/metrics/|metrics:|bench/pairs/")
 
 file(STRINGS "${PROJECT_SOURCE_DIR}/tests/times.csv" times REGEX ",[0-9.]+$")
 foreach(line IN LISTS times)
@@ -105,7 +101,8 @@ function(pleat_tell_folders source)
 endfunction()
 
 function(pleat_add_test_folder folder)
-    file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.c")
+    file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.c"
+        "${PROJECT_SOURCE_DIR}/tests/${folder}/*/*_test.c")
     set(together "")
     foreach(source IN LISTS sources)
         if(PLEAT_SANITIZE STREQUAL "thread")

@@ -10,8 +10,8 @@
 #include "vmm/device.h"
 #include "vmm/driver.h"
 #include "vmm/mapping_watch.h"
-#include "vmm/stream.h"
-#include "vmm/thread_life.h"
+#include "vmm/streams/stream.h"
+#include "vmm/streams/thread_life.h"
 
 enum { PL_STREAM_BLOCKS = 24, PL_STREAM_FIRST_BLOCK = 16, PL_FENCES_PER_SLAB = 32 };
 

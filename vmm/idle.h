@@ -5,7 +5,7 @@
 #ifndef PLEAT_VMM_IDLE_H
 #define PLEAT_VMM_IDLE_H
 
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 /** The device's idle stream, made at first use; held for ever.
  *

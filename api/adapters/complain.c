@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "vmm/base/cancel.h"
 
 static _Atomic unsigned said; /* atomic: one bit for each kind */

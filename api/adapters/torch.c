@@ -13,7 +13,7 @@
 #include "api/instance.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/deadline.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 /* ---- handle 0 ---- */
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sized.h"
+#include "api/base/sized.h"
+#include "api/base/text.h"
 #include "api/slot.h"
-#include "api/text.h"
 
 typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT, PRIVATE } row_kind;
 

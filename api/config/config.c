@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/base/error.h"
 #include "api/config/hint.h"
 #include "api/config/key.h"
 #include "api/config/mxnet.h"
-#include "api/error.h"
 
 enum { NAMES_BYTES = 1536 }; /* for the names of all keys */
 

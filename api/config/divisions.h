@@ -8,8 +8,8 @@
 #ifndef PLEAT_API_CONFIG_DIVISIONS_H
 #define PLEAT_API_CONFIG_DIVISIONS_H
 
+#include "api/base/text.h"
 #include "api/config/parse.h"
-#include "api/text.h"
 #include "segments/base/option.h"
 
 /* `list`: the text inside the brackets. Sizes ascend, `>` comes last, divisions are powers of two

@@ -3,8 +3,8 @@
 #ifndef PLEAT_API_CONFIG_HINT_H
 #define PLEAT_API_CONFIG_HINT_H
 
+#include "api/base/text.h"
 #include "api/config/parse.h"
-#include "api/text.h"
 
 enum { PL_HINT_WORD = 64, PL_HINT_BYTES = 224 };
 

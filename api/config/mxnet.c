@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "api/base/error.h"
 #include "api/config/key.h"
-#include "api/error.h"
 
 static const char key_prefix[] = "mxnet_";
 static const char pool_type[] = "MXNET_GPU_MEM_POOL_TYPE";

@@ -3,8 +3,8 @@
 #ifndef PLEAT_API_CONFIG_OPTION_H
 #define PLEAT_API_CONFIG_OPTION_H
 
+#include "api/base/text.h"
 #include "api/config/parse.h"
-#include "api/text.h"
 #include "segments/base/option.h"
 
 enum { PL_WHOLE_PARTS = 1000000000 }; /* the fraction 1 */

@@ -1,8 +1,8 @@
 /* write.c - values of keys as text: allowed values, and set values. */
+#include "api/base/error.h"
 #include "api/config/hint.h"
 #include "api/config/key.h"
 #include "api/config/mxnet.h"
-#include "api/error.h"
 
 enum { ECHO_BYTES = 64, ALLOWED_BYTES = 512 };
 

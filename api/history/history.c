@@ -12,7 +12,7 @@
 
 #include "vmm/base/assert.h"
 #include "vmm/driver.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 struct pl_history_ring {
     size_t capacity; /* const */

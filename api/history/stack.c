@@ -9,8 +9,8 @@
 #include <execinfo.h>
 #include <string.h>
 
+#include "api/base/text.h"
 #include "api/history/history.h"
-#include "api/text.h"
 
 typedef struct own_stack {
     size_t n;

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/base/text.h"
 #include "api/metrics/page.h"
-#include "api/text.h"
 
 /* ---- where ----------------------------------------------------------------------------------- */
 

@@ -2,8 +2,8 @@
 #ifndef PLEAT_API_METRICS_PAGE_H
 #define PLEAT_API_METRICS_PAGE_H
 
+#include "api/base/text.h"
 #include "api/metrics/sheet.h"
-#include "api/text.h"
 
 /* The first bytes of each page, which identify a page. */
 #define PL_PAGE_BEGIN "# HELP pleat_running "

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "api/base/text.h"
 #include "api/instance.h"
 #include "api/tag/scope.h"
-#include "api/text.h"
 #include "vmm/driver.h"
 
 #define VALUE(id, name, type, help, label, value) (value),

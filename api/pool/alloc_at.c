@@ -1,5 +1,5 @@
 /* alloc_at.c - a block of a private pool at a given address: the public call. Holds no lock. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 
 enum { QUANTUM = 512 };
 #define MOST_BYTES ((size_t)1 << 60)

@@ -3,7 +3,7 @@
  * A checkpoint is the allocator's roster of a pool's live blocks (segments/base/roster.h), in a
  * table by number. A checkpoint names its pool, and the roster knows whether the name still means
  * the same pool. The table's lock (rank 10) is not held in calls of the allocator or the user. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 #include "vmm/base/cancel.h"
 
 static _Atomic uint64_t last_number; /* of all instances: no two checkpoints share a number */

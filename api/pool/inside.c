@@ -5,7 +5,7 @@
  * lock. A callback of a request may make further calls from inside the pool. Such a thread must not
  * wait for a waiting restore, since the restore waits for that thread. Nor may it restore a pool
  * while other threads are inside. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 #include "vmm/base/deadline.h"
 
 pl_pool *pl_pools_enter(pl_pools *pools, pleat_pool_id id)

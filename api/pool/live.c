@@ -3,7 +3,7 @@
  * Holds the table's lock (rank 10) while reading the table, and no lock while comparing. */
 #include <stdlib.h>
 
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 
 /* ---- one pool ---- */
 

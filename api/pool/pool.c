@@ -2,7 +2,7 @@
  *
  * Upholds I2, I4 and I5. Under the table's lock (rank 10) the allocator's private pools are opened
  * and read, and histories learn names; memory is released without the lock. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 
 _Thread_local unsigned pl_pools_inside_here;
 

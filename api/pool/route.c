@@ -3,7 +3,7 @@
  * Upholds I1 and I3. A filter runs without the table's lock (rank 10), and its route stays in the
  * list meanwhile. The thread that ends a route waits for its running filters. A thread inside a
  * filter cannot wait: then the last filter call removes the route. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 #include "vmm/base/cancel.h"
 
 static _Thread_local unsigned n_filters_here; /* filters that this thread is inside of */

@@ -1,6 +1,6 @@
 /* stats.c - bytes that private pools hold and have held, read at one moment under the table's lock.
  * A pool made again under an old name continues its old counts. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 
 /* Adds the counts of the pool's earlier lives. */
 static void add_past(pleat_stat *now, const pleat_stat *past)

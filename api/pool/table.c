@@ -1,5 +1,5 @@
 /* table.c - the table of private pools begins and ends with its device. */
-#include "api/pool/state.h"
+#include "api/pool/pool_state.h"
 
 void pl_pools_init(pl_pools *pools, pl_gpu *gpu)
 {

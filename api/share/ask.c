@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "vmm/base/cancel.h"
 
 enum { PATIENCE_SECONDS = 10 };

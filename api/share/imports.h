@@ -19,7 +19,7 @@
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"
 #include "vmm/share.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 typedef struct pl_import pl_import;
 

@@ -6,7 +6,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "api/text.h"
+#include "api/base/text.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 

@@ -11,7 +11,7 @@
 #include "api/instance.h"
 #include "api/rounding.h"
 #include "api/snapshot/frames.h"
-#include "api/snapshot/state.h"
+#include "api/snapshot/snapshot_state.h"
 #include "api/snapshot/writer.h"
 
 typedef struct snapshot {

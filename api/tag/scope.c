@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "api/error.h"
+#include "api/base/error.h"
 #include "api/front.h"
 #include "vmm/base/lasting.h"
 

@@ -7,8 +7,8 @@
 
 #include <stdatomic.h>
 
+#include "api/base/text.h"
 #include "api/pleat.h"
-#include "api/text.h"
 #include "segments/base/allocator.h"
 #include "vmm/base/lock.h"
 

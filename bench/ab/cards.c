@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "api/text.h"
+#include "api/base/text.h"
 
 #define MIB UINT64_C(1048576)
 #define OTHERS 512 /* MiB */

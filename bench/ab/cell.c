@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/base/conf.h"
-#include "bench/run/timed.h"
+#include "bench/measure/timed.h"
 #include "vmm/base/clock.h"
 
 enum { MOST_REPEATS = 1000, EXPECTED_FIT_RUNS = 12 };

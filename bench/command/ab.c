@@ -3,17 +3,17 @@
 #include <string.h>
 
 #include "bench/ab/cards.h"
+#include "bench/ab/fleet/merge.h"
+#include "bench/ab/fleet/roster.h"
+#include "bench/ab/fleet/shard.h"
 #include "bench/ab/judge.h"
-#include "bench/ab/merge.h"
 #include "bench/ab/reporter.h"
-#include "bench/ab/roster.h"
 #include "bench/ab/rounds.h"
 #include "bench/ab/rows.h"
-#include "bench/ab/shard.h"
 #include "bench/ab/tables.h"
 #include "bench/base/clock.h"
 #include "bench/command/commands.h"
-#include "bench/run/timed.h"
+#include "bench/measure/timed.h"
 
 enum {
     KEY_MEMORY = 0x500,

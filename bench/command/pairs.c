@@ -4,10 +4,10 @@
 
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
-#include "bench/pairs/cell.h"
+#include "bench/measure/callgrind.h"
 #include "bench/pairs/loops.h"
+#include "bench/pairs/pair_cell.h"
 #include "bench/pairs/table.h"
-#include "bench/run/callgrind.h"
 #include "bench/work/files.h"
 #include "bench/work/work.h"
 

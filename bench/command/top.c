@@ -11,7 +11,7 @@
 #include "bench/base/text.h"
 #include "bench/command/commands.h"
 #include "bench/command/options.h"
-#include "bench/top/page.h"
+#include "bench/measure/page.h"
 
 enum { KEY_ONCE = 0x200, PATH_BYTES = 1024, OLD_S = 10 };
 

@@ -13,7 +13,7 @@
 #include "bench/base/failure.h"
 #include "bench/base/random.h"
 #include "bench/base/text.h"
-#include "bench/run/resident.h"
+#include "bench/measure/resident.h"
 #include "bench/work/tape.h"
 
 enum {

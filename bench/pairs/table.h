@@ -2,7 +2,7 @@
 #ifndef PLEAT_BENCH_PAIRS_TABLE_H
 #define PLEAT_BENCH_PAIRS_TABLE_H
 
-#include "bench/pairs/cell.h"
+#include "bench/pairs/pair_cell.h"
 
 typedef struct bench_table {
     bool is_json;

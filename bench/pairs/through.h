@@ -65,7 +65,7 @@ bool bench_through_open(const bench_through_kind *kind, bench_through *out, benc
 /* Writes why the last call failed; returns false. */
 bool bench_through_say(const bench_through *through, const char *what, bench_failure *failure);
 
-/* PyTorch's rows (torch.c) and malloc's (host.c). */
+/* PyTorch's rows (torch.c) and malloc's (malloc.c). */
 bool bench_torch_load(const bench_through_kind *kind, bench_failure *failure);
 bool bench_torch_open(bench_through *through, bench_failure *failure);
 const char *bench_torch_version(void); /* NULL when it was not loaded */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/ab/workers.h"
+#include "bench/ab/fleet/workers.h"
 #include "bench/work/files.h"
 #include "vmm/base/clock.h"
 

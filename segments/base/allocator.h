@@ -8,15 +8,15 @@
 #define PLEAT_SEGMENTS_ALLOCATOR_H
 
 #include "segments/base/allocator_list.h"
-#include "segments/base/front.h"
-#include "segments/base/heap.h"
+#include "segments/base/fronts.h"
+#include "segments/base/heap_figures.h"
 #include "segments/base/observer.h"
 #include "segments/base/option.h"
 #include "segments/base/roster.h"
 #include "vmm/base/pleat_types.h"
 #include "vmm/device.h"
 #include "vmm/share.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 typedef struct pl_allocator pl_allocator;
 typedef struct pl_private pl_private; /* a private pool of one allocator */

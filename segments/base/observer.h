@@ -22,7 +22,7 @@
 #include <stdatomic.h>
 
 #include "vmm/base/pleat_types.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 typedef enum pl_action {
     PL_ACTION_ALLOC,

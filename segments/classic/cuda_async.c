@@ -6,8 +6,8 @@
  * driver calls.
  *
  * The statistics are PyTorch's. Reserved bytes are the pool's size at the last query
- * (vmm/async_pool.h). Segments and free stretches inside the pool cannot be seen from outside, so
- * segments and inactive splits are not counted, and visit shows blocks only. Source:
+ * (vmm/async/async_pool.h). Segments and free stretches inside the pool cannot be seen from
+ * outside, so segments and inactive splits are not counted, and visit shows blocks only. Source:
  * c10/cuda/CUDAMallocAsyncAllocator.cpp. */
 #include <string.h>
 

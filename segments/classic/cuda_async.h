@@ -15,10 +15,10 @@
  *   legacy stream beside a capture. The block is held until the host has waited for the whole
  *   device. This happens before a request fails, in a trim that waits, and in destroy.
  *
- * The driver keeps a limit set after creation in steps of 32 MiB (vmm/async_pool.h). So a request
- * may be refused that would fit under the same limit set at creation. A request of a captured
- * stream is served outside the graph, on the pool's own stream, and the host waits for that stream.
- * PyTorch makes the request a node of the graph instead.
+ * The driver keeps a limit set after creation in steps of 32 MiB (vmm/async/async_pool.h). So a
+ * request may be refused that would fit under the same limit set at creation. A request of a
+ * captured stream is served outside the graph, on the pool's own stream, and the host waits for
+ * that stream. PyTorch makes the request a node of the graph instead.
  *
  * The lock of the pl_cache guards all fields below, unless noted otherwise. Source:
  * c10/cuda/CUDAMallocAsyncAllocator.cpp of PyTorch (2026). */
@@ -28,7 +28,7 @@
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/order.h"
-#include "vmm/async_pool.h"
+#include "vmm/async/async_pool.h"
 
 #define PL_ASYNC_ALIGN ((size_t)512) /* unit to which drivers round sizes up */
 

@@ -17,7 +17,7 @@
 
 #include "vmm/base/lock.h"
 #include "vmm/device.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 enum { PL_ORDER_LANES = 64, PL_ORDER_CROWD = 63 };
 

@@ -2,10 +2,10 @@
 #include <check.h>
 #include <string.h>
 
-#include "api/sized.h"
-#include "tests/support/api_abi.h"
-#include "tests/support/api_first_versions.h"
-#include "tests/support/api_sim.h"
+#include "api/base/sized.h"
+#include "tests/support/api/api_abi.h"
+#include "tests/support/api/api_first_versions.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, UNTOUCHED = 0xa5 };

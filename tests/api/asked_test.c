@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "tests/support/api_sim.h"
-#include "tests/support/api_torch.h"
+#include "tests/support/api/api_sim.h"
+#include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 

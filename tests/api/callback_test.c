@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "tests/support/api_calls.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_calls.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, MOST_BLOCKS = 16 };

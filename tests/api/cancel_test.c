@@ -12,8 +12,8 @@
 
 #include "api/block.h"
 #include "api/internal.h"
-#include "tests/support/api_calls.h"
-#include "tests/support/api_torch.h"
+#include "tests/support/api/api_calls.h"
+#include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 #include "vmm/driver_state.h"
 

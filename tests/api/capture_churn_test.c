@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "segments/base/allocator.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32 };

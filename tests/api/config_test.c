@@ -10,7 +10,7 @@
 #include "segments/classic/cuda_async.h"
 #include "segments/classic/mxnet_options.h"
 #include "segments/classic/tf_bfc.h"
-#include "segments/classic/torch_options.h"
+#include "segments/classic/torch/torch_options.h"
 #include "segments/pleat/space/options.h"
 #include "tests/support/suite.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/base/meta.h"
 #include "vmm/device.h"

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "api/internal.h"
-#include "tests/support/api_calls.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_calls.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, GOOD = 42 };

@@ -9,7 +9,7 @@
 
 #include "api/adapters/pleat_frameworks.h"
 #include "api/internal.h"
-#include "tests/support/api_torch.h"
+#include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

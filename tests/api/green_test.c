@@ -6,9 +6,9 @@
 
 #include "api/adapters/pleat_torch.h"
 #include "api/internal.h"
-#include "tests/support/api_torch.h"
+#include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
-#include "tests/support/vmm_green.h"
+#include "tests/support/vmm/vmm_green.h"
 #include "vmm/driver.h"
 
 enum { MIB = 1 << 20, MOST = 24 * MIB, SMALL = 4096 };

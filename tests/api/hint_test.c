@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/config/hint.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 static pl_span span(const char *text)

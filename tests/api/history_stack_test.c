@@ -3,7 +3,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "tests/support/api_history.h"
+#include "tests/support/api/api_history.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

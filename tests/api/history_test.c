@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/support/api_history.h"
+#include "tests/support/api/api_history.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

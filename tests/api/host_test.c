@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "tests/support/api_sim.h"
-#include "tests/support/segments_random.h"
+#include "tests/support/api/api_sim.h"
+#include "tests/support/segments/segments_random.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 

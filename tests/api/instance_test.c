@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "tests/support/api_calls.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_calls.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

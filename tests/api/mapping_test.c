@@ -11,7 +11,7 @@
 
 #include "api/instance.h"
 #include "api/internal.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/base/meta.h"
 #include "vmm/driver.h"

@@ -8,7 +8,7 @@
 
 #include "api/internal.h"
 #include "api/oom.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

@@ -2,8 +2,8 @@
 #include <check.h>
 #include <string.h>
 
+#include "api/base/text.h"
 #include "api/config/parse.h"
-#include "api/text.h"
 #include "tests/support/suite.h"
 
 static pl_span span(const char *text)

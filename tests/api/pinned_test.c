@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/api_sim.h"
-#include "tests/support/segments_random.h"
+#include "tests/support/api/api_sim.h"
+#include "tests/support/segments/segments_random.h"
 #include "tests/support/suite.h"
 
 static const size_t MIB = 1 << 20;

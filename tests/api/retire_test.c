@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, RECORDING_US = 200000 };

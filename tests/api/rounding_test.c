@@ -9,7 +9,7 @@
 #include "api/adapters/pleat_torch.h"
 #include "api/front.h"
 #include "api/pleat_pool.h"
-#include "tests/support/api_torch.h"
+#include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };

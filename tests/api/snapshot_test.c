@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/support/api_compliance.h"
-#include "tests/support/api_snapshot.h"
+#include "tests/support/api/api_compliance.h"
+#include "tests/support/api/api_snapshot.h"
 #include "tests/support/suite.h"
 
 #define KIB ((size_t)1 << 10)

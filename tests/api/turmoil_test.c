@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "api/internal.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"

@@ -14,7 +14,7 @@
 
 #include "api/adapters/pleat_torch.h"
 #include "api/pleat_tag.h"
-#include "tests/support/api_torch.h"
+#include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 
 enum {

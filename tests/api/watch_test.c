@@ -3,7 +3,7 @@
 #include <check.h>
 
 #include "api/instance.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, MOST = 256 };

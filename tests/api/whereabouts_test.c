@@ -3,7 +3,7 @@
 /* labels: unit */
 #include <check.h>
 
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, NAME_ROOM = 4096 };

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/ab/workers.h"
+#include "bench/ab/fleet/workers.h"
 #include "segments/base/allocator.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 #define CHURN "churn:iterations=20,allocations=50,keep=0.2"

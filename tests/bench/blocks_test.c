@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "bench/ab/blocks.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static bench_work work;

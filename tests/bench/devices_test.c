@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "bench/work/files.h"
-#include "tests/support/bench_snapshot.h"
+#include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 
 #define MIB UINT64_C(1048576)

@@ -8,8 +8,8 @@
 #include "bench/command/options.h"
 #include "bench/import/snapshot.h"
 #include "bench/run/replay.h"
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_sim.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_sim.h"
 #include "tests/support/suite.h"
 
 static bench_setup setup;

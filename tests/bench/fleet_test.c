@@ -11,10 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/ab/rank.h"
-#include "bench/ab/roster.h"
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_sim.h"
+#include "bench/ab/fleet/rank.h"
+#include "bench/ab/fleet/roster.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_sim.h"
 #include "tests/support/suite.h"
 
 static const char measured[] = "--driver sim --loops 1 --allocator pleat,torch-native "

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "bench/work/work.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static bench_child child;

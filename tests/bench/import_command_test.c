@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_snapshot.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 
 enum { MOST_BYTES = 1 << 16 };

@@ -6,7 +6,7 @@
 
 #include "bench/import/pickle.h"
 #include "bench/import/pickle_opcode.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static const char *const wanted[] = { "a", "b", "list", NULL };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/work/work.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 #define FOLDER PLEAT_SOURCE_DIR "/../shared/recordings/"

@@ -11,7 +11,7 @@
 #include "bench/base/random.h"
 #include "bench/import/recording.h"
 #include "bench/work/files.h"
-#include "tests/support/bench_snapshot.h"
+#include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 
 enum { MOST_BYTES = 1 << 20 };

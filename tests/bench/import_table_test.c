@@ -7,7 +7,7 @@
 
 #include "bench/base/random.h"
 #include "bench/work/files.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static bench_tape tape;

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/ab/jobs.h"
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_sim.h"
-#include "tests/support/bench_snapshot.h"
+#include "bench/ab/fleet/jobs.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_sim.h"
+#include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 
 static const char *const measured[] = {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 enum { FAILS = -1 }; /* the run does not complete */

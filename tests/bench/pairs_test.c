@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "bench/command/options.h"
-#include "bench/pairs/cell.h"
 #include "bench/pairs/crowd.h"
 #include "bench/pairs/loops.h"
-#include "tests/support/bench_child.h"
+#include "bench/pairs/pair_cell.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 enum { N_PAIRS = 300, N_ROUNDS = 2, N_RUNS = 2, LONGEST_LOG = 1 << 16, FIRST_ADDRESS = 4096 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/work/files.h"
-#include "tests/support/bench_snapshot.h"
+#include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 
 #define MIB INT64_C(1048576)

@@ -6,8 +6,8 @@
 
 #include "bench/command/options.h"
 #include "bench/run/fit.h"
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_sim.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_sim.h"
 #include "tests/support/suite.h"
 
 #define MIB (UINT64_C(1) << 20)

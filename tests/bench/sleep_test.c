@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "bench/command/options.h"
-#include "bench/sleep/sleep.h"
-#include "tests/support/bench_child.h"
+#include "bench/measure/sleep.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20, N_ROWS = 6 };

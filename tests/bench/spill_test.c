@@ -11,7 +11,7 @@
 
 #include "bench/work/files.h"
 #include "bench/work/work.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "bench/command/options.h"
-#include "bench/tail/tail.h"
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_sim.h"
+#include "bench/measure/tail.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_sim.h"
 #include "tests/support/suite.h"
 
 enum { N_BLOCKS = 128, N_PATTERNS = 6 };

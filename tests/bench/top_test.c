@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "api/pleat.h"
-#include "bench/top/page.h"
-#include "tests/support/bench_child.h"
+#include "bench/measure/page.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };

@@ -10,7 +10,7 @@
 
 #include "bench/base/size.h"
 #include "bench/work/work.h"
-#include "tests/support/api_sim.h"
+#include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
 enum { N_TRACES = 8, N_CACHES = 3, MOST_STREAMS = 4, DIGITS = 1000 };

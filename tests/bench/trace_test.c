@@ -7,7 +7,7 @@
 
 #include "bench/work/ids.h"
 #include "bench/work/work.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static bool load_text(const char *text, bench_work *trace, bench_failure *failure)

@@ -11,8 +11,8 @@
 #include "bench/command/options.h"
 #include "bench/run/replay.h"
 #include "bench/work/inflate.h"
-#include "tests/support/bench_child.h"
-#include "tests/support/bench_sim.h"
+#include "tests/support/bench/bench_child.h"
+#include "tests/support/bench/bench_sim.h"
 #include "tests/support/suite.h"
 
 static bench_setup setup;

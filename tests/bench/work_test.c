@@ -10,7 +10,7 @@
 #include "bench/command/options.h"
 #include "bench/run/replay.h"
 #include "bench/work/work.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static bench_work work;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "bench/work/generator.h"
-#include "tests/support/bench_child.h"
+#include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 
 static bench_child child;

@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "vmm/sim/conf.h"
-#include "vmm/sim/entry.h"
+#include "vmm/sim/entries/entry.h"
 #include "vmm/sim/pleat_sim.h"
 #include "vmm/sim/state.h"
 

@@ -69,7 +69,7 @@ def knows_cuda(path):
     """Whether the file may use CUDA's own names. C++ code uses the frameworks' types."""
     text = path.as_posix()
     return (text.startswith("vmm/driver") or is_product(path) or path.suffix in (".cpp", ".hpp") or
-            bool(re.match(r"tests/((vmm|sim)/|(support/|fuzz/|consumer/consumer_)(vmm|sim|runtime)[_.])", text)))
+            bool(re.match(r"tests/((vmm|sim)/|(support/|fuzz/|consumer/consumer_)(vmm|sim|runtime)[_./])", text)))
 
 
 def resolve(name):

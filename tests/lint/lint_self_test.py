@@ -202,8 +202,22 @@ class Caps(unittest.TestCase):
     def test_the_caps_are_those_of_the_style_page(self):
         self.assertEqual((lint_size.MAX_FILE_LINES, lint_size.MAX_TEST_LINES,
                           lint_size.MAX_FUNCTION_LINES, lint_size.MAX_COLUMNS,
-                          lint_size.MAX_PUBLIC_FUNCTIONS),
-                         (500, 800, 60, 100, 25))
+                          lint_size.MAX_PUBLIC_FUNCTIONS, lint_size.MAX_FOLDER_FILES),
+                         (500, 800, 60, 100, 25, 40))
+
+    def test_a_full_folder_is_found(self):
+        def n_found(n_files):
+            return len(list(lint_size.check_folders(
+                [pathlib.Path(f"vmm/sim/{i}.c") for i in range(n_files)])))
+        self.assertEqual([n_found(40), n_found(41)], [0, 1])
+
+    def test_a_name_twice_in_a_layer_is_found(self):
+        def n_found(*paths):
+            return len(list(lint_size.check_file_names([pathlib.Path(p) for p in paths])))
+        self.assertEqual(n_found("vmm/work.c", "vmm/measure/work.c"), 1)
+        self.assertEqual(n_found("vmm/work.c", "api/work.c"), 0)
+        self.assertEqual(n_found("tests/api/a_test.c", "tests/api/pool/a_test.c"), 1)
+        self.assertEqual(n_found("tests/api/a_test.c", "tests/vmm/a_test.c"), 0)
 
     def test_a_long_file_is_found_and_a_test_may_be_longer(self):
         def n_found(path, n_lines):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Caps on lines of a file and of a function, columns and public functions; and forbidden
-constructs."""
+"""Caps on files of a folder, lines of a file and of a function, columns and public functions; one
+name a file in a layer; and forbidden constructs."""
+import collections
 import re
 import sys
 
 from source import all_files, c_files, functions, read, report, without_comments_and_strings
 
+MAX_FOLDER_FILES = 40
 MAX_FILE_LINES = 500
 MAX_TEST_LINES = 800
 MAX_FUNCTION_LINES = 60
@@ -69,8 +71,25 @@ def check_public():
         yield f"api/pleat.h: {n_functions} functions, at most {MAX_PUBLIC_FUNCTIONS}"
 
 
+def check_folders(paths):
+    n_files = collections.Counter(path.parent for path in paths)
+    for folder, n in n_files.items():
+        if n > MAX_FOLDER_FILES:
+            yield f"{folder}: {n} files, at most {MAX_FOLDER_FILES}"
+
+
+def check_file_names(paths):
+    homes = {}
+    for path in paths:
+        layer = path.parts[:2] if path.parts[0] == "tests" else path.parts[0]
+        first = homes.setdefault((layer, path.name), path)
+        if first != path:
+            yield f"{path}: {first} has this name"
+
+
 def main():
-    problems = [*check_public(), *check_policy()]
+    problems = [*check_public(), *check_policy(), *check_folders(c_files()),
+                *check_file_names(c_files())]
     for path in c_files():
         problems += check_c(path)
     for path in all_files():

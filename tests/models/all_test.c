@@ -2,9 +2,9 @@
 /* labels: unit */
 #include <check.h>
 
-#include "segments/classic/torch_options.h"
+#include "segments/classic/torch/torch_options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 /* unpooled, which caches nothing, comes last. */

@@ -5,7 +5,7 @@
 
 #include "segments/classic/cuda_async.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 #define UNIT (32 * MIB) /* the pool grows in such segments */

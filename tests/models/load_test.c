@@ -7,10 +7,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "segments/classic/torch_options.h"
+#include "segments/classic/torch/torch_options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache_load.h"
-#include "tests/support/segments_faults.h"
+#include "tests/support/segments/segments_cache_load.h"
+#include "tests/support/segments/segments_faults.h"
 #include "tests/support/suite.h"
 
 static const pl_allocator_ops *const all_ops[] = {

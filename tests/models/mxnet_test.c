@@ -4,7 +4,7 @@
 
 #include "segments/classic/mxnet_options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 static const pl_allocator_ops *const all_ops[] = {

@@ -5,7 +5,7 @@
 
 #include "segments/classic/tf_bfc.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 static const pl_allocator_ops *const ops = &pl_tf_bfc_ops;

@@ -3,10 +3,10 @@
 #include <check.h>
 #include <string.h>
 
-#include "segments/classic/torch_options.h"
+#include "segments/classic/torch/torch_options.h"
 #include "segments/pleat/space/options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 static void open_unlimited(void)

@@ -4,9 +4,9 @@
 #include <check.h>
 #include <math.h>
 
-#include "segments/classic/torch_options.h"
+#include "segments/classic/torch/torch_options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 /* ---- large segments -------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /* labels: unit */
 #include <check.h>
 
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 static void open_plain(void)

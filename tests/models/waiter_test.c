@@ -5,7 +5,7 @@
 #include <semaphore.h>
 
 #include "segments/classic/waiter.h"
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 #include "vmm/device_state.h"
 

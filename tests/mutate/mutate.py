@@ -27,7 +27,7 @@ CONFIGURE = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-
              "-DCMAKE_CXX_FLAGS_DEBUG=-O1", "-DPLEAT_DEBUG_LEVEL=1", "-DPLEAT_WERROR=OFF",
              "-DPLEAT_TEST_LIMIT=300")
 ASKED, NOT_ASKED = {"unit", "model", "fault"}, {"stress", "figures", "gpu", "python", "lint", "install"}
-# Suites that are no tests/FOLDER/FILE_test.c.
+# Suites that have no file FILE_test.c.
 IN_CXX = {"cxx_test": "api/cxx_test.cpp", "torch_shim_test": "torch/shim_test.cpp"}
 
 
@@ -86,8 +86,11 @@ def read_list(text):
 
 
 def source_of(tree, suite):
-    """The file of a suite: FOLDER_FILE is tests/FOLDER/FILE_test.c."""
-    return tree / "tests" / IN_CXX.get(suite, suite.replace("_", "/", 1) + "_test.c")
+    """The file of a suite: FOLDER_FILE is FILE_test.c in tests/FOLDER, or a folder below."""
+    folder, _, name = suite.partition("_")
+    below = sorted((tree / "tests" / folder).glob(f"*/{name}_test.c"))
+    here = tree / "tests" / IN_CXX.get(suite, f"{folder}/{name}_test.c")
+    return below[0] if below else here
 
 
 def check(mutations):

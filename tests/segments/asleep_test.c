@@ -4,7 +4,7 @@
 /* labels: unit */
 #include <check.h>
 
-#include "tests/support/segments_captures.h"
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 
 enum { OWN = 1, OTHER = 2, N_AWAKE = 3, N_LONG = 200, N_PAGES = 150, N_SMALL = 64 };

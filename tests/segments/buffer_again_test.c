@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "segments/pleat/space/space.h"
-#include "tests/support/segments_captures.h"
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
 

@@ -5,9 +5,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "tests/support/segments_random.h"
-#include "tests/support/segments_replay.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_random.h"
+#include "tests/support/segments/segments_replay.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { N_TURNS = 600, N_SEEDS = 8 };

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "tests/support/segments_captures.h"
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/segments_captures.h"
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64 };

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "segments/pleat/space/space.h"
-#include "tests/support/segments_captures.h"
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/driver_state.h"
 

@@ -7,7 +7,7 @@
 #include "segments/pleat/grow/request.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
-#include "tests/support/segments_rig.h"
+#include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
 
 static pl_segment *seg;

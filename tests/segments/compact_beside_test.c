@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "tests/support/own.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { N_THREADS = 3, N_OWN = 64, N_COMPACTIONS = 150 };

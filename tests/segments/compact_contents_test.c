@@ -11,8 +11,8 @@
 
 #include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_sim.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_sim.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { N_OPS = 120000, MOST_OWN = 256, CHECK_EVERY = 1 << 10, OFTEN = 200 };

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "segments/pleat/space/space.h"
-#include "tests/support/segments_captures.h"
-#include "tests/support/segments_chunks.h"
-#include "tests/support/segments_pools.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_captures.h"
+#include "tests/support/segments/segments_chunks.h"
+#include "tests/support/segments/segments_pools.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32, MOST_CALLS = 500 };

@@ -12,8 +12,8 @@
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/tick.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_chunks.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_chunks.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 128 << 10, HALF = GRANULE / 2, MOST_BLOCKS = 32, N_NEW = 6, MOST_CALLS = 200 };

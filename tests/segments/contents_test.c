@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "tests/support/own.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { N_THREADS = 4, N_OWN = 128, CHECK_EVERY = 1 << 15 };

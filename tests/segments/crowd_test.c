@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "tests/support/segments_draw.h"
+#include "tests/support/segments/segments_draw.h"
 #include "tests/support/suite.h"
 
 enum { N_SEEDS = 160, N_MIXED_SEEDS = 48, MOST_THREADS = 8 };

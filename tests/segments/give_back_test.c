@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "tests/support/segments_cache.h"
+#include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
 /* Bit 0 chooses the block that cannot go. */

@@ -8,7 +8,7 @@
 #include "segments/pleat/space/options.h"
 #include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "segments/pleat/space/space.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/device_state.h"
 

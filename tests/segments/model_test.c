@@ -6,7 +6,7 @@
 /* labels: model */
 #include <check.h>
 
-#include "tests/support/segments_draw.h"
+#include "tests/support/segments/segments_draw.h"
 #include "tests/support/suite.h"
 
 enum { N_SEEDS = 400, N_WHOLE_SEEDS = 400, N_MIXED_SEEDS = 200 };

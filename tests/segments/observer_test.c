@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "segments/classic/torch_options.h"
+#include "segments/classic/torch/torch_options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_cache.h"
-#include "tests/support/segments_random.h"
-#include "tests/support/segments_replay.h"
+#include "tests/support/segments/segments_cache.h"
+#include "tests/support/segments/segments_random.h"
+#include "tests/support/segments/segments_replay.h"
 #include "tests/support/suite.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "segments/base/rounding.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 128 << 10 };

@@ -7,7 +7,7 @@
 
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/space/run.h"
-#include "tests/support/segments_rig.h"
+#include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
 
 enum { NO_LIMIT = 1 << 20, LANE = 1, GRANULE_UNITS = RIG_GRANULE / RIG_UNIT };

@@ -6,7 +6,7 @@
 
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/ops/walk.h"
-#include "tests/support/segments_rig.h"
+#include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
 
 enum { UNITS_PER_GRANULE = RIG_GRANULE / RIG_UNIT, NO_LIMIT = 1 << 20 };

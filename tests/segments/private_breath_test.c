@@ -8,8 +8,8 @@
 
 #include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_pools.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_pools.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { POOLED = 1, BESIDE = 2, OWN = 3, LATE = 4, SMALL = 512, N_BLOCKS = 800 };

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/segments_pools.h"
-#include "tests/support/segments_random.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_pools.h"
+#include "tests/support/segments/segments_random.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, N_BLOCKS = 64, N_STEPS = 3000 };

@@ -3,8 +3,8 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "tests/support/segments_pools.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_pools.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, N_CYCLES = 2000 };

@@ -5,8 +5,8 @@
 
 #include "segments/pleat/space/options.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_captures.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_captures.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 1024, N_RESERVED = 16, N_FILLED = 1000 };

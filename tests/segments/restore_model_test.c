@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/segments_pools.h"
-#include "tests/support/segments_random.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_pools.h"
+#include "tests/support/segments/segments_random.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"

@@ -5,7 +5,7 @@
 
 #include "segments/base/roster.h"
 #include "segments/pleat/space/space.h"
-#include "tests/support/segments_pools.h"
+#include "tests/support/segments/segments_pools.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"

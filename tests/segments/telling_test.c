@@ -3,9 +3,9 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "tests/support/segments_random.h"
-#include "tests/support/segments_sim.h"
-#include "tests/support/segments_told.h"
+#include "tests/support/segments/segments_random.h"
+#include "tests/support/segments/segments_sim.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, N_BLOCKS = 96, N_STEPS = 4000, N_FAULTS = 18 };

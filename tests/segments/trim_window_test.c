@@ -11,7 +11,7 @@
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 #include "tests/support/own.h"
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 128 << 10, N_BLOCKS = 16, N_NEW = 8, MOST_CALLS = 200 };

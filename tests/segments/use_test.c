@@ -3,7 +3,7 @@
 /* labels: unit model */
 #include <check.h>
 
-#include "tests/support/segments_sim.h"
+#include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
 enum { YOUNG_FREES = 256, FREES_PER_TICK = 32 };

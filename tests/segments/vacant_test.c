@@ -5,7 +5,7 @@
 
 #include "segments/pleat/space/granule.h"
 #include "segments/pleat/space/run.h"
-#include "tests/support/segments_rig.h"
+#include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
 
 static uint64_t seed;

@@ -15,8 +15,8 @@
 
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/settle.h"
-#include "tests/support/segments_captures.h"
-#include "tests/support/segments_pools.h"
+#include "tests/support/segments/segments_captures.h"
+#include "tests/support/segments/segments_pools.h"
 #include "tests/support/suite.h"
 
 enum { GRANULE = 2 << 20, SMALL = 512 };

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static void begin(void)

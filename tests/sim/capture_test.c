@@ -2,7 +2,7 @@
  * work. */
 #include <pthread.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_devptr at; /* two accessible granules */

@@ -1,7 +1,7 @@
 /* copy_test.c - copies between device addresses and to the host; the device of an address. */
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 START_TEST(a_copy_moves_the_bytes_in_the_order_of_its_stream)

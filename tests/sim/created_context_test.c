@@ -3,9 +3,9 @@
 /* labels: unit */
 #include <pthread.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
-#include "vmm/sim/entry.h"
+#include "vmm/sim/entries/entry.h"
 
 static void two_devices(void)
 {

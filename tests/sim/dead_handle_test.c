@@ -2,7 +2,7 @@
  * says so, it is also reported as a hazard. */
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 enum { QUARANTINE = 4096 };

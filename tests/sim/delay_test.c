@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 enum { DELAY_US = 20000 };

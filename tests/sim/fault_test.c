@@ -3,7 +3,7 @@
 /* labels: unit fault */
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 START_TEST(the_k_th_call_of_an_entry_point_fails_and_does_nothing_else)

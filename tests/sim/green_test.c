@@ -1,7 +1,7 @@
 /* green_test.c - green contexts, their streams, events and end. An event of the whole primary
  * context covers the work of its green contexts since CUDA 13. */
 /* labels: unit */
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_devptr at; /* two accessible granules */

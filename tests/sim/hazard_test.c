@@ -1,5 +1,5 @@
 /* hazard_test.c - accesses that are hazards, and harmless accesses that resemble hazards. */
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_devptr at; /* two accessible granules */

@@ -2,7 +2,7 @@
 /* labels: unit */
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static const char memory[] = "backing:memory,host:8M,capacity:4M,depth:1048576";

@@ -1,5 +1,5 @@
 /* linear_test.c - cuMemAlloc: counted to the byte, kept apart, owned by a context. */
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static void small_device(void)

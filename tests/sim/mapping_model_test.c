@@ -4,7 +4,7 @@
 /* labels: model */
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 enum {

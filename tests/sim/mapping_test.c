@@ -2,7 +2,7 @@
  * test has the name of the rule that it checks. */
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_access_desc allow(int device, int flags)

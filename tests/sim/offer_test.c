@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
-#include "vmm/sim/entry.h"
+#include "vmm/sim/entries/entry.h"
 
 enum { BYTES = 1000, VERSION = 13000 };
 

@@ -1,5 +1,5 @@
 /* peer_test.c - access of devices to other devices' memory. */
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_access_desc allow(int device, int flags)

@@ -1,5 +1,5 @@
 /* pool_hazard_test.c - refusals of pools, and hazardous uses of their memory. */
-#include "tests/support/sim_pools.h"
+#include "tests/support/sim/sim_pools.h"
 #include "tests/support/suite.h"
 
 /* For tests with hazards: assert them, and open a clean world for the fixture. */

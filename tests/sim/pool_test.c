@@ -1,6 +1,6 @@
 /* pool_test.c - the model of stream-ordered pools: life, growth, reuse. */
 /* labels: unit fault */
-#include "tests/support/sim_pools.h"
+#include "tests/support/sim/sim_pools.h"
 #include "tests/support/suite.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */

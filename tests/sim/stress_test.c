@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 enum { N_THREADS = 4, N_ROUNDS = 2000 };

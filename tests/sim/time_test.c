@@ -1,5 +1,5 @@
 /* time_test.c - when work finishes: depth, order, events, synchronisation, default streams. */
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_devptr at;

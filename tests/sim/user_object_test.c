@@ -1,7 +1,7 @@
 /* user_object_test.c - graphs, executable graphs and launches keep user objects alive. */
 #include <limits.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_stream stream;

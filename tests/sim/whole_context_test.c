@@ -1,7 +1,7 @@
 /* whole_context_test.c - calls about all work of a context: an event, and a synchronisation. */
 #include <pthread.h>
 
-#include "tests/support/sim_world.h"
+#include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
 static cu_devptr at; /* two accessible granules */

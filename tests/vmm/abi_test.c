@@ -24,7 +24,7 @@ CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event);
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ctx, CUgreenCtx *green);
 #endif
 
-#include "tests/support/vmm_same.h"
+#include "tests/support/vmm/vmm_same.h"
 #include "vmm/sim/sim_list.h"
 
 SAME_SIZE(cu_result, CUresult);

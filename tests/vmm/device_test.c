@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_sim.h"
 #include "vmm/chunk.h"
 #include "vmm/mapping.h"
 #include "vmm/range.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_sim.h"
 #include "vmm/driver_state.h"
 
 enum { N_THREADS = 4, N_CALLS = 5000 };

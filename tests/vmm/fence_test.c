@@ -4,8 +4,8 @@
 #include <pthread.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
-#include "vmm/stream.h"
+#include "tests/support/vmm/vmm_sim.h"
+#include "vmm/streams/stream.h"
 
 enum { N_MANY = 70 };
 

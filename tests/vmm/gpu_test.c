@@ -11,7 +11,7 @@
 #include "vmm/mapping.h"
 #include "vmm/measure/measure.h"
 #include "vmm/range.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 #define GIB ((size_t)1 << 30)
 

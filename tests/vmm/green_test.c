@@ -3,8 +3,8 @@
 #include <check.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_green.h"
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_green.h"
+#include "tests/support/vmm/vmm_sim.h"
 #include "vmm/device_state.h"
 
 static vmm_sim sim;

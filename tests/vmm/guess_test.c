@@ -3,8 +3,8 @@
 #include <check.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
-#include "vmm/stream.h"
+#include "tests/support/vmm/vmm_sim.h"
+#include "vmm/streams/stream.h"
 
 static vmm_sim sim;
 static pl_device *dev;

@@ -3,7 +3,7 @@
 #include <check.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_sim.h"
 #include "vmm/chunk.h"
 #include "vmm/mapping.h"
 #include "vmm/range.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
-#include "vmm/async_pool.h"
+#include "tests/support/vmm/vmm_sim.h"
+#include "vmm/async/async_pool.h"
 #include "vmm/chunk.h"
 #include "vmm/device_state.h"
 #include "vmm/mapping.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vmm/async_pool.h"
+#include "vmm/async/async_pool.h"
 #include "vmm/driver.h"
 
 #define MIB ((size_t)1 << 20)

@@ -1,12 +1,12 @@
 /* pool_test.c - the driver's own pool: its allocations, counts and kept memory. */
 /* labels: unit fault */
 #include "tests/support/suite.h"
-#include "vmm/async_pool.h"
+#include "vmm/async/async_pool.h"
 
 #include <check.h>
 #include <string.h>
 
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_sim.h"
 
 #define MIB ((size_t)1 << 20)
 #define UNIT (32 * MIB)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_sim.h"
 #include "vmm/range.h"
 
 #define MIB ((size_t)1 << 20)

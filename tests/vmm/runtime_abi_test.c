@@ -11,7 +11,7 @@
 
 #if defined(PLEAT_HAVE_CUDA_H) && CUDART_VERSION >= 13000
 
-#include "tests/support/vmm_same.h"
+#include "tests/support/vmm/vmm_same.h"
 #include "vmm/runtime/runtime_abi.h"
 
 typedef struct cudaDeviceProp their_prop;
@@ -100,7 +100,7 @@ int main(void)
 
 #elif defined(PLEAT_HAVE_CUDA_H) && CUDART_VERSION >= 12000
 
-#include "tests/support/vmm_same.h"
+#include "tests/support/vmm/vmm_same.h"
 #include "vmm/runtime/runtime_abi.h"
 
 typedef struct cudaDeviceProp their_prop;

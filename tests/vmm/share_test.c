@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
+#include "tests/support/vmm/vmm_sim.h"
 #include "vmm/base/lock.h"
 #include "vmm/chunk.h"
 #include "vmm/share.h"

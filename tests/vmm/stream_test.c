@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "tests/support/suite.h"
-#include "tests/support/vmm_sim.h"
-#include "vmm/stream.h"
+#include "tests/support/vmm/vmm_sim.h"
+#include "vmm/streams/stream.h"
 
 enum { N_STREAMS = 100, N_THREADS = 4 };
 

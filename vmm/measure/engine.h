@@ -3,7 +3,7 @@
 #ifndef PLEAT_VMM_ENGINE_H
 #define PLEAT_VMM_ENGINE_H
 
-#include "vmm/measure/work.h"
+#include "vmm/measure/measure_work.h"
 
 /* Times of one pass, in ns by the clock of the host. */
 typedef struct pl_engine_times {

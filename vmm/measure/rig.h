@@ -70,9 +70,9 @@ void pl_rig_abandon(pl_rig *rig);
 pleat_status pl_rig_load_create(pl_rig *rig);
 void pl_rig_load_destroy(pl_rig *rig);
 
-/* chunk.c: chunks of all sizes, with and without work beside them */
+/* measure_chunk.c: chunks of all sizes, with and without work beside them */
 pleat_status pl_measure_chunks(pl_rig *rig);
-/* event.c: whole allocations; events. */
+/* measure_event.c: whole allocations; events. */
 pleat_status pl_measure_mallocs(pl_rig *rig);
 pleat_status pl_measure_events(pl_rig *rig);
 /* alias.c: do the two addresses of a chunk show the same contents? */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/sim/delay.h"
+#include "vmm/sim/work/delay.h"
 
 typedef bool (*key_reader)(const char *value, sim_conf *conf);
 

@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-#include "vmm/sim/entry.h"
+#include "vmm/sim/entries/entry.h"
 #include "vmm/sim/state.h"
 
 typedef struct sim_cost {

@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/sim/backing.h"
-#include "vmm/sim/capture.h"
 #include "vmm/sim/cost.h"
-#include "vmm/sim/delay.h"
-#include "vmm/sim/event.h"
-#include "vmm/sim/fault.h"
-#include "vmm/sim/graph.h"
-#include "vmm/sim/hazard.h"
-#include "vmm/sim/log.h"
-#include "vmm/sim/memory.h"
-#include "vmm/sim/mempool.h"
-#include "vmm/sim/stream.h"
-#include "vmm/sim/token.h"
-#include "vmm/sim/user_object.h"
+#include "vmm/sim/entries/fault.h"
+#include "vmm/sim/entries/log.h"
+#include "vmm/sim/memory/backing.h"
+#include "vmm/sim/memory/memory.h"
+#include "vmm/sim/memory/mempool.h"
+#include "vmm/sim/work/capture.h"
+#include "vmm/sim/work/delay.h"
+#include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/sim_event.h"
+#include "vmm/sim/work/sim_graph.h"
+#include "vmm/sim/work/sim_stream.h"
+#include "vmm/sim/work/token.h"
+#include "vmm/sim/work/user_object.h"
 
 sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

@@ -9,8 +9,8 @@
 
 #include "vmm/driver_abi.h"
 #include "vmm/sim/conf.h"
-#include "vmm/sim/pool.h"
-#include "vmm/sim/space.h"
+#include "vmm/sim/memory/pool.h"
+#include "vmm/sim/memory/space.h"
 
 typedef struct sim_stream sim_stream;
 typedef struct sim_capture sim_capture;

@@ -1,4 +1,4 @@
-/* front.h - fronts of threads (segments/base/front.h) before a space.
+/* front.h - fronts of threads (segments/base/fronts.h) before a space.
  *
  * A block in a front is live for everything in the space: the map, the granules, the lane. So a
  * request that finds its block in the front changes nothing in the space. A block serves only

@@ -17,7 +17,7 @@
 
 #include "segments/pleat/space/area.h"
 #include "segments/pleat/space/block.h"
-#include "vmm/stream.h"
+#include "vmm/streams/stream.h"
 
 typedef struct pl_tick {
     uint64_t number;

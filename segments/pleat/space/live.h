@@ -5,7 +5,7 @@
 #ifndef PLEAT_SEGMENTS_LIVE_H
 #define PLEAT_SEGMENTS_LIVE_H
 
-#include "segments/base/front.h"
+#include "segments/base/fronts.h"
 #include "segments/pleat/space/segment.h"
 #include "vmm/base/pleat_types.h"
 

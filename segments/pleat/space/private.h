@@ -17,9 +17,9 @@
  *
  * Release. Graphs may have been launched on any stream, known or not, and may still run. So a
  * released pool drains: until the driver has said that all graphs captured in the pool are gone
- * (vmm/graph_watch.h), or until a tick of the context has passed. If the driver does not watch all
- * graphs of the pool, the tick is asked for at once. A draining pool's memory stays as it was, but
- * observers hear of the memory as the default pool's.
+ * (vmm/streams/graph_watch.h), or until a tick of the context has passed. If the driver does not
+ * watch all graphs of the pool, the tick is asked for at once. A draining pool's memory stays as it
+ * was, but observers hear of the memory as the default pool's.
  *
  * A drained pool's areas become the default pool's: they go to space.released, where requests look
  * when memory is short. Their segments open: granules under free blocks become loose, some at a

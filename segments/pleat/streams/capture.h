@@ -4,9 +4,9 @@
  * recorded the block while the call's stream was captured, with whichever stream of the capture.
  * After the free nobody uses the block, and its chunks are never taken, until the graph is gone. A
  * capable driver tells when the graph, its executables and all launches are over
- * (vmm/graph_watch.h). Otherwise the owner of the graph says so, by the handle of a stream of the
- * capture. Of several captures on the stream, the oldest is meant. Launches may be under way then
- * on any stream, so a tick of the context covers the launches.
+ * (vmm/streams/graph_watch.h). Otherwise the owner of the graph says so, by the handle of a stream
+ * of the capture. Of several captures on the stream, the oldest is meant. Launches may be under way
+ * then on any stream, so a tick of the context covers the launches.
  *
  * Blocks of a private pool wait for the end of the capture only, not for the graph.
  *
@@ -16,7 +16,7 @@
 #define PLEAT_SEGMENTS_CAPTURE_H
 
 #include "segments/pleat/space/space.h"
-#include "vmm/graph_watch.h"
+#include "vmm/streams/graph_watch.h"
 
 /* A stream took part in a capture. */
 typedef struct pl_part {

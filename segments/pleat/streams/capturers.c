@@ -6,7 +6,7 @@
 #include "segments/pleat/streams/capture.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
-#include "vmm/thread_life.h"
+#include "vmm/streams/thread_life.h"
 
 enum {
     QUIET_MS = 200,     /* a thread outside of calls for so long is not beginning a capture */
