@@ -22,11 +22,8 @@ static inline pleat_status pl_wish_ask_plainly(const pl_wish *w, pleat_devptr *o
     if (__builtin_expect(w->change != NULL, 0)) {
         return ops->buffer_change(w->gpu->allocator, w->change, w->stream);
     }
-    if (w->asked != NULL && ops->alloc_asked) {
+    if (ops->alloc_asked != NULL) {
         return ops->alloc_asked(w->gpu->allocator, w->in, w->bytes, w->stream, w->asked, out);
-    }
-    if (__builtin_expect(w->in != NULL, 0)) {
-        return ops->private_alloc(w->gpu->allocator, w->in, w->bytes, w->stream, out);
     }
     return ops->alloc(w->gpu->allocator, w->bytes, w->stream, out);
 }

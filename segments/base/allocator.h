@@ -122,9 +122,9 @@ typedef struct pl_allocator_ops {
     pleat_status (*destroy)(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
     /* bytes in [1, 2^60]. ENOMEM_DEVICE, EPENDING, ENOSPACE_VA, ENOMEM_HOST, EDRIVER, ... */
     pleat_status (*alloc)(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
-    /* alloc, or private_alloc if `pool` is not NULL, after the caller has asked the driver about
-     * the stream's capture. If `asked` is NULL, the allocator asks the driver at the point where
-     * its original does. */
+    /* alloc, from a private pool if `pool` is not NULL, after the caller has asked the driver about
+     * the stream's capture. `asked` NULL: the driver was not asked. The op is NULL where the
+     * allocator has no private pools. */
     pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
                                 const pl_capture_info *asked, pleat_devptr *out);
     /* alloc on the stream of the calling thread's front, after that front could not serve the
@@ -177,9 +177,9 @@ typedef struct pl_allocator_ops {
     /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
      * the stream. */
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);
-    /* release_capture, for the handle of a stream that took part in the capture. The stream may be
-     * gone. NULL where only known streams can be named. If several captures had the stream, the
-     * oldest is released. */
+    /* Instead of release_capture, where streams that may be gone can be named: the handle of a
+     * stream that took part in the capture. If several captures had the stream, the oldest is
+     * released. One of the two is NULL. */
     pleat_status (*release_capture_of)(pl_allocator *a, void *handle);
     /* From now on a capture that has ended keeps only memory of private pools. NULL: the
      * allocator cannot do this. */
@@ -193,13 +193,11 @@ typedef struct pl_allocator_ops {
     /* Do not trust the stream's handle any more (pl_stream_doubt), in threads' fronts either. NULL
      * where there are no fronts. */
     void (*doubt_stream)(pl_allocator *a, pl_stream *stream);
-    /* Private pools. All five functions are NULL where the allocator has none. A pool's memory is
+    /* Private pools; NULL where the allocator has none. A pool's memory is
      * reused only within the pool, also by a stream that is being captured (in that stream's
      * order). Until the pool is released, none of its memory is remapped, unmapped or given back.
      * Its blocks are freed, recorded and queried like all blocks. */
     pleat_status (*private_open)(pl_allocator *a, pl_private **out); /* ENOMEM_HOST */
-    pleat_status (*private_alloc)(pl_allocator *a, pl_private *pool, size_t bytes,
-                                  pl_stream *stream, pleat_devptr *out);
     /* A capture that used the pool has ended, so frees made during the capture can be fenced
      * now. */
     void (*private_rest)(pl_allocator *a, pl_private *pool);
@@ -239,7 +237,7 @@ typedef struct pl_allocator_ops {
     /* `ptr` is any address in the buffer, with memory or without. EFOREIGN. */
     pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
     /* Heaps: memory for the blocks of a tag. All eight functions are NULL where the allocator has
-     * none. A heap is a pool whose blocks lie together. Requests name the heap in private_alloc and
+     * none. A heap is a pool whose blocks lie together. Requests name the heap in
      * alloc_asked. A heap's free memory is for every request. A heap stays until the allocator is
      * destroyed. ENOMEM_HOST. */
     pleat_status (*heap_open)(pl_allocator *a, const char *tag, pl_private **out);

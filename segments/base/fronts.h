@@ -64,7 +64,6 @@ typedef struct pl_front {
     struct pl_allocator *allocator;
     const void *owner; /* unique to the owning thread */
     uint32_t lane;
-    size_t most_bytes;       /* of a block */
     _Atomic uint32_t n_kept; /* atomic: blocks in the front */
     size_t bytes;            /* bytes of these blocks, rounded */
     /* By how much its requests may raise the figures of live blocks before a peak is lifted. */

@@ -51,8 +51,8 @@ START_TEST(nothing_given_means_the_defaults)
         ck_assert_uint_eq(config.limit_parts, 0);
         ck_assert_uint_eq(config.device.chunk_granules, 1);
         ck_assert_uint_eq(config.options.wait_ms, defaults.wait_ms);
-        ck_assert_uint_eq(pl_pleat_own(&config.options).small_bytes,
-                          pl_pleat_own(&defaults).small_bytes);
+        ck_assert_uint_eq(pl_pleat_own(&config.options).reserve_bytes,
+                          pl_pleat_own(&defaults).reserve_bytes);
     }
 }
 END_TEST
@@ -62,7 +62,7 @@ START_TEST(every_key_reaches_its_field)
     pl_config config = read_good(
         "driver:sim,sim:[devices:2,capacity:8G],allocator:torch-native,fallback:torch-native,"
         "limit:3G,growth:frugal,cross_stream:settled,wait_ms:5,chunk_granules:4,"
-        "address_budget:2T,shareable:True,rdma:True,peers:True,time_calls:True,small_kib:64,"
+        "address_budget:2T,shareable:True,rdma:True,peers:True,time_calls:True,"
         "chunk_share:7,reserve_mb:13,max_split_size_mb:200,"
         "max_non_split_rounding_mb:32,garbage_collection_threshold:0.25,"
         "roundup_power2_divisions:4,large_segment_size_mb:32,per_process_memory_fraction:0.75,"
@@ -90,7 +90,6 @@ START_TEST(every_key_reaches_its_field)
     ck_assert_int_eq(config.device.handle_rdma, PL_DEMAND_FIRM);
     ck_assert(config.device.peers);
     ck_assert(config.time_calls);
-    ck_assert_uint_eq(own.small_bytes, 64 << 10);
     ck_assert_uint_eq(own.chunk_share, 7);
     ck_assert_uint_eq(own.reserve_bytes, 13 << 20);
     ck_assert_uint_eq(torch.max_split_bytes, 200 << 20);
@@ -293,7 +292,7 @@ static const struct bad_conf {
     { "roundup_power2_divisions:[256:2,256:2]", { "'256:2,256:2'" } },
     { "roundup_power2_divisions:[256:2,>:4,>:4]", { "'256:2,>:4,>:4'" } },
     { "roundup_power2_divisions:[256:2:4]", { "'256:2:4'" } },
-    { "small_kib:1025", { "'1025'", "'small_kib'" } },
+    { "chunk_share:1000001", { "'1000001'", "'chunk_share'" } },
     { "sim:devices", { "'devices'", "'sim'", "[key:value,...]" } },
     { "sim:[devices:2", { "'sim'", "brackets" } },
     { "sim:devices:2]", { "'sim'", "brackets" } },

@@ -54,12 +54,12 @@ static void open_world(const uint8_t header[HEADER_BYTES])
              n_granules * granule_kib, granule_kib, depths[header[2] & 7],
              has_memory ? "memory" : "none");
     snprintf(conf, sizeof conf,
-             "allocator:%s,chunk_granules:%u,growth:%s,cross_stream:%s,wait_ms:%u,small_kib:%u,"
+             "allocator:%s,chunk_granules:%u,growth:%s,cross_stream:%s,wait_ms:%u,"
              "history:%u,chunk_share:%u%s%s",
              allocator, chunk_granules, growths[(header[2] >> 3) % 3],
              (header[2] & 64) != 0 ? "settled" : "order", waits[header[3] & 3],
-             (header[3] & 4) != 0 ? 16 : 128, (header[3] & 8) != 0 ? 16 : 0,
-             (header[3] & 16) != 0 ? 1 : 1024, (header[3] & 64) != 0 ? ",address_budget:16M" : "",
+             (header[3] & 8) != 0 ? 16 : 0, (header[3] & 16) != 0 ? 1 : 1024,
+             (header[3] & 64) != 0 ? ",address_budget:16M" : "",
              is_pleat && (header[4] & 24) == 24 ? ",shareable:True" : "");
     fuzz_world_open(sim_conf, conf, is_pleat, is_pleat && (header[4] & 4) != 0);
     fuzz_graph_open();

@@ -205,6 +205,26 @@ class Caps(unittest.TestCase):
                           lint_size.MAX_PUBLIC_FUNCTIONS, lint_size.MAX_FOLDER_FILES),
                          (500, 800, 60, 100, 25, 40))
 
+    def test_a_further_part_of_the_allocator_is_found(self):
+        def n_found(n_structs, n_others):
+            code = "typedef struct pl_space {\n" + \
+                "".join(f"    pl_part p{i};\n" for i in range(n_structs)) + \
+                "".join(f"    pl_part *q{i};\n" for i in range(n_others)) + "} pl_space;\n"
+            return len(list(lint_size.check_space(code)))
+        self.assertEqual([n_found(10, 15), n_found(11, 15), n_found(10, 16)], [0, 1, 1])
+
+    def test_a_further_memory_of_a_request_is_found(self):
+        def n_found(n):
+            fields = "".join(f"    size_t n{i};\n" for i in range(n))
+            return len(list(lint_size.check_request(
+                "typedef struct pl_request {\n" + fields + "} pl_request;\n")))
+        self.assertEqual([n_found(20), n_found(21)], [0, 1])
+
+    def test_a_further_drop_of_the_lock_is_found(self):
+        def n_found(n):
+            return len(list(lint_size.check_lock_drops(["pl_lock_acquire(&space->lock);\n" * n])))
+        self.assertEqual([n_found(44), n_found(45)], [0, 1])
+
     def test_a_full_folder_is_found(self):
         def n_found(n_files):
             return len(list(lint_size.check_folders(

@@ -14,6 +14,12 @@ MAX_FUNCTION_LINES = 60
 MAX_COLUMNS = 100
 MAX_PUBLIC_FUNCTIONS = 25
 MAX_POLICY_CONSTANTS = 20
+# Of the allocator: what its state has, what a request remembers, and where the lock is dropped in the
+# middle of an operation (pl_space_enter and pl_space_leave stand at the two ends).
+MAX_SPACE_STRUCTS = 10
+MAX_SPACE_OTHERS = 15
+MAX_REQUEST_MEMBERS = 20
+MAX_LOCK_DROPS = 44
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 SOURCE_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py"}
 TEXT_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
@@ -65,6 +71,44 @@ def check_policy():
         yield f"segments/pleat/grow/policy.c: {n_constants} constants, at most {MAX_POLICY_CONSTANTS}"
 
 
+def members(code, name):
+    """(type, member) of each member of a struct in C code."""
+    body = re.search(rf"typedef struct {name} \{{(.*?)^\}} {name};", code, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^ {4}(?:const |_Atomic )?((?:struct )?\w+(?: \w+)*?) (\**\w+)[^;\n]*;",
+                      body.group(1), re.MULTILINE)
+
+
+def check_space(code):
+    found = members(code, "pl_space")
+    structs = [name for kind, name in found if kind.startswith(("pl_", "struct ")) and name[0] != "*"]
+    for kind, n, most in (("structs", len(structs), MAX_SPACE_STRUCTS),
+                          ("other members", len(found) - len(structs), MAX_SPACE_OTHERS)):
+        if n > most:
+            yield f"pl_space: {n} {kind}, at most {most}"
+
+
+def check_request(code):
+    n = len(members(code, "pl_request"))
+    if n > MAX_REQUEST_MEMBERS:
+        yield f"pl_request: {n} members, at most {MAX_REQUEST_MEMBERS}"
+
+
+def check_lock_drops(codes):
+    n = sum(code.count("pl_lock_acquire(&") for code in codes)
+    if n > MAX_LOCK_DROPS:
+        yield f"segments/pleat: the lock is dropped at {n} places inside operations, " \
+              f"at most {MAX_LOCK_DROPS}"
+
+
+def check_allocator():
+    space = "segments/pleat/space/space_state.h"
+    yield from check_space(without_comments_and_strings(read(space)))
+    yield from check_request(without_comments_and_strings(read("segments/pleat/grow/request.h")))
+    yield from check_lock_drops([
+        without_comments_and_strings(read(path)) for path in c_files()
+        if path.parts[:2] == ("segments", "pleat") and path.name != "space.h"])
+
+
 def check_public():
     n_functions = len(re.findall(r"^PLEAT_API\b", read("api/pleat.h"), re.MULTILINE))
     if n_functions > MAX_PUBLIC_FUNCTIONS:
@@ -88,8 +132,8 @@ def check_file_names(paths):
 
 
 def main():
-    problems = [*check_public(), *check_policy(), *check_folders(c_files()),
-                *check_file_names(c_files())]
+    problems = [*check_public(), *check_policy(), *check_allocator(),
+                *check_folders(c_files()), *check_file_names(c_files())]
     for path in c_files():
         problems += check_c(path)
     for path in all_files():

@@ -4,6 +4,7 @@
 
 #include "segments/classic/torch/torch_options.h"
 #include "tests/support/own.h"
+#include "tests/support/release.h"
 #include "tests/support/segments/segments_cache.h"
 #include "tests/support/suite.h"
 
@@ -155,7 +156,7 @@ START_TEST(a_use_by_a_captured_stream_is_held_until_the_capture_is_released)
     cache_put(ptr);
     ck_assert_uint_eq(cache_stats().pending_bytes, bytes);
     ck_assert_uint_eq(cache_stats().active_bytes[PLEAT_SIZES_ALL].current, bytes);
-    ck_assert_int_eq(ops->release_capture(cache.a, cache.streams[2]), PLEAT_ECAPTURE);
+    ck_assert_int_eq(release_capture(cache.a, cache.streams[2]), PLEAT_ECAPTURE);
     ck_assert_int_eq(ops->free(cache.a, ptr, NULL), PLEAT_EDOUBLEFREE);
     cache_end_capture(2);
     cache.sim.finish();

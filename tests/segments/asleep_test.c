@@ -23,8 +23,8 @@ static void open_room(void)
 static pleat_devptr get(size_t bytes)
 {
     pleat_devptr ptr = 0;
-    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, heap, bytes, pleat.streams[OWN], &ptr),
-                     PLEAT_OK);
+    ck_assert_int_eq(
+        pleat.a->ops->alloc_asked(pleat.a, heap, bytes, pleat.streams[OWN], NULL, &ptr), PLEAT_OK);
     return ptr;
 }
 
@@ -159,9 +159,9 @@ START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
     pl_private *pool;
     pleat_devptr ptr = 0;
     ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
-    ck_assert_int_eq(
-        pleat.a->ops->private_alloc(pleat.a, pool, N_PINNED * GRANULE, pleat.streams[OWN], &ptr),
-        PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, N_PINNED * GRANULE,
+                                               pleat.streams[OWN], NULL, &ptr),
+                     PLEAT_OK);
     put(ptr);
     pleat_devptr lives = get(GRANULE);
     captures_begin(OTHER);

@@ -104,7 +104,7 @@ static bool is_somebody_looking(void)
 {
     pl_space *space = (pl_space *)pleat.a;
     pl_lock_acquire(&space->lock);
-    bool is_looking = space->context.is_gathering;
+    bool is_looking = space->streams.context.is_gathering;
     pl_lock_release(&space->lock);
     return is_looking;
 }

@@ -18,10 +18,10 @@ static void open_opening(void)
 {
     rig_open();
     seg = rig_draw("0000|0000|0000|0000");
-    rig.n_loose -= pl_segment_pin_granules(seg, 0, 3);
-    rig.n_pinned = 4;
+    rig.chunks.n_loose -= pl_segment_pin_granules(seg, 0, 3);
+    rig.chunks.n_pinned = 4;
     seg->is_opening = true;
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 4), PLEAT_OK);
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 4), PLEAT_OK);
 }
 
 /* Four loose granules. */
@@ -29,8 +29,8 @@ static void open_loose(void)
 {
     rig_open();
     seg = rig_draw("0000|0000|0000|0000");
-    rig.n_pinned = 0;
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 4), PLEAT_OK);
+    rig.chunks.n_pinned = 0;
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 4), PLEAT_OK);
 }
 
 static void close_rig(void)
@@ -42,9 +42,9 @@ static void close_rig(void)
 
 static void assert_counts(size_t n_loose, size_t n_pinned)
 {
-    ck_assert_uint_eq(rig.n_loose, n_loose);
+    ck_assert_uint_eq(rig.chunks.n_loose, n_loose);
     ck_assert_uint_eq(seg->n_loose, n_loose);
-    ck_assert_uint_eq(rig.n_pinned, n_pinned);
+    ck_assert_uint_eq(rig.chunks.n_pinned, n_pinned);
 }
 
 static pl_block *carve(pl_block *(*how)(pl_space *, pl_block *, pleat_devptr, pleat_devptr))
@@ -69,7 +69,7 @@ START_TEST(a_request_at_its_address_pins_what_it_covers)
     };
     ck_assert_ptr_nonnull(pl_fixed_fit(&rig, &rq));
     assert_counts(3, 1);
-    ck_assert_uint_ge(rig.peak_pinned, rig.n_pinned);
+    ck_assert_uint_ge(rig.chunks.peak_pinned, rig.chunks.n_pinned);
 }
 END_TEST
 
@@ -91,8 +91,8 @@ START_TEST(a_room_that_fell_asleep_pins_what_comes_back)
     seg->is_private = true;
     pl_segment_own_all(seg);
     size_t n = pl_segment_pin_granules(seg, 0, 3);
-    rig.n_loose -= n;
-    rig.n_pinned += n;
+    rig.chunks.n_loose -= n;
+    rig.chunks.n_pinned += n;
     pl_carve_restore(&rig, b);
     assert_counts(0, 4);
 }

@@ -291,12 +291,12 @@ START_TEST(memory_of_a_private_pool_stays)
     pleat_devptr ptr;
     keep("................................");
     ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
-    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, pool, (size_t)N_LARGE * GRANULE,
-                                                 pleat.streams[1], &ptr),
+    ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, (size_t)N_LARGE * GRANULE,
+                                               pleat.streams[1], NULL, &ptr),
                      PLEAT_OK);
     pleat_put(ptr, 1);
-    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, pool, GRANULE, pleat.streams[1], &ptr),
-                     PLEAT_OK);
+    ck_assert_int_eq(
+        pleat.a->ops->alloc_asked(pleat.a, pool, GRANULE, pleat.streams[1], NULL, &ptr), PLEAT_OK);
     assert_split(0, 0, 0);
     pleat_put(ptr, 1);
     pleat.a->ops->private_release(pleat.a, pool);

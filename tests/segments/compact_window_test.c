@@ -317,7 +317,7 @@ START_TEST(what_moves_may_lose_its_lane)
     pl_lock_release(&space->lock);
     lent = pleat_get((size_t)16 * GRANULE, 2);
     ck_assert_uint_eq(lent, blocks[1] + GRANULE);
-    uint32_t n_lanes = space->n_lanes;
+    uint32_t n_lanes = space->streams.n_lanes;
     compactor = pthread_self();
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, act_at_entry, &n_created);
@@ -326,7 +326,7 @@ START_TEST(what_moves_may_lose_its_lane)
     pleat.sim.fail_never();
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_uint_gt(n_created, 0);
-    ck_assert_uint_eq(space->n_lanes, n_lanes); /* a lane came, a lane went */
+    ck_assert_uint_eq(space->streams.n_lanes, n_lanes); /* a lane came, a lane went */
     close_verified();
 }
 END_TEST

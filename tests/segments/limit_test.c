@@ -419,7 +419,7 @@ START_TEST(takes_buy_slack)
     open_policy(PL_GROWTH_BALANCED);
     pl_space *space = (pl_space *)pleat.a;
     scatter(20);
-    space->n_takes = 80;
+    space->chunks.n_takes = 80;
     pleat_get(10 * (size_t)GRANULE, 0);
     uint64_t n_bought = 80 * (N_GRANULES - 20) / (8 * N_GRANULES);
     ck_assert_uint_gt(n_bought, 0);

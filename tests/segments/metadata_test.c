@@ -92,14 +92,14 @@ static figures read_figures(void)
     const pl_space *s = space();
     size_t n_other = 0;
     for (int i = 0; i < PL_N_BLOCK_STATES; i++) {
-        n_other += s->store.tally.n_blocks[i];
+        n_other += s->blocks.store.tally.n_blocks[i];
     }
     figures f = {
-        .live_blocks = s->live.count * sizeof(pl_block),
+        .live_blocks = s->blocks.live.count * sizeof(pl_block),
         .other_blocks = n_other * sizeof(pl_block),
-        .spare_blocks = s->store.n_spare * sizeof(pl_block),
-        .live_map = slots_bytes(&s->live.now) + slots_bytes(&s->live.old),
-        .lanes = s->n_lanes * sizeof(pl_lane),
+        .spare_blocks = s->blocks.store.n_spare * sizeof(pl_block),
+        .live_map = slots_bytes(&s->blocks.live.now) + slots_bytes(&s->blocks.live.old),
+        .lanes = s->streams.n_lanes * sizeof(pl_lane),
         .space = s->meta.bytes,
         .device = pleat.dev->meta.bytes,
     };

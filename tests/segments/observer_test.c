@@ -9,6 +9,7 @@
 
 #include "segments/classic/torch/torch_options.h"
 #include "tests/support/own.h"
+#include "tests/support/release.h"
 #include "tests/support/segments/segments_cache.h"
 #include "tests/support/segments/segments_random.h"
 #include "tests/support/segments/segments_replay.h"
@@ -103,8 +104,8 @@ static void take(owned *o, random_source *r)
     pl_private *pool = random_once_in(r, 2) ? pools[random_below(r, N_POOLS)] : NULL;
     size_t bytes = request(r);
     o->stream = (unsigned)random_below(r, CACHE_N_STREAMS);
-    pleat_status st = pool ? cache.a->ops->private_alloc(cache.a, pool, bytes,
-                                                         cache.streams[o->stream], &o->ptr)
+    pleat_status st = pool ? cache.a->ops->alloc_asked(cache.a, pool, bytes,
+                                                       cache.streams[o->stream], NULL, &o->ptr)
                            : cache_try(bytes, o->stream, &o->ptr);
     o->ptr = st == PLEAT_OK ? o->ptr : 0;
 }
@@ -300,7 +301,7 @@ START_TEST(blocks_that_a_capture_holds_wait_for_its_release)
     compare(name);
     ck_assert_uint_eq(count(PL_ACTION_FREE_REQUESTED), count(PL_ACTION_ALLOC));
     ck_assert_uint_ge(count(PL_ACTION_ALLOC), 2);
-    (void)!cache.a->ops->release_capture(cache.a, cache.streams[2]);
+    (void)!release_capture(cache.a, cache.streams[2]);
     cache.sim.finish();
     cache_put_on(cache_get(MIB, 1), 1);
     cache_trim(0, true);

@@ -318,7 +318,7 @@ START_TEST(a_scan_ends_although_blocks_are_split_and_absorbed_between_its_holds)
             ck_assert_uint_le(++n_holds, 3 * UNITS);
             pl_block *b = rig_block(seg, random_below(UNITS));
             if (b->state == PL_BLOCK_FREE && b->lane == PL_LANE_SETTLED && b->bytes > RIG_UNIT) {
-                ck_assert_int_eq(pl_block_store_reserve(&rig.store, 2), PLEAT_OK);
+                ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 2), PLEAT_OK);
                 pl_run_cut(&rig, b, RIG_UNIT);
             }
         }

@@ -31,7 +31,7 @@ static pleat_devptr get(pl_private *in, size_t bytes, unsigned stream)
     const pl_allocator_ops *ops = pleat.a->ops;
     pl_stream *on = pleat.streams[stream];
     pleat_devptr ptr = 0;
-    pleat_status st = in != NULL ? ops->private_alloc(pleat.a, in, bytes, on, &ptr)
+    pleat_status st = in != NULL ? ops->alloc_asked(pleat.a, in, bytes, on, NULL, &ptr)
                                  : ops->alloc(pleat.a, bytes, on, &ptr);
     ck_assert_int_eq(st, PLEAT_OK);
     return ptr;
@@ -98,7 +98,7 @@ static void begin_release(void)
 {
     ck_assert_int_eq(pthread_create(&releaser, NULL, release_pool, NULL), 0);
     ck_assert_int_eq(sem_wait(&has_begun), 0);
-    ck_assert_ptr_nonnull(space_of_pleat()->opening);
+    ck_assert_ptr_nonnull(space_of_pleat()->places.opening);
 }
 
 static void end_release(void)
@@ -115,7 +115,7 @@ static void breathe_in_flight(void)
         (void)sem_post(&has_begun);
         (void)sem_wait(&may_go_on);
         is_releaser = false; /* from now on it goes on at once */
-    } else if (others != NULL && space_of_pleat()->first_flying != NULL) {
+    } else if (others != NULL && space_of_pleat()->flights.first != NULL) {
         meanwhile = NULL;
         others();
     }
@@ -152,13 +152,13 @@ static void fill_device(void)
     pleat_devptr pooled = have_a_pool_with_loose_granules();
     pleat_devptr late = get(NULL, 2 * GRANULE, LATE);
     const pl_space *space = space_of_pleat();
-    (void)get(NULL, (space->total_granules - space->n_held) * GRANULE, LATE);
+    (void)get(NULL, (space->chunks.total_granules - space->chunks.n_held) * GRANULE, LATE);
     ck_assert(blocks[N_BLOCKS - 1] < pooled && pooled < late);
     put(late, LATE);
     settle();
     pleat_work(OWN, blocks[1], GRANULE);
     put_every_second(N_BLOCKS, OWN);
-    ck_assert_uint_ge(space->n_loose, N_BLOCKS / 2 + 3 + 2);
+    ck_assert_uint_ge(space->chunks.n_loose, N_BLOCKS / 2 + 3 + 2);
     meanwhile = begin_release;
     pl_lock_breath = breathe_in_flight;
 }
@@ -181,7 +181,7 @@ END_TEST
 START_TEST(a_take_meets_a_pool_that_is_becoming_loose)
 {
     fill_device();
-    (void)get(NULL, space_of_pleat()->n_loose * GRANULE, OWN);
+    (void)get(NULL, space_of_pleat()->chunks.n_loose * GRANULE, OWN);
     check_end();
 }
 END_TEST

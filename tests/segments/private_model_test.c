@@ -115,8 +115,8 @@ static void model_step(random_source *r)
         b->stream = any_stream(r);
         pl_stream *stream = pleat.streams[b->stream];
         arm(r);
-        pleat_status st = pool < N_POOLS ? a->ops->private_alloc(a, model.pools[pool], b->bytes,
-                                                                 stream, &b->ptr)
+        pleat_status st = pool < N_POOLS ? a->ops->alloc_asked(a, model.pools[pool], b->bytes,
+                                                               stream, NULL, &b->ptr)
                                          : a->ops->alloc(a, b->bytes, stream, &b->ptr);
         pleat.sim.fail_never();
         if (st != PLEAT_OK) {
@@ -175,8 +175,8 @@ static void step_in_capture(random_source *r)
     } else if (!random_once_in(r, 20)) {
         size_t bytes = random_spread(r, 8 * MIB);
         graphs.bytes[i] = bytes;
-        if (a->ops->private_alloc(a, graphs.pool, bytes, pleat.streams[CAPTURE],
-                                  &graphs.blocks[i]) != PLEAT_OK) {
+        if (a->ops->alloc_asked(a, graphs.pool, bytes, pleat.streams[CAPTURE], NULL,
+                                &graphs.blocks[i]) != PLEAT_OK) {
             graphs.blocks[i] = 0;
         } else {
             pleat_work(CAPTURE, graphs.blocks[i], bytes);

@@ -497,7 +497,7 @@ static bool live_through(uint64_t k, bool is_lasting)
     pleat_status st = a->ops->private_open(a, &pool);
     for (unsigned i = 0; st == PLEAT_OK && i < 3; i++) {
         pl_stream *stream = pleat.streams[1 + i % 2];
-        st = a->ops->private_alloc(a, pool, (i + 1) * MIB, stream, &ptr[i]);
+        st = a->ops->alloc_asked(a, pool, (i + 1) * MIB, stream, NULL, &ptr[i]);
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST);
         ck_assert_int_eq(a->ops->check(a), 0);
     }
@@ -543,7 +543,7 @@ START_TEST(thousands_of_pools_leave_nothing_behind)
         ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
         pools_begin_capture(1 + (unsigned)i % 2);
         pl_stream *stream = pleat.streams[1 + i % 2];
-        ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, pool, 3 * GRANULE, stream, &ptr),
+        ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, 3 * GRANULE, stream, NULL, &ptr),
                          PLEAT_OK);
         ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, stream), PLEAT_OK);
         pools_forget(pools_end_capture(1 + (unsigned)i % 2));
@@ -572,9 +572,9 @@ START_TEST(thousands_of_pools_are_open_at_once)
             pleat_devptr ptr;
             pools[i] = pools_open_one();
             if (i % 40 == 0) {
-                ck_assert_int_eq(
-                    pleat.a->ops->private_alloc(pleat.a, pools[i], 1000, pleat.streams[1], &ptr),
-                    PLEAT_OK);
+                ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pools[i], 1000,
+                                                           pleat.streams[1], NULL, &ptr),
+                                 PLEAT_OK);
                 ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
             }
         }

@@ -73,7 +73,7 @@ static void step_block(random_source *r, pl_private *in, block *b)
         b->stream = any_stream(r);
         b->bytes = random_spread(r, 6 * MIB);
         pl_stream *stream = pleat.streams[b->stream];
-        pleat_status st = in != NULL ? a->ops->private_alloc(a, in, b->bytes, stream, &b->ptr)
+        pleat_status st = in != NULL ? a->ops->alloc_asked(a, in, b->bytes, stream, NULL, &b->ptr)
                                      : a->ops->alloc(a, b->bytes, stream, &b->ptr);
         b->is_raw = false;
         if (st != PLEAT_OK) {
@@ -356,7 +356,7 @@ START_TEST(others_go_on_meanwhile)
     for (size_t i = 0; i < N_MANY; i++) {
         sizes[i] = random_spread(&r, 40 * KIB);
         pl_stream *stream = pleat.streams[i % N_STREAMS];
-        ck_assert_int_eq(a->ops->private_alloc(a, in, sizes[i], stream, &many[i]), PLEAT_OK);
+        ck_assert_int_eq(a->ops->alloc_asked(a, in, sizes[i], stream, NULL, &many[i]), PLEAT_OK);
     }
     ck_assert_int_eq(a->ops->private_save(a, in, &roster), PLEAT_OK);
     for (int round = 0; round < 6; round++) {
@@ -369,7 +369,8 @@ START_TEST(others_go_on_meanwhile)
             pleat_devptr ptr;
             pl_stream *stream = pleat.streams[any_stream(&r)];
             ck_assert_int_eq(
-                a->ops->private_alloc(a, in, random_spread(&r, 200 * KIB), stream, &ptr), PLEAT_OK);
+                a->ops->alloc_asked(a, in, random_spread(&r, 200 * KIB), stream, NULL, &ptr),
+                PLEAT_OK);
         }
         pl_lock_reset_touched();
         pl_lock_breath = go_on;

@@ -19,14 +19,14 @@ static pleat_devptr blocks[N_SECOND];
 
 static size_t n_unmoved(void)
 {
-    return ((pl_space *)pleat.a)->live.n_unmoved;
+    return ((pl_space *)pleat.a)->blocks.live.n_unmoved;
 }
 
 static pleat_devptr get(pl_private *in)
 {
     const pl_allocator_ops *ops = pleat.a->ops;
     pleat_devptr ptr = 0;
-    pleat_status st = in != NULL ? ops->private_alloc(pleat.a, in, 512, pleat.streams[1], &ptr)
+    pleat_status st = in != NULL ? ops->alloc_asked(pleat.a, in, 512, pleat.streams[1], NULL, &ptr)
                                  : ops->alloc(pleat.a, 512, pleat.streams[1], &ptr);
     ck_assert_int_eq(st, PLEAT_OK);
     return ptr;
@@ -82,7 +82,7 @@ START_TEST(a_map_that_grew_for_a_restore_may_grow_for_the_next)
     ck_assert_int_eq(restore(0), PLEAT_OK);
     ck_assert_uint_eq(n_unmoved(), 0);
     ck_assert_int_eq(restore(1), PLEAT_OK);
-    ck_assert_uint_eq(((pl_space *)pleat.a)->live.count, N_DEFAULT + N_FIRST + N_SECOND);
+    ck_assert_uint_eq(((pl_space *)pleat.a)->blocks.live.count, N_DEFAULT + N_FIRST + N_SECOND);
 }
 END_TEST
 
@@ -95,7 +95,7 @@ START_TEST(a_map_that_grew_in_vain_may_grow_again)
     ck_assert_uint_gt(n_unmoved(), PL_LOCK_MOST_TOUCHED);
     ck_assert_int_eq(restore(1), PLEAT_OK);
     ck_assert_int_eq(restore(0), PLEAT_OK);
-    ck_assert_uint_eq(((pl_space *)pleat.a)->live.count, N_DEFAULT + N_FIRST + N_SECOND);
+    ck_assert_uint_eq(((pl_space *)pleat.a)->blocks.live.count, N_DEFAULT + N_FIRST + N_SECOND);
 }
 END_TEST
 

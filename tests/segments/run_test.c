@@ -35,10 +35,10 @@ static void free_at(pl_segment *seg, size_t unit, uint32_t lane)
     pl_block *b = rig_block(seg, unit);
     unsigned pool = pl_stats_pool(b->bytes);
     ck_assert_int_eq(b->state, PL_BLOCK_LIVE);
-    ck_assert_ptr_eq(pl_ptrmap_remove(&rig.live, b->base), b);
-    pl_usages_end(&rig.usages, pool, b->bytes, b->requested);
-    rig.lanes[b->lane - 1]->n_live--;
-    pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.lanes[lane - 1]->next_tick);
+    ck_assert_ptr_eq(pl_ptrmap_remove(&rig.blocks.live, b->base), b);
+    pl_usages_end(&rig.blocks.usages, pool, b->bytes, b->requested);
+    rig.streams.lanes[b->lane - 1]->n_live--;
+    pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.streams.lanes[lane - 1]->next_tick);
 }
 
 /* Where the best fit of a lane begins, in units; -1 = nowhere. */
@@ -80,7 +80,7 @@ START_TEST(neighbours_of_one_tick_are_merged_and_of_two_are_not)
     free_at(seg, 0, 1);
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
-    rig.lanes[0]->next_tick++;
+    rig.streams.lanes[0]->next_tick++;
     free_at(seg, 4, 1);
     rig_assert(seg, "1111:|11DD");
     ck_assert_uint_eq(leads(seg, 0), 6); /* the two blocks are one run */
@@ -90,16 +90,16 @@ END_TEST
 
 START_TEST(with_one_stream_ticks_keep_nothing_apart)
 {
-    rig.n_lanes = 1;
+    rig.streams.n_lanes = 1;
     pl_segment *seg = rig_draw("AABB|CCDD");
     free_at(seg, 0, 1);
-    rig.lanes[0]->next_tick++;
+    rig.streams.lanes[0]->next_tick++;
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
     ck_assert_uint_eq(seg->first->tick, 2); /* the later tick covers both */
-    ck_assert_ptr_eq(rig.lanes[0]->pending.first, seg->first);
-    ck_assert_ptr_eq(rig.lanes[0]->pending.last, seg->first);
-    ck_assert_uint_eq(rig.lanes[0]->pending_bytes, 4 * RIG_UNIT);
+    ck_assert_ptr_eq(rig.streams.lanes[0]->pending.first, seg->first);
+    ck_assert_ptr_eq(rig.streams.lanes[0]->pending.last, seg->first);
+    ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 4 * RIG_UNIT);
 }
 END_TEST
 
@@ -117,14 +117,14 @@ END_TEST
 START_TEST(freed_granules_become_loose)
 {
     pl_segment *seg = rig_draw("AAAB|BBBC|CCCC");
-    size_t n_pinned = rig.n_pinned;
+    size_t n_pinned = rig.chunks.n_pinned;
     free_at(seg, 3, 1);
-    ck_assert_uint_eq(rig.n_loose, 0);
+    ck_assert_uint_eq(rig.chunks.n_loose, 0);
     free_at(seg, 0, 2); /* it need not be settled to be loose */
-    ck_assert_uint_eq(rig.n_loose, 1);
+    ck_assert_uint_eq(rig.chunks.n_loose, 1);
     free_at(seg, 8, 0);
-    ck_assert_uint_eq(rig.n_loose, 3);
-    ck_assert_uint_eq(rig.n_pinned, n_pinned - 3);
+    ck_assert_uint_eq(rig.chunks.n_loose, 3);
+    ck_assert_uint_eq(rig.chunks.n_pinned, n_pinned - 3);
 }
 END_TEST
 
@@ -196,14 +196,14 @@ START_TEST(a_claimed_block_leaves_its_run_in_two)
     pl_segment *seg = rig_draw("1100|2:2BB|1111|0011");
     pl_block *b = rig_block(seg, 2);
     pl_run_claim(&rig, b);
-    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_FLIGHT);
+    pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_FLIGHT);
     b->was = PL_BLOCK_FREE;
     pl_run_refresh_beside(&rig, b, b);
     rig_assert(seg, "11ff|2:2BB|1111|0011");
     ck_assert_uint_eq(leads(seg, 0), 2);
     ck_assert_uint_eq(leads(seg, 4), 2);
-    rig.n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
-    rig.n_pinned++;
+    rig.chunks.n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
+    rig.chunks.n_pinned++;
     pl_run_free(&rig, b, 0, 0);
     rig_assert(seg, "1100|2:2BB|1111|0011");
     ck_assert_uint_eq(leads(seg, 0), 4);
@@ -213,7 +213,7 @@ END_TEST
 START_TEST(a_claimed_pending_block_leaves_its_queue)
 {
     pl_segment *seg = rig_draw("11AA|1111|AABB");
-    pl_lane *lane = rig.lanes[0];
+    pl_lane *lane = rig.streams.lanes[0];
     ck_assert_uint_eq(lane->pending_bytes, 6 * RIG_UNIT);
     pl_block *b = rig_block(seg, 4);
     pl_run_claim(&rig, b);
@@ -228,8 +228,8 @@ END_TEST
 START_TEST(the_rest_of_a_cut_block_takes_its_turn)
 {
     pl_segment *seg = rig_draw("1111|AAAA|1111|AAAA|1111");
-    pl_lane *lane = rig.lanes[0];
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 1), PLEAT_OK);
+    pl_lane *lane = rig.streams.lanes[0];
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 1), PLEAT_OK);
     pl_block *b = rig_block(seg, 8);
     pl_run_cut(&rig, b, 3 * RIG_UNIT);
     ck_assert_ptr_eq(lane->pending.first, rig_block(seg, 0));
@@ -239,8 +239,8 @@ START_TEST(the_rest_of_a_cut_block_takes_its_turn)
     ck_assert_uint_eq(leads(seg, 11), 1);
     ck_assert(!b->is_indexed);
     ck_assert_uint_eq(rig_block(seg, 11)->tick, b->tick);
-    rig.n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
-    rig.n_pinned++;
+    rig.chunks.n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
+    rig.chunks.n_pinned++;
     pl_run_free(&rig, b, 0, 0);
     rig_assert(seg, "1111|AAAA|0001|AAAA|1111");
 }
@@ -261,7 +261,7 @@ START_TEST(ticks_never_fall_along_the_queue)
     pl_block *b = rig_block(seg, 0); /* the oldest block goes and comes back */
     pl_run_claim(&rig, b);
     pl_run_free(&rig, b, 1, b->tick);
-    assert_rising(rig.lanes[0]);
+    assert_rising(rig.streams.lanes[0]);
 }
 END_TEST
 
@@ -274,7 +274,7 @@ START_TEST(settling_merges_with_what_is_settled)
     rig_assert(seg, "0000|0022|1122|AAAA");
     ck_assert_uint_eq(leads(seg, 0), 6);
     ck_assert_uint_eq(leads(seg, 6), 8); /* the run of lane 2 */
-    ck_assert_uint_eq(rig.lanes[0]->pending_bytes, 2 * RIG_UNIT);
+    ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 2 * RIG_UNIT);
     pl_run_move(&rig, rig_block(seg, 6), PL_LANE_SETTLED, 0);
     rig_assert(seg, "0000|0000|1122|AAAA");
     ck_assert_uint_eq(leads(seg, 8), 10);
@@ -285,13 +285,13 @@ END_TEST
 START_TEST(an_ordered_block_pends_on_the_other_lane)
 {
     pl_segment *seg = rig_draw("2211|1122|AAAA|AAAA");
-    pl_run_move(&rig, rig_block(seg, 2), 2, rig.lanes[1]->next_tick);
+    pl_run_move(&rig, rig_block(seg, 2), 2, rig.streams.lanes[1]->next_tick);
     rig_assert(seg, "22:22|22:22|AAAA|AAAA");
     ck_assert_uint_eq(leads(seg, 0), 8);
-    ck_assert_uint_eq(rig.lanes[0]->pending_bytes, 0);
-    ck_assert_ptr_null(rig.lanes[0]->pending.first);
-    ck_assert_uint_eq(rig.lanes[1]->pending_bytes, 8 * RIG_UNIT);
-    assert_rising(rig.lanes[1]);
+    ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 0);
+    ck_assert_ptr_null(rig.streams.lanes[0]->pending.first);
+    ck_assert_uint_eq(rig.streams.lanes[1]->pending_bytes, 8 * RIG_UNIT);
+    assert_rising(rig.streams.lanes[1]);
 }
 END_TEST
 
@@ -343,8 +343,8 @@ static void random_change(pl_segment *seg, size_t unit)
     uint32_t lane = (uint32_t)random_below(4);
     uint64_t tick = 0;
     if (lane != PL_LANE_SETTLED) {
-        rig.lanes[lane - 1]->next_tick += random_below(2);
-        tick = rig.lanes[lane - 1]->next_tick;
+        rig.streams.lanes[lane - 1]->next_tick += random_below(2);
+        tick = rig.streams.lanes[lane - 1]->next_tick;
     }
     if (b->state == PL_BLOCK_LIVE) {
         free_at(seg, unit, lane);
@@ -372,7 +372,7 @@ START_TEST(random_frees_and_moves_agree_with_a_recount)
             pl_block *b = pl_run_best(&rig, seg->area, lane, units * RIG_UNIT, &run_bytes);
             ck_assert_uint_eq(run_bytes / RIG_UNIT, least_run(letters, lane, units));
             ck_assert(b == NULL || pl_run_may_use(b, lane));
-            assert_rising(rig.lanes[lane - 1]);
+            assert_rising(rig.streams.lanes[lane - 1]);
         }
     }
 }
@@ -414,7 +414,7 @@ END_TEST
 START_TEST(a_second_leader_is_found)
 {
     pl_block *b = rig_block(specimen, 13);
-    pl_index_insert(&rig.lanes[0]->runs[PL_CLASS_LARGE], &b->node, b->bytes);
+    pl_index_insert(&rig.streams.lanes[0]->runs[PL_CLASS_LARGE], &b->node, b->bytes);
     b->is_indexed = true;
     assert_broken();
     pl_run_drop(&rig, b);
@@ -425,7 +425,7 @@ START_TEST(a_leader_with_a_wrong_size_is_found)
 {
     pl_block *b = rig_block(specimen, 4);
     pl_run_drop(&rig, b);
-    pl_index_insert(&rig.lanes[0]->runs[PL_CLASS_LARGE], &b->node, b->bytes);
+    pl_index_insert(&rig.streams.lanes[0]->runs[PL_CLASS_LARGE], &b->node, b->bytes);
     b->is_indexed = true;
     assert_broken();
     pl_run_refresh(&rig, b);

@@ -25,13 +25,13 @@ static size_t random_below(size_t n)
 
 static pl_block *split(pl_segment *seg, pl_block *b, size_t unit)
 {
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 1), PLEAT_OK);
-    return pl_segment_split(seg, &rig.store, b, rig_at(seg, unit));
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 1), PLEAT_OK);
+    return pl_segment_split(seg, &rig.blocks.store, b, rig_at(seg, unit));
 }
 
 static void absorb(pl_segment *seg, pl_block *b)
 {
-    pl_segment_absorb(seg, &rig.store, b, b->next);
+    pl_segment_absorb(seg, &rig.blocks.store, b, b->next);
 }
 
 /* Finds the block that covers a unit by walking over all blocks. */
@@ -88,7 +88,7 @@ END_TEST
 START_TEST(absorbing_undoes_a_split_anywhere)
 {
     pl_segment *seg = rig_draw("AAAA|AAAA|AAAA|BBBB");
-    size_t n_spare = rig.store.n_spare;
+    size_t n_spare = rig.blocks.store.n_spare;
     for (size_t unit = 1; unit < 12; unit++) {
         split(seg, seg->first, unit);
         ck_assert_int_eq(pl_segment_check(seg), 0);
@@ -96,7 +96,7 @@ START_TEST(absorbing_undoes_a_split_anywhere)
         rig_assert(seg, "AAAA|AAAA|AAAA|BBBB");
         ck_assert_int_eq(pl_segment_check(seg), 0);
     }
-    ck_assert_uint_eq(rig.store.n_spare, n_spare);
+    ck_assert_uint_eq(rig.blocks.store.n_spare, n_spare);
 }
 END_TEST
 
@@ -105,11 +105,11 @@ START_TEST(taking_the_low_part_back_undoes_its_cut_anywhere)
     pl_segment *seg = rig_draw("BB00|0000|0000|BBBB");
     pl_block *b = rig_block(seg, 2);
     for (size_t unit = 3; unit < 12; unit++) {
-        ck_assert_int_eq(pl_block_store_reserve(&rig.store, 1), PLEAT_OK);
-        pl_block *low = pl_segment_cut_low(seg, &rig.store, b, 0, rig_at(seg, unit));
+        ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 1), PLEAT_OK);
+        pl_block *low = pl_segment_cut_low(seg, &rig.blocks.store, b, 0, rig_at(seg, unit));
         low->state = PL_BLOCK_FREE;
         ck_assert_int_eq(pl_segment_check(seg), 0);
-        pl_segment_take_low(seg, &rig.store, b, low, 0);
+        pl_segment_take_low(seg, &rig.blocks.store, b, low, 0);
         ck_assert_uint_eq(b->bytes, 10 * RIG_UNIT);
         ck_assert_int_eq(pl_segment_check(seg), 0);
     }
@@ -243,7 +243,7 @@ START_TEST(a_segment_that_cannot_be_made_leaves_nothing_behind)
             break;
         }
         ck_assert_int_eq(st, PLEAT_ENOMEM_HOST);
-        ck_assert_uint_eq(rig.segments.count, 0);
+        ck_assert_uint_eq(rig.places.segments.count, 0);
         ck_assert_ptr_null(area->segments);
         ck_assert_ptr_null(area->holes.first);
     }
@@ -292,12 +292,12 @@ START_TEST(a_find_walks_over_half_a_granule_at_most)
     enum { PIECES = 4096, LOG2 = 21 };
     pl_segment *seg;
     pl_range range = { .base = RIG_BASE, .bytes = (size_t)4 << LOG2 };
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, PIECES + 2), PLEAT_OK);
-    ck_assert_int_eq(pl_segment_create(&rig.meta, &rig.store, NULL, range, LOG2, &seg), PLEAT_OK);
+    pl_block_store *store = &rig.blocks.store;
+    ck_assert_int_eq(pl_block_store_reserve(store, PIECES + 2), PLEAT_OK);
+    ck_assert_int_eq(pl_segment_create(&rig.meta, store, NULL, range, LOG2, &seg), PLEAT_OK);
     pl_block *b = seg->first;
     for (size_t i = 0; i < PIECES; i++) {
-        pleat_devptr at = range.base + ((pleat_devptr)1 << LOG2) + i * RIG_UNIT;
-        b = pl_segment_split(seg, &rig.store, b, at);
+        b = pl_segment_split(seg, store, b, range.base + ((pleat_devptr)1 << LOG2) + i * RIG_UNIT);
     }
     for (size_t i = 0; i < PIECES; i += 7) {
         pleat_devptr at = range.base + ((pleat_devptr)1 << LOG2) + i * RIG_UNIT;

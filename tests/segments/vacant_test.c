@@ -77,8 +77,8 @@ static void assert_tables(const pl_segment *seg)
     ck_assert(is_same(seg->loose, is_loose));
     ck_assert_uint_eq(seg->n_vacant, count(is_vacant, 0, MIXED_GRANULES));
     ck_assert_uint_eq(seg->n_loose, count(is_loose, 0, MIXED_GRANULES));
-    ck_assert_uint_eq(rig.n_loose, seg->n_loose);
-    ck_assert_uint_eq(rig.store.tally.n_tied_granules, seg->n_vacant - seg->n_loose);
+    ck_assert_uint_eq(rig.chunks.n_loose, seg->n_loose);
+    ck_assert_uint_eq(rig.blocks.store.tally.n_tied_granules, seg->n_vacant - seg->n_loose);
     ck_assert_uint_eq(pl_segment_count_vacant(seg, seg->range.base, rig_at(seg, MIXED_UNITS)),
                       seg->n_vacant);
     ck_assert_int_eq(pl_segment_check(seg), 0);
@@ -116,7 +116,7 @@ static void assert_counts(const pl_segment *seg)
 /* Free memory from `from` to `end` is in flight afterwards. */
 static pl_block *carve(pl_segment *seg, size_t from, size_t end)
 {
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 4), PLEAT_OK);
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 4), PLEAT_OK);
     return pl_carve_take(&rig, rig_block(seg, from), rig_at(seg, from), rig_at(seg, end));
 }
 
@@ -167,7 +167,7 @@ static void use_free(pl_segment *seg, const pl_block *b)
     }
     pl_block *used = carve(seg, from + at, from + at + n);
     if (random_below(3) > 0) {
-        pl_segment_become(seg, &rig.store, used, PL_BLOCK_LIVE);
+        pl_segment_become(seg, &rig.blocks.store, used, PL_BLOCK_LIVE);
     }
 }
 
@@ -175,14 +175,15 @@ static void step_mixed(pl_segment *seg)
 {
     pl_block *b = rig_block(seg, random_below(MIXED_UNITS));
     size_t n = b->bytes / RIG_UNIT;
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, 4), PLEAT_OK);
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 4), PLEAT_OK);
     if (b->state == PL_BLOCK_FREE) {
         use_free(seg, b);
     } else if (b->state == PL_BLOCK_FLIGHT) {
         pl_carve_restore(&rig, b);
     } else {
         if (n > 1 && random_below(2) == 0) {
-            (void)pl_segment_split(seg, &rig.store, b, b->base + RIG_UNIT * random_between(1, n));
+            (void)pl_segment_split(seg, &rig.blocks.store, b,
+                                   b->base + RIG_UNIT * random_between(1, n));
         }
         pl_run_free(&rig, b, PL_LANE_SETTLED, 0);
     }

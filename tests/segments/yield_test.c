@@ -112,8 +112,8 @@ static void get_blocks(pl_private *pool)
 {
     const pl_allocator_ops *ops = pleat.a->ops;
     for (size_t i = 0; i < N_BLOCKS; i++) {
-        pleat_status st = pool != NULL ? ops->private_alloc(pleat.a, pool, SMALL, pleat.streams[1],
-                                                            &blocks[i])
+        pleat_status st = pool != NULL ? ops->alloc_asked(pleat.a, pool, SMALL, pleat.streams[1],
+                                                          NULL, &blocks[i])
                                        : ops->alloc(pleat.a, SMALL, pleat.streams[1], &blocks[i]);
         ck_assert_int_eq(st, PLEAT_OK);
     }
@@ -152,7 +152,7 @@ START_TEST(opening_what_a_pool_left_yields_every_few_blocks)
     captures_destroy(graph);
     n_yields = 0;
     (void)pleat_trim(0, true);
-    ck_assert_ptr_null(((pl_space *)pleat.a)->opening);
+    ck_assert_ptr_null(((pl_space *)pleat.a)->places.opening);
     ck_assert_uint_ge(n_yields, N_BLOCKS / OPENED_AT_ONCE);
     put_blocks(0);
     put_blocks(1);
@@ -203,7 +203,7 @@ static bool is_inside(void)
 {
     pl_space *space = space_of();
     pl_lock_acquire(&space->lock);
-    bool is = space->n_capturers == 1 && space->capturers[0].is_inside;
+    bool is = space->captures.n_capturers == 1 && space->captures.capturers[0].is_inside;
     pl_lock_release(&space->lock);
     return is;
 }
@@ -211,7 +211,7 @@ static bool is_inside(void)
 /* Wait until the thread is wanted, then let it come in. */
 static void let_it_come(void)
 {
-    if (!space_of()->context.is_holding) {
+    if (!space_of()->streams.context.is_holding) {
         others = let_it_come;
         return;
     }

@@ -26,7 +26,7 @@ static unsigned size_of(const pl_segment *seg)
 /* The closed buffers of a size: a heap has its own list. */
 static struct pl_area_list *closed_of(pl_space *space, const pl_private *pool, unsigned size)
 {
-    return pool != NULL ? &pool->heap->closed[size] : &space->closed[size];
+    return pool != NULL ? &pool->heap->closed[size] : &space->places.closed[size];
 }
 
 /* Pages out of service cannot be committed, so a buffer with such pages is not opened again. */
@@ -41,7 +41,7 @@ pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, size_t n_gr
         pl_lock_touch(1);
         if (!area->segments->has_poison) {
             area->buffer->is_open = true;
-            space->n_buffers++;
+            space->places.n_buffers++;
             return area->buffer;
         }
     }
@@ -78,7 +78,7 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, 
         pl_area_link(buffer->area, &heap->buffers);
     }
     buffer->is_open = true;
-    space->n_buffers++;
+    space->places.n_buffers++;
     *out = buffer;
     return PLEAT_OK;
 }
@@ -100,7 +100,7 @@ void pl_buffer_close(pl_space *space, pl_buffer *buffer)
     pl_assert(buffer->n_runs == 0 && buffer->committed_bytes == 0);
     buffer->is_open = false;
     buffer->bytes = 0;
-    space->n_buffers--;
+    space->places.n_buffers--;
     pl_buffer_rest(space, buffer);
 }
 
@@ -113,7 +113,7 @@ void pl_buffer_destroy_all(pl_space *space)
         pl_buffer *buffer = seg->area->buffer;
         next = pl_segment_above(seg);
         if (buffer != NULL && buffer->area->pool == NULL) {
-            pl_tree_remove(&space->segments, &seg->node);
+            pl_tree_remove(&space->places.segments, &seg->node);
             pl_buffer_free_closed(space, buffer);
         } else if (buffer != NULL) {
             pl_meta_free(&space->meta, buffer);
@@ -126,7 +126,7 @@ void pl_buffer_destroy_all(pl_space *space)
 /* Count one more live block of so many bytes; 0 bytes where a block is cut. */
 static void count_begin(pl_space *space, size_t bytes)
 {
-    if (!pl_usages_begin_below_peak(&space->usages, PLEAT_SIZES_LARGE, bytes, bytes)) {
+    if (!pl_usages_begin_below_peak(&space->blocks.usages, PLEAT_SIZES_LARGE, bytes, bytes)) {
         pl_fronts_begin(space, PLEAT_SIZES_LARGE, bytes, bytes);
     }
 }
@@ -139,13 +139,13 @@ static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
     lane->n_live++;
     b->segment->area->n_used++;
     buffer->n_runs++;
-    space->n_buffer_blocks++;
+    space->blocks.n_in_buffers++;
 }
 
 static void subtract(pl_space *space, pl_buffer *buffer)
 {
     buffer->n_runs--;
-    space->n_buffer_blocks--;
+    space->blocks.n_in_buffers--;
 }
 
 /* A history has whole blocks only: a block that grows or is cut goes, then the new blocks come. */
@@ -177,8 +177,8 @@ static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_bloc
     low->segment->area->n_used--;
     low->uses = low->uses != NULL ? low->uses : high->uses;
     high->uses = NULL;
-    pl_usages_end(&space->usages, PLEAT_SIZES_LARGE, 0, 0);
-    pl_segment_absorb(low->segment, &space->store, low, high);
+    pl_usages_end(&space->blocks.usages, PLEAT_SIZES_LARGE, 0, 0);
+    pl_segment_absorb(low->segment, &space->blocks.store, low, high);
     low->requested = low->bytes;
     pl_space_tell_block(space, PL_ACTION_ALLOC, low);
     return low;
@@ -218,13 +218,13 @@ pleat_status pl_buffer_cut(pl_space *space, pl_buffer *buffer, pleat_devptr at)
     if (b == NULL || b->state != PL_BLOCK_LIVE || b->base == at) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_block_store_reserve(&space->store, 1);
+    pleat_status st = pl_block_store_reserve(&space->blocks.store, 1);
     st = st == PLEAT_OK ? pl_uses_copy(space, b, &copied) : st;
     if (st != PLEAT_OK) {
         return st;
     }
     tell_gone(space, b);
-    pl_block *high = pl_segment_split(seg, &space->store, b, at);
+    pl_block *high = pl_segment_split(seg, &space->blocks.store, b, at);
     high->uses = copied.uses;
     b->requested = b->bytes;
     add(space, buffer, high, pl_space_lane_at(space, b->lane));
@@ -302,7 +302,8 @@ int pl_buffer_check(const pl_space *space, const pl_buffer *buffer)
 /* While this is true, no thread keeps a pointer to a segment across a drop of the lock. */
 static bool has_no_walker(const pl_space *space)
 {
-    return space->first_flying == NULL && space->n_walking == 0 && !space->is_compacting;
+    return space->flights.first == NULL && space->places.n_walking == 0 &&
+           !space->flights.is_compacting;
 }
 
 /* Beds that a heap retains name segments. Beds of a sleeping heap name segments with memory. */
@@ -321,9 +322,12 @@ static void take_out(pl_space *space, pl_area *area)
     pl_assert(area->n_used == 0 && seg->n_resident == 0 && area->rests_in == NULL);
     LIST_REMOVE(area, rest);
     if (area->pool != NULL) {
-        pl_area_unlink(area);
+        *area->slot = area->next;
+        if (area->next != NULL) {
+            area->next->slot = area->slot;
+        }
     }
-    pl_tree_remove(&space->segments, &seg->node);
+    pl_tree_remove(&space->places.segments, &seg->node);
     seg->tally->n_blocks[PL_BLOCK_HOLE]--;
     seg->tally->bytes[PL_BLOCK_HOLE] -= seg->first->bytes;
 }
@@ -334,7 +338,7 @@ static void put_back(pl_space *space, pl_area *area)
 
     seg->tally->n_blocks[PL_BLOCK_HOLE]++;
     seg->tally->bytes[PL_BLOCK_HOLE] += seg->first->bytes;
-    pl_tree_insert(&space->segments, &seg->node);
+    pl_tree_insert(&space->places.segments, &seg->node);
     if (area->pool != NULL) {
         pl_area_link(area, &area->pool->buffers);
     }
@@ -353,10 +357,10 @@ typedef struct looks {
 
 static void look(pl_space *space, looks *l)
 {
-    pl_area *area = space->noted;
+    pl_area *area = space->places.noted;
 
-    space->noted = area->next_noted;
-    space->n_noted--;
+    space->places.noted = area->next_noted;
+    space->places.n_noted--;
     pl_lock_touch(1);
     if (pl_hollow_is(area) && !may_go(area)) {
         area->next_noted = l->left;
@@ -385,7 +389,7 @@ static void release(pl_space *space, looks *l)
         if (l->is_refused[i]) {
             put_back(space, l->gone[i]);
         } else {
-            pl_block_store_put(&space->store, l->gone[i]->segments->first);
+            pl_block_store_put(&space->blocks.store, l->gone[i]->segments->first);
             pl_buffer_free_closed(space, l->gone[i]->buffer);
         }
     }
@@ -396,15 +400,16 @@ void pl_hollow_let_go(pl_space *space, size_t keep, size_t most)
 {
     looks l = { .n_gone = 0 };
 
-    while (space->n_noted > keep && most > 0 && has_no_walker(space)) {
-        for (size_t n = PL_HOLLOW_SOME; n > 0 && most > 0 && space->n_noted > keep; n--, most--) {
+    while (space->places.n_noted > keep && most > 0 && has_no_walker(space)) {
+        for (size_t n = PL_HOLLOW_SOME; n > 0 && most > 0 && space->places.n_noted > keep;
+             n--, most--) {
             look(space, &l);
         }
         release(space, &l);
     }
     if (l.left != NULL) {
-        l.last_left->next_noted = space->noted;
-        space->noted = l.left;
-        space->n_noted += l.n_left;
+        l.last_left->next_noted = space->places.noted;
+        space->places.noted = l.left;
+        space->places.n_noted += l.n_left;
     }
 }

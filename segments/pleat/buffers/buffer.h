@@ -76,7 +76,7 @@ int pl_buffer_check(const pl_space *space, const pl_buffer *buffer);
  * For buffers that come and go, hollow ones stay: PL_HOLLOW_KEPT more than buffers are open. A
  * trim, or a lack of addresses, lets all go. No buffer goes while a thread walks over segments and
  * may drop the lock: in a flight, a compaction, a sleep or a wake, or in a walk counted by
- * space.n_walking. No buffer goes while its heap retains beds.
+ * space.places.n_walking. No buffer goes while its heap retains beds.
  *
  * Guarded by the device lock. */
 
@@ -84,10 +84,5 @@ enum { PL_HOLLOW_SOME = 32, PL_HOLLOW_KEPT = 64 };
 
 /* Let at most `most` noted buffers go, until `keep` are left. Drops the lock for the driver. */
 void pl_hollow_let_go(pl_space *space, size_t keep, size_t most);
-/* After a buffer was closed: keep at most PL_HOLLOW_KEPT noted buffers more than are open. */
-static inline void pl_hollow_let_some_go(pl_space *space)
-{
-    pl_hollow_let_go(space, space->n_buffers + PL_HOLLOW_KEPT, PL_HOLLOW_SOME);
-}
 
 #endif

@@ -143,10 +143,10 @@ static pleat_status leave_large_chunks(pl_space *space)
 {
     size_t n_released;
 
-    if (space->has_compacted || space->options.chunks == PL_CHUNKS_GRANULE) {
+    if (space->flights.has_compacted || space->options.chunks == PL_CHUNKS_GRANULE) {
         return PLEAT_OK;
     }
-    space->has_compacted = true;
+    space->flights.has_compacted = true;
     pleat_status st = pl_trim_to(space, 0, 0, &n_released);
     return st == PLEAT_EPENDING ? PLEAT_OK : st;
 }
@@ -158,7 +158,7 @@ static pleat_status compact(pl_space *space, pleat_compaction *told)
     if (st != PLEAT_OK) {
         return st;
     }
-    size_t n_held = space->n_held;
+    size_t n_held = space->chunks.n_held;
     st = split_chunks(space, told);
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_held > n_won ? n_held - n_won : 0;
@@ -175,16 +175,14 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
     pleat_compaction told = { .n_split = 0 };
 
     pl_deadline_begin();
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
     pl_fronts_unbind(space, 0);
     pleat_status st = compact(space, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
-    if (st == PLEAT_OK) {
-        *out = told;
-    }
+    pl_space_leave(space);
+    *out = st == PLEAT_OK ? told : *out;
     return st;
 }

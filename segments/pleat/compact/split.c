@@ -137,25 +137,26 @@ static void land(pl_space *space, split *s, bool are_holes)
 
 static bool may_create(const pl_space *space, unsigned order)
 {
-    size_t cap = space->limit_granules < space->total_granules ? space->limit_granules
-                                                               : space->total_granules;
+    size_t cap = space->chunks.limit_granules < space->chunks.total_granules
+                     ? space->chunks.limit_granules
+                     : space->chunks.total_granules;
 
-    return space->n_held + space->n_creating + ((size_t)1 << order) <= cap;
+    return space->chunks.n_held + space->chunks.n_creating + ((size_t)1 << order) <= cap;
 }
 
 static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
 {
     size_t n = (size_t)1 << order;
 
-    space->n_creating += n;
+    space->chunks.n_creating += n;
     pl_lock_release(&space->lock);
     pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, out);
     pl_lock_acquire(&space->lock);
-    space->n_creating -= n;
+    space->chunks.n_creating -= n;
     if (st == PLEAT_OK) {
-        space->n_held += n;
-        if (space->n_held > space->peak_held) {
-            space->peak_held = space->n_held;
+        space->chunks.n_held += n;
+        if (space->chunks.n_held > space->chunks.peak_held) {
+            space->chunks.peak_held = space->chunks.n_held;
         }
     }
     return st;
@@ -166,7 +167,7 @@ static pleat_status get_chunk(pl_space *space, unsigned *order, pl_chunk *out)
 {
     for (;; --*order) {
         pleat_status st = PLEAT_ENOMEM_DEVICE;
-        if (space->idle[*order].n > 0) {
+        if (space->chunks.idle[*order].n > 0) {
             *out = pl_space_pop_idle(space, *order);
             return PLEAT_OK;
         }
@@ -206,7 +207,7 @@ static pleat_status release(pl_space *space, pl_chunk chunk, unsigned order)
     pleat_status st = pl_chunk_release_sized(space->dev, chunk, space->granule_bytes << order);
     pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
-        space->n_held -= (size_t)1 << order;
+        space->chunks.n_held -= (size_t)1 << order;
     } else {
         pl_space_push_idle(space, chunk, order);
     }
@@ -239,7 +240,7 @@ static void count_lost(pl_space *space, const pl_block *gap)
     pl_segment_clear_chunks(seg, g, g + n);
     pl_private_count(seg, 0, gap->bytes);
     seg->n_resident -= n;
-    space->n_pinned -= n;
+    space->chunks.n_pinned -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, gap->base, gap->bytes);
 }
 
@@ -277,14 +278,14 @@ static void commit(pl_space *space, split *s)
 /* Remember memory without a mapping, and whether copies may run: the next compaction waits. */
 static void tear(pl_space *space, const pl_swap *s)
 {
-    pl_torn *torn = &space->torn;
+    pl_torn *torn = &space->flights.torn;
     bool is_gone = s->outcome == PL_SWAP_GONE;
     bool is_partly = s->outcome == PL_SWAP_PARTLY;
 
     if (!s->is_filling && !is_gone && !is_partly) {
         return;
     }
-    space->is_scratch_busy = s->is_filling;
+    space->flights.is_scratch_busy = s->is_filling;
     *torn = (pl_torn){ .segment = s->seg, .from = s->g };
     for (size_t i = 0; is_gone && i < pl_swap_granules(s); i++) {
         torn->is_unmapped[i] = true;
@@ -303,7 +304,7 @@ static pleat_status move(pl_space *space, pl_swap *s)
     pl_lock_release(&space->lock);
     pleat_status st = pl_swap_run(space, s);
     pl_lock_acquire(&space->lock);
-    space->scratch_bytes = s->is_in_scratch ? pl_swap_bytes(space, s->n_kept) : 0;
+    space->flights.scratch_bytes = s->is_in_scratch ? pl_swap_bytes(space, s->n_kept) : 0;
     tear(space, s);
     return st;
 }
@@ -322,7 +323,7 @@ static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
     commit(space, s);
     pleat_status failed = release(space, swap->old, swap->order);
     if (failed == PLEAT_OK) {
-        space->full_at = SIZE_MAX;
+        space->chunks.full_at = SIZE_MAX;
         told->won_bytes += pl_swap_bytes(space, pl_swap_granules(swap) - swap->n_kept);
     }
     told->n_split++;
@@ -334,7 +335,7 @@ static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
 static pleat_status carry_out(pl_space *space, split *s, pleat_compaction *told, bool *is_short)
 {
     *is_short = false;
-    pleat_status st = pl_block_store_reserve(&space->store, 2 * (s->swap.n_spans + 1));
+    pleat_status st = pl_block_store_reserve(&space->blocks.store, 2 * (s->swap.n_spans + 1));
     if (st != PLEAT_OK) {
         return st;
     }
@@ -356,15 +357,15 @@ pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *
     for (bool has_gathered = false;; has_gathered = true) {
         split s;
         bool is_short;
-        if (space->n_flights > 0) {
+        if (space->flights.n > 0) {
             pl_space_wait_for_flights(space);
         }
-        if (space->n_flights > 0 || !plan(space, at, &s) || !is_vacated(space, &s) ||
-            pl_swap_bytes(space, s.swap.n_kept) > space->scratch.bytes) {
+        if (space->flights.n > 0 || !plan(space, at, &s) || !is_vacated(space, &s) ||
+            pl_swap_bytes(space, s.swap.n_kept) > space->flights.scratch.bytes) {
             return PLEAT_OK;
         }
         pleat_status st = carry_out(space, &s, told, &is_short);
-        if (!is_short || has_gathered || space->n_loose + space->n_idle == 0) {
+        if (!is_short || has_gathered || space->chunks.n_loose + space->chunks.n_idle == 0) {
             return st;
         }
         pl_trim_gather(space, s.swap.n_kept, 0);

@@ -10,15 +10,15 @@
 
 void pl_still_begin(pl_space *space)
 {
-    while (space->is_compacting) {
+    while (space->flights.is_compacting) {
         pl_space_wait(space);
     }
-    space->is_compacting = true;
+    space->flights.is_compacting = true;
 }
 
 void pl_still_end(pl_space *space)
 {
-    space->is_compacting = false;
+    space->flights.is_compacting = false;
     pl_space_wake(space);
 }
 
@@ -73,15 +73,15 @@ static size_t bytes_of(const pl_space *space, size_t n_granules)
 
 pleat_status pl_scratch_close(pl_space *space)
 {
-    pl_range range = space->scratch;
+    pl_range range = space->flights.scratch;
 
     if (range.bytes == 0) {
         return PLEAT_OK;
     }
-    if (space->is_scratch_busy) { /* copies into it may still run */
+    if (space->flights.is_scratch_busy) { /* copies into it may still run */
         return PLEAT_EPOISONED;
     }
-    size_t bytes = space->scratch_bytes;
+    size_t bytes = space->flights.scratch_bytes;
     pl_lock_release(&space->lock);
     if (bytes > 0) { /* mapped in part; addresses that stay mapped make pl_range_release fail */
         (void)!pl_mapping_clear(space->dev, range.base, bytes);
@@ -91,8 +91,8 @@ pleat_status pl_scratch_close(pl_space *space)
     if (st != PLEAT_OK) {
         return PLEAT_EPOISONED;
     }
-    space->scratch = (pl_range){ .bytes = 0 };
-    space->scratch_bytes = 0;
+    space->flights.scratch = (pl_range){ .bytes = 0 };
+    space->flights.scratch_bytes = 0;
     return PLEAT_OK;
 }
 
@@ -109,7 +109,7 @@ pleat_status pl_scratch_open(pl_space *space, unsigned order)
     st = pl_range_reserve(space->dev, bytes, bytes, &range);
     pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
-        space->scratch = range;
+        space->flights.scratch = range;
     }
     return st;
 }
@@ -143,7 +143,7 @@ static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
 /* The caller has waited for the device. */
 pleat_status pl_torn_mend(pl_space *space)
 {
-    pl_torn *torn = &space->torn;
+    pl_torn *torn = &space->flights.torn;
     size_t n;
 
     for (size_t i = 0; torn->segment != NULL && i < MOST_GRANULES; i += n) {
@@ -158,6 +158,6 @@ pleat_status pl_torn_mend(pl_space *space)
         n = n > 0 ? n : 1;
     }
     torn->segment = NULL;
-    space->is_scratch_busy = false;
+    space->flights.is_scratch_busy = false;
     return PLEAT_OK;
 }

@@ -8,7 +8,7 @@
 static pleat_status fill(const pl_space *space, pl_swap *s)
 {
     pl_copy copies[PL_SWAP_SPANS];
-    pleat_devptr at = space->scratch.base;
+    pleat_devptr at = space->flights.scratch.base;
     bool is_over;
 
     pleat_status st = pl_mapping_map_mixed(space->dev, at, s->chunks, s->orders, s->n_kept);

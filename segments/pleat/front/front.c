@@ -65,10 +65,10 @@ void pl_live_leave(pl_space *space, pl_block *b)
 
     space->n_calls++;
     if (!is_page) {
-        pl_ptrmap_remove(&space->live, b->base);
+        pl_ptrmap_remove(&space->blocks.live, b->base);
     }
-    pl_usages_end(&space->usages, is_page ? PLEAT_SIZES_LARGE : pl_stats_pool(b->bytes), b->bytes,
-                  b->requested);
+    pl_usages_end(&space->blocks.usages, is_page ? PLEAT_SIZES_LARGE : pl_stats_pool(b->bytes),
+                  b->bytes, b->requested);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_heap_end_live(b);
     pl_space_lane_at(space, b->lane)->n_live--;
@@ -83,7 +83,7 @@ static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
     pl_lane_note_free(lane, b->bytes, space->n_calls);
     lane->n_live--;
     b->segment->area->n_used--;
-    pl_ptrmap_remove(&space->live, b->base);
+    pl_ptrmap_remove(&space->blocks.live, b->base);
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
     pl_lock_touch(1);
 }
@@ -102,9 +102,9 @@ static void count_all_freed(pl_space *space, pl_front *front)
 {
     uint64_t n = atomic_load_explicit(&front->n_freed, memory_order_relaxed);
 
-    space->usages.n[PLEAT_SIZES_SMALL].freed += n;
-    space->usages.bytes[PLEAT_SIZES_SMALL].freed += front->freed_bytes;
-    space->usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
+    space->blocks.usages.n[PLEAT_SIZES_SMALL].freed += n;
+    space->blocks.usages.bytes[PLEAT_SIZES_SMALL].freed += front->freed_bytes;
+    space->blocks.usages.requested[PLEAT_SIZES_SMALL].freed += front->freed_requested;
     space->n_calls += 2 * n; /* most were asked for again */
     atomic_store_explicit(&front->n_freed, 0, memory_order_relaxed);
     front->freed_bytes = 0;
@@ -113,7 +113,7 @@ static void count_all_freed(pl_space *space, pl_front *front)
 
 static void give_all_room(pl_space *space, pl_front *front)
 {
-    pl_usages_give_room(&space->usages, front, front->room_n, front->room_bytes,
+    pl_usages_give_room(&space->blocks.usages, front, front->room_n, front->room_bytes,
                         front->room_requested);
     atomic_store_explicit(&front->has_room, false, memory_order_relaxed);
 }
@@ -123,7 +123,7 @@ static void count_late(pl_space *space, pl_front *front)
     for (; front->n_counted < pl_front_n_late(front); front->n_counted++) {
         unsigned i = (front->first_late + front->n_counted) % PL_FRONT_LATE;
         const pl_block *b = front->late[i].block;
-        pl_usages_end(&space->usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
+        pl_usages_end(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
         pl_lock_touch(1);
     }
 }
@@ -225,7 +225,7 @@ static bool lend(pl_space *space, pl_front *front, int64_t bytes, int64_t reques
 {
     bool any = front->room_n > 0 || front->room_bytes > 0 || front->room_requested > 0;
 
-    pl_usages_give_room(&space->usages, front, at_most(1, front->room_n),
+    pl_usages_give_room(&space->blocks.usages, front, at_most(1, front->room_n),
                         at_most(bytes, front->room_bytes),
                         at_most(requested, front->room_requested));
     return any;
@@ -259,12 +259,12 @@ void pl_fronts_begin(pl_space *space, unsigned pool, size_t bytes, size_t reques
     pl_front *front = pl_fronts_own(space->fronts, 0);
 
     if (front != NULL && lend(space, front, (int64_t)bytes, (int64_t)requested) &&
-        pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+        pl_usages_begin_below_peak(&space->blocks.usages, pool, bytes, requested)) {
         return;
     }
     collect(space, NULL);
-    if (!pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
-        pl_usages_begin(&space->usages, pool, bytes, requested);
+    if (!pl_usages_begin_below_peak(&space->blocks.usages, pool, bytes, requested)) {
+        pl_usages_begin(&space->blocks.usages, pool, bytes, requested);
     }
 }
 
@@ -287,11 +287,11 @@ bool pl_fronts_serve(pl_space *space, pl_front *front, size_t bytes, pleat_devpt
     int64_t n = lacking(1, front->room_n);
     int64_t n_bytes = lacking((int64_t)top->bytes, front->room_bytes);
     int64_t n_requested = lacking((int64_t)bytes, front->room_requested);
-    if (!has_room(space->usages.n, n) || !has_room(space->usages.bytes, n_bytes) ||
-        !has_room(space->usages.requested, n_requested)) {
+    if (!has_room(space->blocks.usages.n, n) || !has_room(space->blocks.usages.bytes, n_bytes) ||
+        !has_room(space->blocks.usages.requested, n_requested)) {
         collect(space, front);
     }
-    pl_usages_take_room(&space->usages, front, n, n_bytes, n_requested);
+    pl_usages_take_room(&space->blocks.usages, front, n, n_bytes, n_requested);
     return pl_front_alloc(front, bytes, out);
 }
 
@@ -329,9 +329,8 @@ void pl_fronts_unbind(pl_space *space, uint32_t lane)
 
 void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_front **at = &space->fronts;
     while (*at != NULL && *at != front) {
         at = &(*at)->next;
@@ -339,7 +338,7 @@ void pl_pleat_front_unbind(pl_allocator *a, pl_front *front)
     if (*at != NULL) { /* the caller owns the front, and is outside */
         unbind(space, at);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 /* Only where a call on the stream asks the driver nothing. */
@@ -350,25 +349,15 @@ static bool may_bind(const pl_space *space, const pl_lane *lane, const pl_stream
                    (space->options.capture == PL_CAPTURE_TOLD && pl_stream_is_told(stream));
 
     return space->options.front == PL_FRONT_ON && !space->is_rounding && is_told &&
-           space->n_fronts < PL_MOST_FRONTS && space->torn.segment == NULL &&
-           !space->is_compacting && space->n_capturers == 0 &&
-           atomic_load_explicit(&space->n_expected, memory_order_relaxed) == 0;
-}
-
-/* Only small requests, as small requests have their own areas. With blocks up to 1 MiB the eight
- * traces need 0.1 % more memory at least: blocks in fronts lie between large blocks. */
-static size_t most_bytes(const pl_space *space)
-{
-    size_t small = space->options.small_bytes;
-
-    return small == 0 ? 0 : small - 1 < PL_FRONT_MOST_BYTES ? small - 1 : PL_FRONT_MOST_BYTES;
+           space->n_fronts < PL_MOST_FRONTS && space->flights.torn.segment == NULL &&
+           !space->flights.is_compacting && space->captures.n_capturers == 0 &&
+           atomic_load_explicit(&space->captures.n_expected, memory_order_relaxed) == 0;
 }
 
 bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_lane *lane = pl_space_lane_of(space, stream, false);
     bool is_bound = lane != NULL && lane->capture == NULL && !lane->is_gone &&
                     may_bind(space, lane, stream);
@@ -379,7 +368,6 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
         front->allocator = a;
         front->owner = &own;
         front->lane = lane->number;
-        front->most_bytes = most_bytes(space);
         front->alloc = pl_front_alloc;
         front->free = pl_front_free;
         front->first_late = 0;
@@ -391,13 +379,13 @@ bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, ui
         atomic_store_explicit(&front->is_stopped, space->n_stops > 0, memory_order_relaxed);
         atomic_store_explicit(&front->key, key, memory_order_release);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return is_bound;
 }
 
 void pl_fronts_discard_tables(pl_space *space)
 {
     pl_fronts_stop(space);
-    pl_ptrmap_discard(&space->live, &space->meta);
+    pl_ptrmap_discard(&space->blocks.live, &space->meta);
     pl_fronts_go(space);
 }

@@ -67,7 +67,7 @@ static inline bool keep(pl_front *front, pl_block *b)
     size_t bytes = b->bytes;
     bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
 
-    if (bytes > front->most_bytes || is_full || front->bytes + bytes > PL_FRONT_BYTES) {
+    if (bytes > PL_FRONT_MOST_BYTES || is_full || front->bytes + bytes > PL_FRONT_BYTES) {
         return false;
     }
     unsigned bin = pl_front_bin(bytes);
@@ -124,7 +124,7 @@ bool pl_front_free(pl_front *front, pleat_devptr ptr)
 {
     const pl_space *space = (const pl_space *)front->allocator;
     size_t at;
-    pl_block *b = pl_ptrmap_peek(&space->live, ptr, &at);
+    pl_block *b = pl_ptrmap_peek(&space->blocks.live, ptr, &at);
 
     return may_take(front, b, ptr) && (keep(front, b) || put_off(front, b, at));
 }

@@ -33,7 +33,7 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
 
 pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq)
 {
-    pl_class class = rq->bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    pl_class class = rq->bytes < space->small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
 
     rq->lane = plain;
     if (rq->pool != NULL) {
@@ -72,13 +72,13 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
     fitting f = { 0 };
 
     if (rq->pool == NULL) {
-        for (unsigned i = 0; i < space->n_areas[class]; i++) {
-            try_area(space, space->areas[class][i], rq, &f);
+        for (unsigned i = 0; i < space->places.n_areas[class]; i++) {
+            try_area(space, space->places.areas[class][i], rq, &f);
         }
         size_t run_bytes;
-        pl_block *own = class != rq->area->class && space->n_areas[class] > 0
-                            ? pl_run_best(space, space->areas[class][0], rq->usable, rq->bytes,
-                                          &run_bytes)
+        pl_block *own = class != rq->area->class && space->places.n_areas[class] > 0
+                            ? pl_run_best(space, space->places.areas[class][0], rq->usable,
+                                          rq->bytes, &run_bytes)
                             : NULL;
         return own != NULL && (f.best == NULL || run_bytes < f.bytes) ? own : f.best;
     }
@@ -101,7 +101,8 @@ static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
     fitting f = { 0 };
     unsigned n = RELEASED_LOOKS;
 
-    for (const pl_area *area = space->released; area != NULL && n > 0; area = area->next, n--) {
+    for (const pl_area *area = space->places.released; area != NULL && n > 0;
+         area = area->next, n--) {
         try_area(space, area, rq, &f);
     }
     return f.best;
@@ -118,7 +119,7 @@ static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane,
         *lane = next->lane;
         *tick = next->tick;
         pl_run_claim(space, next);
-        pl_segment_absorb(b->segment, &space->store, b, next);
+        pl_segment_absorb(b->segment, &space->blocks.store, b, next);
     }
 }
 
@@ -132,9 +133,9 @@ static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
     pl_run_claim(space, b);
     join_run(space, b, bytes, &lane, &tick);
     if (b->bytes > bytes) {
-        rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
+        rest = pl_segment_split(b->segment, &space->blocks.store, b, b->base + bytes);
     }
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
     if (rest != NULL) {
         pl_run_free(space, rest, lane, tick);
     }
@@ -163,7 +164,7 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
 static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
 {
     return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
-           space->n_areas[rq->area->class] == PL_MOST_AREAS;
+           space->places.n_areas[rq->area->class] == PL_MOST_AREAS;
 }
 
 static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, const pl_request *rq,
@@ -171,8 +172,8 @@ static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, c
 {
     fitting f = { .best = own, .bytes = own_bytes };
 
-    for (unsigned i = 0; i < space->n_areas[rq->area->class]; i++) {
-        try_area(space, space->areas[rq->area->class][i], rq, &f);
+    for (unsigned i = 0; i < space->places.n_areas[rq->area->class]; i++) {
+        try_area(space, space->places.areas[rq->area->class][i], rq, &f);
     }
     return f.best;
 }
@@ -244,8 +245,9 @@ static bool refresh(pl_space *space, pl_request *rq)
     /* A request in a capture queries and unmaps nothing. */
     bool is_first = rq->n_done[PL_POLLED] == 0 && !rq->is_capturing;
     rq->n_done[PL_POLLED] = 1;
-    if (is_first && (pl_space_has_many_lanes(space) || space->ticking.n > 0 || space->n_stale > 0 ||
-                     space->n_captures > 0 || space->draining != NULL)) {
+    if (is_first &&
+        (pl_space_has_many_lanes(space) || space->streams.ticking.n > 0 ||
+         space->blocks.n_stale > 0 || space->captures.n > 0 || space->places.draining != NULL)) {
         poll(space, rq);
         pl_context_tick_record_if_due(space);
         (void)pl_stale_reap(space);
@@ -283,18 +285,19 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
 pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
 {
     for (;;) { /* a compaction may have failed, or a sleep begun, while the lock was dropped */
-        if (__builtin_expect(space->torn.segment != NULL, false)) {
+        if (__builtin_expect(space->flights.torn.segment != NULL, false)) {
             return PLEAT_EPOISONED;
         }
         if (__builtin_expect(rq->pool != NULL && rq->pool->is_asleep, false)) {
             return PLEAT_EASLEEP;
         }
-        if (__builtin_expect(pl_ptrmap_has_spent(&space->live), false)) {
+        if (__builtin_expect(pl_ptrmap_has_spent(&space->blocks.live), false)) {
             pl_fronts_discard_tables(space);
         }
-        pleat_status st = pl_ptrmap_reserve(&space->live, &space->meta, space->n_flights + 1);
+        pleat_status st = pl_ptrmap_reserve(&space->blocks.live, &space->meta,
+                                            space->flights.n + 1);
         if (st == PLEAT_OK) {
-            st = pl_block_store_reserve(&space->store, 2);
+            st = pl_block_store_reserve(&space->blocks.store, 2);
         }
         if (st != PLEAT_OK) {
             return st;

@@ -12,16 +12,16 @@ static pleat_status prepare(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
     pleat_devptr end = f->place.at + f->bytes + f->n_extra * space->granule_bytes;
-    pleat_status st = pl_block_store_reserve(&space->store, 5);
+    pleat_status st = pl_block_store_reserve(&space->blocks.store, 5);
 
     if (st == PLEAT_OK) {
-        st = pl_ptrmap_reserve(&space->live, &space->meta, space->n_flights + 1);
+        st = pl_ptrmap_reserve(&space->blocks.live, &space->meta, space->flights.n + 1);
     }
     if (st != PLEAT_OK) {
         return st;
     }
     pl_segment_use_tables(&space->meta, seg, pl_segment_ceil(seg, end));
-    f->spare = pl_block_store_get(&space->store);
+    f->spare = pl_block_store_get(&space->blocks.store);
     return PLEAT_OK;
 }
 
@@ -51,8 +51,8 @@ static void carve_next(pl_space *space, pl_flight *f, pl_block *b, pleat_devptr 
     f->last = b;
     f->need += n_need;
     f->n_under += n_under;
-    space->n_pinned += n_need;
-    space->n_flying += n_under;
+    space->chunks.n_pinned += n_need;
+    space->chunks.n_flying += n_under;
 }
 
 pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
@@ -68,7 +68,8 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
     pl_space_take_off(space, &f->flying);
     f->pace->alone++; /* the flight's own take-off does not count */
     for (pl_block *b = f->place.first; at < end; b = f->last->next) {
-        st = is_still_there(f, b, at) ? pl_block_store_reserve(&space->store, 2) : PLEAT_EPENDING;
+        st = is_still_there(f, b, at) ? pl_block_store_reserve(&space->blocks.store, 2)
+                                      : PLEAT_EPENDING;
         pl_assert(st != PLEAT_EPENDING || f->pace->has_breathed);
         if (st != PLEAT_OK) {
             pl_flight_rollback(space, f);
@@ -113,7 +114,7 @@ void pl_flight_add_idle(pl_space *space, pl_flight *f)
         pl_block *hole = f->first;
         size_t n = (size_t)1 << order;
         size_t g;
-        while (space->idle[order].n > 0 && pl_flight_missing(f) >= n &&
+        while (space->chunks.idle[order].n > 0 && pl_flight_missing(f) >= n &&
                pl_flight_next_slot(f, &hole, order, &g)) {
             pl_segment_put_chunk(hole->segment, g, pl_space_pop_idle(space, order), order);
             f->n_have += n;
@@ -129,7 +130,7 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most)
 
     n = n < most ? n : most;
     f->n_create += n;
-    space->n_creating += n;
+    space->chunks.n_creating += n;
 }
 
 /* How many loose granules in a row from g on the lane may use, at most n. b covers g's start. */
@@ -242,8 +243,8 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
 {
     size_t g = pl_segment_next_chunk(seg, 0);
 
-    while (g != SIZE_MAX && pl_flight_missing(f) > 0 && seg != space->torn.segment) {
-        pleat_status st = pl_block_store_reserve(&space->store, 4);
+    while (g != SIZE_MAX && pl_flight_missing(f) > 0 && seg != space->flights.torn.segment) {
+        pleat_status st = pl_block_store_reserve(&space->blocks.store, 4);
         if (st != PLEAT_OK) {
             return st;
         }
@@ -270,7 +271,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f)
 {
     pleat_status st = PLEAT_OK;
 
-    space->n_walking++;
+    space->places.n_walking++;
     pl_segment *seg = pl_space_lowest(space);
     for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
         pl_pace_step(space, f->pace, 1);
@@ -279,7 +280,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f)
         }
         st = seg->n_loose > 0 ? take_in_segment(space, f, seg) : PLEAT_OK;
     }
-    space->n_walking--;
+    space->places.n_walking--;
     return st;
 }
 
@@ -297,7 +298,7 @@ static pl_block *pop_victims(pl_space *space, pl_flight *f)
         pl_queue_remove(&f->victims, next);
         b->lane = next->lane != PL_LANE_SETTLED ? next->lane : b->lane;
         b->tick = next->tick > b->tick ? next->tick : b->tick;
-        pl_segment_absorb(b->segment, &space->store, b, next);
+        pl_segment_absorb(b->segment, &space->blocks.store, b, next);
         pl_lock_touch(1);
     }
     return b;
@@ -308,27 +309,27 @@ static void retire_victims(pl_space *space, pl_flight *f)
     while (f->victims.first != NULL) {
         pl_block *b = pop_victims(space, f);
         pl_segment *seg = b->segment;
-        space->n_taken += pl_segment_granules_of(seg, b);
+        space->chunks.n_taken += pl_segment_granules_of(seg, b);
         pl_private_count(seg, 0, b->bytes);
         seg->n_resident -= pl_segment_granules_of(seg, b);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-        pl_segment_become(seg, &space->store, b, PL_BLOCK_STALE);
+        pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_STALE);
         if (b->lane != PL_LANE_SETTLED) {
             pl_space_lane_at(space, b->lane)->n_refs++;
         }
-        pl_queue_push(&space->stale, b);
-        space->n_stale++;
+        pl_queue_push(&space->blocks.stale, b);
+        space->blocks.n_stale++;
         pl_pace_step(space, f->pace, 1);
     }
 }
 
 static void end_flight(pl_space *space, pl_flight *f)
 {
-    space->n_creating -= f->n_create;
-    space->n_flying -= f->n_under;
-    space->n_held += f->n_created;
-    if (space->n_held > space->peak_held) {
-        space->peak_held = space->n_held;
+    space->chunks.n_creating -= f->n_create;
+    space->chunks.n_flying -= f->n_under;
+    space->chunks.n_held += f->n_created;
+    if (space->chunks.n_held > space->chunks.peak_held) {
+        space->chunks.peak_held = space->chunks.n_held;
     }
     pl_space_land(space, &f->flying);
 }
@@ -357,7 +358,7 @@ static pl_block *join_place(pl_space *space, pl_flight *f)
         pl_block *next = b->next;
         install(space, seg, next);
         f->last = next == f->last ? b : f->last;
-        pl_segment_absorb(seg, &space->store, b, next);
+        pl_segment_absorb(seg, &space->blocks.store, b, next);
         pl_pace_step(space, f->pace, 1);
     }
     return b;
@@ -370,13 +371,13 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     retire_victims(space, f);
     seg->has_large = seg->has_large || f->has_large;
     pl_block *b = join_place(space, f);
-    pl_block_store_put(&space->store, f->spare);
-    pl_segment_become(seg, &space->store, b, PL_BLOCK_LIVE);
+    pl_block_store_put(&space->blocks.store, f->spare);
+    pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_LIVE);
     if (seg->is_private) {
         pl_segment_own(seg, f->place.at, f->place.at + f->bytes);
     }
     if (pl_block_end(b) > f->place.at + f->bytes) {
-        pl_block *tail = pl_segment_split(seg, &space->store, b, f->place.at + f->bytes);
+        pl_block *tail = pl_segment_split(seg, &space->blocks.store, b, f->place.at + f->bytes);
         bool is_capture = f->usable == PL_LANE_SETTLED; /* a settled tail serves the capture next */
         bool is_settled = f->is_quiet && (is_capture || pl_space_has_many_lanes(space));
         pl_run_free(space, tail, is_settled ? PL_LANE_SETTLED : f->lane->number,
@@ -416,11 +417,11 @@ static void restore_place(pl_space *space, pl_flight *f)
     while (b != NULL) {
         pl_block *prev = b == f->first ? NULL : b->prev;
         if (b->was != PL_BLOCK_FREE) {
-            space->n_pinned -= pl_segment_granules_of(f->place.segment, b);
+            space->chunks.n_pinned -= pl_segment_granules_of(f->place.segment, b);
         }
         if (b == f->poisoned.last) {
             pl_queue_remove(&f->poisoned, b);
-            pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
+            pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_POISON);
             b->segment->has_poison = true;
         } else {
             pl_carve_put_back(space, b);
@@ -451,12 +452,12 @@ static void restore_victims(pl_space *space, pl_flight *f)
 
 void pl_flight_rollback(pl_space *space, pl_flight *f)
 {
-    pl_block_store_put(&space->store, f->spare);
+    pl_block_store_put(&space->blocks.store, f->spare);
     give_chunks_back(space, f);
     restore_place(space, f);
     restore_victims(space, f);
     end_flight(space, f);
-    if (space->n_flights == 0) {
+    if (space->flights.n == 0) {
         pl_space_pin(space, 0); /* others' blocks may keep granules of the flight pinned */
     }
 }

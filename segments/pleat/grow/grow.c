@@ -73,8 +73,9 @@ static size_t cap_of(const pl_space *space, const pl_request *rq)
     size_t cap = pl_space_cap(space);
 
     if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
-        cap = space->limit_granules < space->total_granules ? space->limit_granules
-                                                            : space->total_granules;
+        cap = space->chunks.limit_granules < space->chunks.total_granules
+                  ? space->chunks.limit_granules
+                  : space->chunks.total_granules;
     }
     return rq->n_done[PL_USED_RESERVE] > 0 || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
 }
@@ -109,7 +110,7 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
     bool is_any = rq->pool == NULL && rq->in == NULL;
     if (b->next == NULL && allowed > place->n_new && is_any && extra == 0) {
         allowed -= place->n_new;
-        extra = space->n_held >> EXTRA_LOG2;
+        extra = space->chunks.n_held >> EXTRA_LOG2;
         extra = extra < allowed ? extra : allowed;
     }
     size_t room = (size_t)((pl_block_end(b) - end) >> place->segment->granule_log2);
@@ -144,7 +145,7 @@ pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_are
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
 {
     return pl_request_granules(space, rq) <=
-           pl_policy_room(space, cap_of(space, rq)) + space->n_idle;
+           pl_policy_room(space, cap_of(space, rq)) + space->chunks.n_idle;
 }
 
 /* Find a place in the own area. If idle and new chunks do not suffice, search all areas of the
@@ -155,11 +156,12 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
                                pl_place *out)
 {
     uint32_t lane = rq->usable;
-    size_t pin_room = cap > space->n_pinned ? cap - space->n_pinned : 0;
+    size_t pin_room = cap > space->chunks.n_pinned ? cap - space->chunks.n_pinned : 0;
     bool found = pl_place_search(space, pace, rq->area, lane, rq->bytes, pin_room, out);
     size_t n_new = found ? out->n_new : pl_request_granules(space, rq);
 
-    if (n_new <= pl_policy_room(space, cap) + space->n_idle && (found || !rq->is_out_of_va)) {
+    if (n_new <= pl_policy_room(space, cap) + space->chunks.n_idle &&
+        (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
     pl_area_cursor cursor = { 0 };
@@ -180,7 +182,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);
-    size_t want = space->total_granules;
+    size_t want = space->chunks.total_granules;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
     want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
@@ -197,7 +199,8 @@ static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_miss
     const pl_lane *other = pl_handover_richest(space, rq->lane, rq->turn, false);
     size_t n = other != NULL ? pl_handover_pending_bytes(other, false) >> space->granule_log2 : 0;
 
-    return n > 0 && rq->n_done[PL_ORDERED_FIRST] + 1 < space->n_lanes && space->n_loose > 0 &&
+    return n > 0 && rq->n_done[PL_ORDERED_FIRST] + 1 < space->streams.n_lanes &&
+           space->chunks.n_loose > 0 &&
            pl_policy_may_order(space, pl_space_cap(space), n < n_missing ? n : n_missing);
 }
 
@@ -231,7 +234,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 {
     *st = open_segment(space, rq);
-    if (*st == PLEAT_ENOSPACE_VA && space->n_noted > 0) {
+    if (*st == PLEAT_ENOSPACE_VA && space->places.n_noted > 0) {
         pl_hollow_let_go(space, 0, SIZE_MAX);
         *st = open_segment(space, rq);
     }
@@ -254,9 +257,9 @@ static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
 static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
                       pleat_status *st)
 {
-    size_t n_held = space->n_held + space->n_creating - f->n_create;
+    size_t n_held = space->chunks.n_held + space->chunks.n_creating - f->n_create;
     bool asks = f->n_create > 0 && !rq->is_capturing && pl_reserve_wants_to_know(space);
-    struct pl_block_slab *full = pl_block_store_take_full(&space->store);
+    struct pl_block_slab *full = pl_block_store_take_full(&space->blocks.store);
     uint64_t free_bytes;
 
     pl_lock_release(&space->lock);
@@ -283,8 +286,8 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         (void)pl_trim_idle_to(space, 0);
     }
     rq->ask = PL_ASK_DONE;
-    space->full_at = space->n_held;
-    space->full_call = space->n_calls;
+    space->chunks.full_at = space->chunks.n_held;
+    space->chunks.full_call = space->n_calls;
     return PL_STEP_AGAIN;
 }
 
@@ -298,7 +301,7 @@ static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
     if (other == NULL ||
         pl_handover(space, rq->lane, other, n_missing, false, &n_moved) != PLEAT_OK ||
         n_moved == 0) {
-        rq->n_done[PL_ORDERED_FIRST] = space->n_lanes; /* try no more orders */
+        rq->n_done[PL_ORDERED_FIRST] = space->streams.n_lanes; /* try no more orders */
     }
     rq->wants_tick = rq->wants_tick || n_moved > 0;
     return PL_STEP_AGAIN;
@@ -398,7 +401,7 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     *st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
                          : find_place(space, rq, &pace, cap, &f.place);
     if (*st == PLEAT_EPENDING) { /* the request's only place is taken */
-        bool fits = space->n_pinned + f.place.n_pin <= cap;
+        bool fits = space->chunks.n_pinned + f.place.n_pin <= cap;
         return pl_shortage_relieve(space, rq, fits ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE, st);
     }
     if (*st != PLEAT_OK) {
@@ -407,6 +410,6 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
     if (f.place.segment != NULL) {
         return use_place(space, rq, &f, cap, out, st);
     }
-    bool fits = space->n_pinned + pl_request_granules(space, rq) <= cap;
+    bool fits = space->chunks.n_pinned + pl_request_granules(space, rq) <= cap;
     return fits ? extend(space, rq, st) : fail(space, rq, &pace, st);
 }

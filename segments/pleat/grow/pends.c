@@ -32,7 +32,7 @@ const pl_lane *pl_pends_most(const pl_space *space, const pl_request *rq)
     size_t best_bytes = 0;
     size_t n_looks = PL_LANE_LOOKS;
 
-    for (const pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0;
+    for (const pl_lane *lane = space->streams.busy.first; lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
         size_t bytes = lane != rq->lane ? bytes_on(space, rq, lane) : 0;
         if (bytes > best_bytes) {
@@ -45,15 +45,16 @@ const pl_lane *pl_pends_most(const pl_space *space, const pl_request *rq)
 
 size_t pl_pends_shared_bytes(const pl_space *space, const pl_request *rq)
 {
-    return space->n_shared_bytes + (pl_request_is_private(rq) ? space->n_private_shared_bytes : 0);
+    return space->streams.n_shared_bytes +
+           (pl_request_is_private(rq) ? space->streams.n_private_shared_bytes : 0);
 }
 
 bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
 {
-    bool any = space->draining != NULL || space->opening != NULL;
+    bool any = space->places.draining != NULL || space->places.opening != NULL;
     size_t n_looks = PL_LANE_LOOKS;
 
-    for (const pl_lane *lane = space->busy.first;
+    for (const pl_lane *lane = space->streams.busy.first;
          pl_request_is_private(rq) && !any && lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
         any = lane->number != rq->usable && pends_in_pool(space, rq->pool, lane);
@@ -65,7 +66,7 @@ bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
 static bool at_all(const pl_space *space, const pl_request *rq)
 {
     return pl_pends_shared_bytes(space, rq) > 0 || pl_pends_most(space, rq) != NULL ||
-           pl_pends_in_private(space, rq) || space->n_disowned > 0;
+           pl_pends_in_private(space, rq) || space->captures.n_disowned > 0;
 }
 
 bool pl_pends_for(const pl_space *space, const pl_request *rq, pleat_status verdict)
@@ -73,5 +74,5 @@ bool pl_pends_for(const pl_space *space, const pl_request *rq, pleat_status verd
     if (verdict != PLEAT_ENOSPACE_VA || !pl_request_is_private(rq)) {
         return at_all(space, rq);
     }
-    return space->n_private_shared_bytes > 0 || pl_pends_in_private(space, rq);
+    return space->streams.n_private_shared_bytes > 0 || pl_pends_in_private(space, rq);
 }

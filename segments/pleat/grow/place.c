@@ -439,6 +439,6 @@ pl_block *pl_fixed_fit(pl_space *space, const pl_request *rq)
     }
     b = pl_carve_out_all(space, b, rq->at, rq->at + rq->bytes);
     pl_space_pin(space, 0);
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
     return b;
 }

@@ -38,7 +38,7 @@ unsigned pl_policy_order(const pl_space *space, size_t cap)
     uint64_t share = share_of(space);
     unsigned order = 0;
 
-    if (space->options.chunks == PL_CHUNKS_GRANULE || space->has_compacted) {
+    if (space->options.chunks == PL_CHUNKS_GRANULE || space->flights.has_compacted) {
         return 0;
     }
     /* 2^order <= sqrt(cap * room) / share */
@@ -52,13 +52,13 @@ static size_t bought(const pl_space *space, size_t cap)
 {
     uint64_t room = pl_policy_room(space, cap);
 
-    return cap > 0 ? (size_t)(space->n_takes * room / ((uint64_t)cap * TAKES_A_GRANULE)) : 0;
+    return cap > 0 ? (size_t)(space->chunks.n_takes * room / ((uint64_t)cap * TAKES_A_GRANULE)) : 0;
 }
 
 size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
 {
-    size_t pinned = space->n_pinned + n_pin;
-    size_t peak = pinned > space->peak_pinned ? pinned : space->peak_pinned;
+    size_t pinned = space->chunks.n_pinned + n_pin;
+    size_t peak = pinned > space->chunks.peak_pinned ? pinned : space->chunks.peak_pinned;
 
     if (space->options.growth == PL_GROWTH_AMPLE) {
         return pl_policy_room(space, cap);
@@ -73,7 +73,7 @@ size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
 /* A young lane's stream may never return to its place, so takes of young lanes buy nothing. */
 void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
 {
-    space->n_takes += lane->n_lifetime < PL_LANE_YOUNG ? 0 : n_chunks;
+    space->chunks.n_takes += lane->n_lifetime < PL_LANE_YOUNG ? 0 : n_chunks;
 }
 
 bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
@@ -92,7 +92,7 @@ enum { SHARE_LOG2 = 6 };
 /* On a small device the share counts: libraries need more memory the more they work on. */
 size_t pl_reserve_of(const pl_space *space)
 {
-    size_t share = space->total_granules >> SHARE_LOG2;
+    size_t share = space->chunks.total_granules >> SHARE_LOG2;
     size_t most = (size_t)(space->options.reserve_bytes >> space->granule_log2);
 
     return share < most ? share : most;
@@ -100,15 +100,15 @@ size_t pl_reserve_of(const pl_space *space)
 
 size_t pl_reserve_cap(const pl_space *space, size_t cap)
 {
-    size_t kept = space->n_others + space->reserve_granules;
-    size_t most = space->total_granules > kept ? space->total_granules - kept : 0;
+    size_t kept = space->chunks.n_others + space->chunks.reserve_granules;
+    size_t most = space->chunks.total_granules > kept ? space->chunks.total_granules - kept : 0;
 
     return most < cap ? most : cap;
 }
 
 bool pl_reserve_wants_to_know(const pl_space *space)
 {
-    return space->reserve_granules > 0 && space->n_held >= space->ask_free_at;
+    return space->chunks.reserve_granules > 0 && space->chunks.n_held >= space->chunks.ask_free_at;
 }
 
 void pl_reserve_learn(pl_space *space, size_t n_held, uint64_t free_bytes)
@@ -116,7 +116,9 @@ void pl_reserve_learn(pl_space *space, size_t n_held, uint64_t free_bytes)
     size_t n_free = (size_t)(free_bytes >> space->granule_log2);
     size_t ours = n_held + n_free;
 
-    space->n_others = space->total_granules > ours ? space->total_granules - ours : 0;
-    size_t cap = pl_reserve_cap(space, space->total_granules);
-    space->ask_free_at = n_held + 1 + (cap > n_held ? (cap - n_held) / 2 : 0);
+    space->chunks.n_others = space->chunks.total_granules > ours
+                                 ? space->chunks.total_granules - ours
+                                 : 0;
+    size_t cap = pl_reserve_cap(space, space->chunks.total_granules);
+    space->chunks.ask_free_at = n_held + 1 + (cap > n_held ? (cap - n_held) / 2 : 0);
 }

@@ -25,7 +25,7 @@
 /* Granules that may still be created until `target` are held. */
 static inline size_t pl_policy_room(const pl_space *space, size_t target)
 {
-    size_t held = space->n_held + space->n_creating;
+    size_t held = space->chunks.n_held + space->chunks.n_creating;
 
     return target > held ? target - held : 0;
 }

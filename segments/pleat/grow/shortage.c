@@ -38,7 +38,7 @@ enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
 static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
 {
     size_t n_saved = rq->bytes % space->granule_bytes == 0 ? 1 : 2;
-    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules;
+    size_t n_pinned = space->chunks.n_pinned - space->blocks.store.tally.n_tied_granules;
 
     return n_pinned + pl_request_granules(space, rq) > cap + n_saved;
 }
@@ -46,12 +46,13 @@ static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
 /* Would the request find no memory even if all pending memory were free? Then no wait helps. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
-    size_t cap = space->limit_granules < space->total_granules ? space->limit_granules
-                                                               : space->total_granules;
+    size_t cap = space->chunks.limit_granules < space->chunks.total_granules
+                     ? space->chunks.limit_granules
+                     : space->chunks.total_granules;
 
     return pl_request_granules(space, rq) > cap ||
            (pl_pends_shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
-            !pl_pends_in_private(space, rq) && space->n_disowned == 0);
+            !pl_pends_in_private(space, rq) && space->captures.n_disowned == 0);
 }
 
 /* ---- patience -------------------------------------------------------------------------------- */
@@ -64,8 +65,8 @@ static uint32_t time_left(const pl_space *space)
 
 static void begin_turn(pl_space *space, pl_request *rq)
 {
-    rq->turn = ++space->n_turns;
-    rq->wait_turn = ++space->n_turns;
+    rq->turn = ++space->streams.n_turns;
+    rq->wait_turn = ++space->streams.n_turns;
     rq->n_done[PL_ORDERED] = 0;
     rq->n_done[PL_WAITED] = 0;
 }
@@ -82,7 +83,7 @@ typedef struct trial {
 
 static bool has_flights(const trial *t)
 {
-    return t->space->n_flights > 0 && t->rq->n_done[PL_LANDED] != MOST_LANDINGS;
+    return t->space->flights.n > 0 && t->rq->n_done[PL_LANDED] != MOST_LANDINGS;
 }
 
 static bool wait_for_flights(trial *t)
@@ -116,7 +117,7 @@ static bool may_gather_at_once(const trial *t)
 
 static bool may_gather_for_reserve(const trial *t)
 {
-    return may_gather_at_once(t) && t->space->reserve_granules > 0;
+    return may_gather_at_once(t) && t->space->chunks.reserve_granules > 0;
 }
 
 /* The first time without a wait, the second time with a wait. Idle chunks are released only if
@@ -125,10 +126,11 @@ static bool gather(trial *t)
 {
     pl_request *rq = t->rq;
     uint32_t wait_ms = rq->n_done[PL_GATHERED] == 0 ? 0 : time_left(t->space);
-    bool has_large = t->space->n_idle > t->space->idle[0].n &&
+    bool has_large = t->space->chunks.n_idle > t->space->chunks.idle[0].n &&
                      !exceeds(t->space, rq, pl_space_cap(t->space));
 
-    if ((t->space->n_loose == 0 && !has_large) || (rq->n_done[PL_GATHERED] > 0 && wait_ms == 0)) {
+    if ((t->space->chunks.n_loose == 0 && !has_large) ||
+        (rq->n_done[PL_GATHERED] > 0 && wait_ms == 0)) {
         return false;
     }
     rq->n_done[PL_GATHERED]++;
@@ -196,13 +198,13 @@ static bool wait_next(trial *t)
     pl_space *space = t->space;
     bool any = false;
 
-    for (size_t n = space->ticking.n; n > 0 && !any; n--) {
-        pl_lane *lane = space->ticking.first;
+    for (size_t n = space->streams.ticking.n; n > 0 && !any; n--) {
+        pl_lane *lane = space->streams.ticking.first;
         if (lane == NULL) {
             break;
         }
-        pl_lane_ring_remove_ticking(&space->ticking, lane);
-        pl_lane_ring_push_ticking(&space->ticking, lane);
+        pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
+        pl_lane_ring_push_ticking(&space->streams.ticking, lane);
         if (lane->tried_turn == t->rq->wait_turn || !lane->busy.is_linked) {
             continue;
         }
@@ -240,14 +242,14 @@ static bool wait_for_all(trial *t)
 
 static bool may_use_reserve(const trial *t)
 {
-    return t->space->reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
+    return t->space->chunks.reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
 }
 
 /* Would the request hardly find memory without the reserve, if all pending memory were free? */
 static bool must_use_reserve(const trial *t)
 {
     const pl_space *space = t->space;
-    size_t n_pinned = space->n_pinned - space->store.tally.n_tied_granules;
+    size_t n_pinned = space->chunks.n_pinned - space->blocks.store.tally.n_tied_granules;
 
     return may_use_reserve(t) && n_pinned + pl_request_granules(space, t->rq) >
                                      pl_reserve_cap(space, pl_space_cap(space));
@@ -262,7 +264,7 @@ static bool use_reserve(trial *t)
 
 static bool may_ask_driver(const trial *t)
 {
-    return t->rq->ask == PL_ASK_NOT && t->space->full_at < t->space->total_granules;
+    return t->rq->ask == PL_ASK_NOT && t->space->chunks.full_at < t->space->chunks.total_granules;
 }
 
 static bool ask_driver(trial *t)
@@ -273,7 +275,7 @@ static bool ask_driver(trial *t)
 
 static bool may_clear_stale(const trial *t)
 {
-    return !t->rq->is_capturing && t->space->n_stale > 0 && t->rq->n_done[PL_CLEARED] == 0 &&
+    return !t->rq->is_capturing && t->space->blocks.n_stale > 0 && t->rq->n_done[PL_CLEARED] == 0 &&
            !is_hopeless(t->space, t->rq);
 }
 
@@ -387,7 +389,7 @@ static pl_step use_pending(trial *t, pleat_status *st)
     if (t->rq->is_capturing) {
         return PL_STEP_DONE;
     }
-    t->space->short_call = t->space->n_calls;
+    t->space->streams.short_call = t->space->n_calls;
     if (try_remedies(t, STAGE_PENDING)) {
         return PL_STEP_AGAIN;
     }
@@ -402,7 +404,7 @@ enum { AREA_LOOKS = 1024 };
  * on the request's own stream, also in granules with live blocks. */
 static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
 {
-    bool any = space->n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
+    bool any = space->chunks.n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
 
     pl_area_cursor cursor = { 0 };
     for (size_t n = AREA_LOOKS; !any && n > 0; n--) {
@@ -421,7 +423,8 @@ static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_statu
 static bool is_held_up(const trial *t)
 {
     return t->verdict == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&
-           t->space->n_loose > 0 && t->rq->lane->pending_bytes > 0 && time_left(t->space) == 0;
+           t->space->chunks.n_loose > 0 && t->rq->lane->pending_bytes > 0 &&
+           time_left(t->space) == 0;
 }
 
 pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
@@ -429,7 +432,7 @@ pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdic
     trial t = { .space = space, .rq = rq, .verdict = verdict, .failed = PLEAT_EPENDING };
 
     *st = verdict;
-    if (pl_request_granules(space, rq) > space->total_granules) {
+    if (pl_request_granules(space, rq) > space->chunks.total_granules) {
         return PL_STEP_DONE;
     }
     if (try_remedies(&t, STAGE_FIRST) || use_pending(&t, st) == PL_STEP_AGAIN) {

@@ -14,8 +14,8 @@ static bool is_ripe(const pl_space *space, const pl_block *b)
 
 static void unqueue(pl_space *space, pl_block *b)
 {
-    pl_queue_remove(&space->stale, b);
-    space->n_stale--;
+    pl_queue_remove(&space->blocks.stale, b);
+    space->blocks.n_stale--;
     if (b->lane != PL_LANE_SETTLED) {
         pl_space_lane_at(space, b->lane)->n_refs--;
         b->lane = PL_LANE_SETTLED;
@@ -34,11 +34,11 @@ static pl_block *gather(pl_space *space, pl_block *b)
     unqueue(space, b);
     for (; n_above > 0 && is_ripe(space, b->next); n_above--) {
         unqueue(space, b->next);
-        pl_segment_absorb(b->segment, &space->store, b, b->next);
+        pl_segment_absorb(b->segment, &space->blocks.store, b, b->next);
     }
     pl_lock_touch(3 * GATHER_SOME - n_below - n_above);
     b->was = PL_BLOCK_STALE;
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FLIGHT);
     return b;
 }
 
@@ -54,7 +54,7 @@ static bool unmap(pl_space *space, pl_block *b)
     if (st == PLEAT_OK) {
         pl_carve_make_hole(space, b);
     } else {
-        pl_segment_become(b->segment, &space->store, b, PL_BLOCK_POISON);
+        pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_POISON);
         b->segment->has_poison = true;
     }
     pl_space_land(space, &flying);
@@ -65,18 +65,18 @@ static bool unmap(pl_space *space, pl_block *b)
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;
-    size_t n_looks = space->n_stale;
+    size_t n_looks = space->blocks.n_stale;
 
-    for (size_t n_held = 0; n_looks > 0 && space->stale.first != NULL; n_looks--) {
-        pl_block *b = space->stale.first;
+    for (size_t n_held = 0; n_looks > 0 && space->blocks.stale.first != NULL; n_looks--) {
+        pl_block *b = space->blocks.stale.first;
         if (is_ripe(space, b)) {
             n += unmap(space, gather(space, b));
             n_held = 0;
             continue;
         }
         pl_lock_touch(1);
-        pl_queue_remove(&space->stale, b);
-        pl_queue_push(&space->stale, b);
+        pl_queue_remove(&space->blocks.stale, b);
+        pl_queue_push(&space->blocks.stale, b);
         if (++n_held == LOOK_AT) {
             n_held = 0;
             pl_space_breathe(space);

@@ -31,10 +31,11 @@ static bool has_uncovered_stale(pl_space *space)
     bool any = false;
 
     pl_pace_begin(space, &pace, false);
-    for (size_t n = space->n_stale; n > 0 && space->stale.first != NULL && !any; n--) {
-        pl_block *b = space->stale.first;
-        pl_queue_remove(&space->stale, b);
-        pl_queue_push(&space->stale, b);
+    for (size_t n = space->blocks.n_stale; n > 0 && space->blocks.stale.first != NULL && !any;
+         n--) {
+        pl_block *b = space->blocks.stale.first;
+        pl_queue_remove(&space->blocks.stale, b);
+        pl_queue_push(&space->blocks.stale, b);
         any = b->lane != PL_LANE_SETTLED &&
               b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
         pl_pace_step(space, &pace, 1);
@@ -44,10 +45,11 @@ static bool has_uncovered_stale(pl_space *space)
 
 static bool has_uncovered(pl_space *space)
 {
-    bool any = space->context.shared_pending.first != NULL || space->draining != NULL ||
-               space->n_disowned > 0;
+    bool any = space->streams.context.shared_pending.first != NULL ||
+               space->places.draining != NULL || space->captures.n_disowned > 0;
 
-    for (const pl_lane *lane = space->busy.first; lane != NULL && !any; lane = lane->busy.next) {
+    for (const pl_lane *lane = space->streams.busy.first; lane != NULL && !any;
+         lane = lane->busy.next) {
         any = !lane->is_capture && pl_settle_has_uncovered(space, lane);
         pl_lock_touch(1);
     }
@@ -59,10 +61,10 @@ static pleat_status wait_for_lanes(pl_space *space, uint32_t wait_ms, uint32_t l
 {
     pleat_status st = PLEAT_OK;
 
-    for (size_t n = space->ticking.n; n > 0 && space->ticking.first != NULL; n--) {
-        pl_lane *lane = space->ticking.first;
-        pl_lane_ring_remove_ticking(&space->ticking, lane);
-        pl_lane_ring_push_ticking(&space->ticking, lane);
+    for (size_t n = space->streams.ticking.n; n > 0 && space->streams.ticking.first != NULL; n--) {
+        pl_lane *lane = space->streams.ticking.first;
+        pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
+        pl_lane_ring_push_ticking(&space->streams.ticking, lane);
         uint32_t left_ms = pl_deadline_left(wait_ms);
         pleat_status failed = pl_tick_wait(space, lane, left_ms > 0 ? left_ms : least_ms);
         st = st == PLEAT_OK ? failed : st;
@@ -76,10 +78,10 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
 {
     pleat_status st = PLEAT_OK;
 
-    if (wait_ms > 0 && space->ticking.n <= FEW_LANES) {
+    if (wait_ms > 0 && space->streams.ticking.n <= FEW_LANES) {
         st = wait_for_lanes(space, wait_ms, 1);
     }
-    if (has_uncovered(space) || (wait_ms > 0 && space->ticking.n > 0)) {
+    if (has_uncovered(space) || (wait_ms > 0 && space->streams.ticking.n > 0)) {
         pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* a mere look can be repeated */
         pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
         if (failed != PLEAT_OK && wait_ms > 0) {
@@ -102,7 +104,7 @@ pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
     pl_settle_everything(space);
     pleat_status st = wait_for_all(space, wait_ms);
     for (unsigned n = 1; n < MOST_WAITS && st == PLEAT_OK && wait_ms > 0; n++) {
-        if (!has_uncovered(space) && space->ticking.n == 0) {
+        if (!has_uncovered(space) && space->streams.ticking.n == 0) {
             break;
         }
         st = wait_for_all(space, wait_ms);
@@ -147,7 +149,7 @@ static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
     for (size_t n_looks = 1;; n_looks++) {
-        *g = seg == space->torn.segment ? SIZE_MAX : pl_segment_next_chunk(seg, *g);
+        *g = seg == space->flights.torn.segment ? SIZE_MAX : pl_segment_next_chunk(seg, *g);
         if (*g == SIZE_MAX) {
             return NULL;
         }
@@ -207,8 +209,8 @@ static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
     }
     pl_lock_acquire(&space->lock);
     make_idle(space, &refused);
-    space->n_held -= p->n_granules - refused.n_granules;
-    space->full_at = SIZE_MAX;
+    space->chunks.n_held -= p->n_granules - refused.n_granules;
+    space->chunks.full_at = SIZE_MAX;
     *n_released += p->n_granules - refused.n_granules;
     return st;
 }
@@ -217,7 +219,7 @@ static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
 static void pop_idle(pl_space *space, size_t n, pile *p)
 {
     for (unsigned order = 0; order < PL_N_ORDERS; order++) {
-        while (space->idle[order].n > 0 && p->n < PILE_CHUNKS && p->n_granules < n) {
+        while (space->chunks.idle[order].n > 0 && p->n < PILE_CHUNKS && p->n_granules < n) {
             put_on(p, pl_space_pop_idle(space, order), order);
         }
     }
@@ -227,9 +229,9 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
 {
     pleat_status st = PLEAT_OK;
 
-    while (st == PLEAT_OK && space->n_idle > 0 && space->n_held > keep) {
+    while (st == PLEAT_OK && space->chunks.n_idle > 0 && space->chunks.n_held > keep) {
         pile p = { .n = 0 };
-        pop_idle(space, space->n_held - keep, &p);
+        pop_idle(space, space->chunks.n_held - keep, &p);
         st = release(space, &p, n_released);
     }
     return st;
@@ -273,10 +275,10 @@ typedef struct goal {
 static size_t missing(const pl_space *space, const goal *to)
 {
     if (to->is_idle) {
-        size_t n = space->idle[0].n + to->n_so_far;
+        size_t n = space->chunks.idle[0].n + to->n_so_far;
         return to->keep > n ? to->keep - n : 0;
     }
-    return space->n_held > to->keep ? space->n_held - to->keep : 0;
+    return space->chunks.n_held > to->keep ? space->chunks.n_held - to->keep : 0;
 }
 
 static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
@@ -304,7 +306,7 @@ static pleat_status empty_segment(pl_space *space, pl_segment *seg, goal *to)
         if (b == NULL) {
             return PLEAT_OK;
         }
-        pleat_status st = pl_block_store_reserve(&space->store, 2);
+        pleat_status st = pl_block_store_reserve(&space->blocks.store, 2);
         st = st == PLEAT_OK ? empty_run(space, b, g, n, to) : st;
         if (st != PLEAT_OK) {
             return st;
@@ -330,7 +332,7 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
     goal to = { .keep = keep_granules };
 
     *n_released = 0;
-    if (space->n_held <= keep_granules) {
+    if (space->chunks.n_held <= keep_granules) {
         return PLEAT_OK;
     }
     pleat_status st = pl_trim_quiesce(space, wait_ms);
@@ -342,7 +344,8 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
     pl_segment *seg = pl_space_lowest(space);
-    for (; seg != NULL && space->n_stale == 0 && failed == PLEAT_OK; seg = pl_segment_above(seg)) {
+    for (; seg != NULL && space->blocks.n_stale == 0 && failed == PLEAT_OK;
+         seg = pl_segment_above(seg)) {
         failed = empty_segment(space, seg, &to);
         st = st == PLEAT_OK ? failed : st;
         pl_pace_step(space, &pace, 1);
@@ -360,7 +363,7 @@ void pl_trim_gather(pl_space *space, size_t n_granules, uint32_t wait_ms)
     (void)pl_trim_quiesce(space, wait_ms);
     pl_flying flying;
     pl_space_take_off(space, &flying);
-    if (space->n_idle > space->idle[0].n) {
+    if (space->chunks.n_idle > space->chunks.idle[0].n) {
         st = release_idle(space, 0, &to.n_so_far);
     }
     pl_pace pace;
@@ -382,17 +385,15 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
     size_t n_released;
 
     pl_deadline_begin();
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     (void)pl_fronts_empty(space);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
                                  wait ? wait_ms : 0, &n_released);
     pl_hollow_let_go(space, 0, SIZE_MAX);
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
-    if (st == PLEAT_OK) {
-        *released = (uint64_t)n_released << space->granule_log2;
-    }
+    pl_space_leave(space);
+    *released = st == PLEAT_OK ? (uint64_t)n_released << space->granule_log2 : *released;
     return st;
 }
 
@@ -402,13 +403,13 @@ static pleat_status check_live(pl_space *space, size_t limit)
 {
     pleat_status st = PLEAT_OK;
 
-    for (unsigned tries = 0; space->n_pinned > limit; tries++) {
-        bool is_pending = space->n_shared_bytes > 0 || space->draining != NULL ||
-                          space->opening != NULL;
-        if (tries == LIVE_TRIES || (space->n_flights == 0 && !is_pending)) {
+    for (unsigned tries = 0; space->chunks.n_pinned > limit; tries++) {
+        bool is_pending = space->streams.n_shared_bytes > 0 || space->places.draining != NULL ||
+                          space->places.opening != NULL;
+        if (tries == LIVE_TRIES || (space->flights.n == 0 && !is_pending)) {
             return is_pending ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
         }
-        if (space->n_flights > 0) {
+        if (space->flights.n > 0) {
             pl_space_wait_for_flights(space);
             continue;
         }
@@ -428,18 +429,18 @@ static pleat_status shrink(pl_space *space, size_t limit)
 
     for (unsigned tries = 0; st == PLEAT_OK && tries < SHRINK_TRIES; tries++) {
         size_t n_released;
-        if (space->n_held + space->n_creating <= limit) {
+        if (space->chunks.n_held + space->chunks.n_creating <= limit) {
             return PLEAT_OK;
         }
         st = pl_trim_to(space, limit, space->wait_ms, &n_released);
-        if (st == PLEAT_OK && space->n_flights > 0) {
+        if (st == PLEAT_OK && space->flights.n > 0) {
             pl_space_wait_for_flights(space);
         }
-        if (st == PLEAT_OK && space->n_held > limit) {
+        if (st == PLEAT_OK && space->chunks.n_held > limit) {
             st = check_live(space, limit);
         }
     }
-    return st != PLEAT_OK || space->n_held <= limit ? st : PLEAT_EPENDING;
+    return st != PLEAT_OK || space->chunks.n_held <= limit ? st : PLEAT_EPENDING;
 }
 
 /* Calls set the limit in turn, so that a failed call restores the right limit. A call without time
@@ -449,7 +450,7 @@ static pleat_status wait_for_turn(pl_space *space)
     enum { LATE_MS = 40 };
     uint64_t late_until = 0;
 
-    while (space->n_limiting > 0) {
+    while (space->chunks.n_limiting > 0) {
         uint32_t left_ms = pl_deadline_left(space->wait_ms);
         if (left_ms == 0) {
             uint64_t now = pl_clock_ms();
@@ -460,9 +461,9 @@ static pleat_status wait_for_turn(pl_space *space)
             }
             left_ms = (uint32_t)(late_until - now);
         }
-        space->n_waiting++;
-        pl_lock_wait_for(&space->lock, &space->landed, left_ms);
-        space->n_waiting--;
+        space->flights.n_waiting++;
+        pl_lock_wait_for(&space->lock, &space->flights.landed, left_ms);
+        space->flights.n_waiting--;
     }
     return PLEAT_OK;
 }
@@ -473,25 +474,25 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
     size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
 
     pl_deadline_begin();
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     (void)pl_fronts_empty(space);
     pleat_status st = wait_for_turn(space);
     st = st == PLEAT_OK ? check_live(space, limit) : st;
     if (st == PLEAT_OK) {
-        size_t limit_before = space->limit_granules;
-        space->n_limiting++;
-        space->limit_granules = limit;
+        size_t limit_before = space->chunks.limit_granules;
+        space->chunks.n_limiting++;
+        space->chunks.limit_granules = limit;
         st = shrink(space, limit);
         if (st == PLEAT_OK) {
-            space->limit_bytes = bytes;
+            space->chunks.limit_bytes = bytes;
         } else {
-            space->limit_granules = limit_before;
+            space->chunks.limit_granules = limit_before;
         }
-        space->n_limiting--;
+        space->chunks.n_limiting--;
         pl_space_wake(space);
     }
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }

@@ -80,7 +80,7 @@ static pleat_status open_locked(pl_space *space, pl_private *heap, size_t n_want
         return st;
     }
     st = pl_buffer_create(space, heap, n_want, n_least, out);
-    if (st == PLEAT_ENOSPACE_VA && space->n_noted > 0) { /* closed buffers of all sizes */
+    if (st == PLEAT_ENOSPACE_VA && space->places.n_noted > 0) { /* closed buffers of all sizes */
         pl_hollow_let_go(space, 0, SIZE_MAX);
         st = heap != NULL && heap->is_asleep ? PLEAT_EASLEEP
                                              : pl_buffer_create(space, heap, n_want, n_least, out);
@@ -99,7 +99,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most
     size_t n_want = (size_t)1 << (n == 1 ? 0 : 64 - __builtin_clzll(n - 1));
     pl_buffer *buffer;
 
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pleat_status st = open_locked(space, heap, n_want, n, &buffer);
     if (st == PLEAT_OK) {
@@ -109,7 +109,7 @@ pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most
         *out = pl_buffer_segment(buffer)->range.base;
     }
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
@@ -217,8 +217,8 @@ static pleat_status fill(change *c, span gap)
         .call = ++space->n_calls,
     };
 
-    rq.turn = ++space->n_turns;
-    rq.wait_turn = ++space->n_turns;
+    rq.turn = ++space->streams.n_turns;
+    rq.wait_turn = ++space->streams.n_turns;
     pleat_status st = pl_space_reserve_room(space, &c->made, sizeof(*c->made), &c->n_rooms,
                                             c->n_made);
     st = st == PLEAT_OK ? find(c, &rq, &b) : st;
@@ -396,7 +396,7 @@ static pleat_status occupy_and_change(pl_space *space, const pl_buffer_change *w
     st = change_locked(&c, wanted);
     vacate(space, buffer);
     if (wanted->what == PL_BUFFER_CLOSE) {
-        pl_hollow_let_some_go(space);
+        pl_hollow_let_go(space, space->places.n_buffers + PL_HOLLOW_KEPT, PL_HOLLOW_SOME);
     }
     pl_tick_record_if_wanted(space, plain);
     return st;
@@ -413,7 +413,7 @@ pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *wan
     if (st != PLEAT_OK || (info.is_capturing && wanted->what != PL_BUFFER_RECORD)) {
         return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = pl_lanes_of(space, stream, false, &plain);
     if (st == PLEAT_OK) {
@@ -422,15 +422,14 @@ pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *wan
         plain->n_refs--;
     }
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
 pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     const pl_buffer *buffer = pl_buffer_at(space, ptr);
     if (buffer != NULL && ptr - pl_buffer_segment(buffer)->range.base >= buffer->most_bytes) {
         buffer = NULL;
@@ -449,6 +448,6 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
             .is_asleep = heap != NULL && heap->slumber != NULL,
         };
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return buffer != NULL ? PLEAT_OK : PLEAT_EFOREIGN;
 }

@@ -108,8 +108,8 @@ typedef struct freed {
 /* With one stream, pending memory is as good as settled. */
 static freed read_freed(const pl_space *space)
 {
-    const pl_tally *tally = &space->store.tally;
-    size_t pending = pl_space_has_many_lanes(space) ? space->n_pending_bytes : 0;
+    const pl_tally *tally = &space->blocks.store.tally;
+    size_t pending = pl_space_has_many_lanes(space) ? space->streams.n_pending_bytes : 0;
 
     return (freed){
         .n_free = tally->n_blocks[PL_BLOCK_FREE],
@@ -130,9 +130,10 @@ static void add_shared(pleat_stat *group, size_t n)
 
 static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 {
-    size_t resident = space->n_held << space->granule_log2;
+    size_t resident = space->chunks.n_held << space->granule_log2;
     /* Free memory that cannot go back to the driver: live bytes share the granule or the chunk. */
-    size_t bound = less(f->free_bytes + f->pending_bytes, space->n_loose << space->granule_log2);
+    size_t bound = less(f->free_bytes + f->pending_bytes,
+                        space->chunks.n_loose << space->granule_log2);
     static const int pools[] = { PLEAT_SIZES_ALL, PLEAT_SIZES_LARGE };
 
     for (int pool = 0; pool < PLEAT_N_SIZES; pool++) {
@@ -147,15 +148,15 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
         out->inactive_split_bytes[pool] = (pleat_stat){ .current = bound, .peak = bound };
         out->reserved_bytes[pool] = (pleat_stat){
             .current = resident,
-            .peak = (uint64_t)space->peak_held << space->granule_log2,
+            .peak = (uint64_t)space->chunks.peak_held << space->granule_log2,
             .allocated = out->bytes_created,
             .freed = out->bytes_created - resident,
         };
         out->segment[pool] = (pleat_stat){
             /* segments stay until the end */
-            .current = space->segments.count,
-            .peak = space->segments.count,
-            .allocated = space->segments.count,
+            .current = space->places.segments.count,
+            .peak = space->places.segments.count,
+            .allocated = space->places.segments.count,
         };
     }
 }
@@ -167,18 +168,18 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
  * landing, its granules count in two ways. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
-    const pl_tally *tally = &space->store.tally;
+    const pl_tally *tally = &space->blocks.store.tally;
 
     out->granule_bytes = space->granule_bytes;
-    out->resident_bytes = (uint64_t)space->n_held << space->granule_log2;
-    out->idle_bytes = (uint64_t)space->n_idle << space->granule_log2;
-    out->live_granules = tally->n_live_granules - tally->n_live_asleep + space->n_flying;
-    out->peak_live_granules = space->peak_shown;
+    out->resident_bytes = (uint64_t)space->chunks.n_held << space->granule_log2;
+    out->idle_bytes = (uint64_t)space->chunks.n_idle << space->granule_log2;
+    out->live_granules = tally->n_live_granules - tally->n_live_asleep + space->chunks.n_flying;
+    out->peak_live_granules = space->chunks.peak_shown;
     out->tied_granules = tally->n_tied_granules;
     size_t n_shared = tally->n_shared_granules - tally->n_shared_asleep;
-    out->pinned_granules = less(space->n_pinned,
+    out->pinned_granules = less(space->chunks.n_pinned,
                                 out->live_granules + n_shared + tally->n_tied_granules);
-    out->n_taken_granules = space->n_taken;
+    out->n_taken_granules = space->chunks.n_taken;
 }
 
 void pl_figures_read(const pl_space *space, pleat_stats *out)
@@ -186,7 +187,7 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     freed f = read_freed(space);
 
     *out = (pleat_stats){ 0 };
-    pl_usages_read(&space->usages, out);
+    pl_usages_read(&space->blocks.usages, out);
     pl_stats_read_device(out, space->dev);
     out->num_device_alloc = out->ops_map; /* as PyTorch counts with expandable segments */
     out->num_device_free = out->ops_unmap;
@@ -196,7 +197,7 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     out->pending_bytes = f.pending_bytes + f.shared_bytes;
     out->rounding_bytes = out->allocated_bytes[PLEAT_SIZES_ALL].current -
                           out->requested_bytes[PLEAT_SIZES_ALL].current;
-    out->stale_bytes = space->store.tally.bytes[PL_BLOCK_STALE];
-    /* not in host.bytes: `idle`, with room for all chunks */
-    out->metadata_bytes = space->meta.bytes + space->n_held * sizeof(pl_chunk);
+    out->stale_bytes = space->blocks.store.tally.bytes[PL_BLOCK_STALE];
+    /* not in meta.bytes: `idle`, with room for all chunks */
+    out->metadata_bytes = space->meta.bytes + space->chunks.n_held * sizeof(pl_chunk);
 }

@@ -157,12 +157,12 @@ static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_strea
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     (void)pl_quick_catch_up(space, stream, &info);
     if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
@@ -224,16 +224,15 @@ static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
 
 pleat_status pl_pleat_free_own(pl_allocator *a, pleat_devptr ptr)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
     bool is_told = pl_capture_all_told(space);
 
-    pl_lock_acquire(&space->lock);
     if (space->fronts != NULL) {
         pl_quick_free_all_late(space, 0);
     }
     pleat_status st = pl_quick_free_own(space, ptr, is_told) ? PLEAT_OK
                                                              : free_own_generally(space, ptr);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
@@ -248,7 +247,7 @@ pleat_status pl_pleat_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, info.is_capturing);
     st = find_named(space, ptr, stream, &info, &plain, &b);
     if (st == PLEAT_OK) {
@@ -259,6 +258,6 @@ pleat_status pl_pleat_record_stream(pl_allocator *a, pleat_devptr ptr, pl_stream
         pl_tick_record_if_wanted(space, plain);
     }
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }

@@ -34,30 +34,33 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
     if (pl_device_is_host(dev)) { /* an order would hold up a stream, but not the host */
         space->options.cross_stream = PL_CROSS_SETTLED;
     }
-    space->limit_bytes = options->limit_bytes;
+    space->chunks.limit_bytes = options->limit_bytes;
     space->wait_ms = options->wait_ms;
+    enum { SMALL_BYTES = 128 << 10, SMALL_PARTS = 16 /* of a granule */ };
     space->granule_bytes = pl_device_chunk_bytes(dev);
+    size_t part = space->granule_bytes / SMALL_PARTS;
+    space->small_bytes = part < SMALL_BYTES ? part : SMALL_BYTES;
     space->granule_log2 = (unsigned)__builtin_ctzll(space->granule_bytes);
-    space->total_granules = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
-    space->reserve_granules = pl_reserve_of(space);
-    space->limit_granules = options->limit_bytes == 0
-                                ? SIZE_MAX
-                                : (size_t)(options->limit_bytes >> space->granule_log2);
-    space->full_at = SIZE_MAX;
-    space->clock = 1;
+    space->chunks.total_granules = (size_t)(pl_device_total_bytes(dev) >> space->granule_log2);
+    space->chunks.reserve_granules = pl_reserve_of(space);
+    space->chunks.limit_granules = options->limit_bytes == 0
+                                       ? SIZE_MAX
+                                       : (size_t)(options->limit_bytes >> space->granule_log2);
+    space->chunks.full_at = SIZE_MAX;
+    space->streams.clock = 1;
 }
 
 /* A driver gives no more chunks than the device has. */
 static size_t idle_bytes(const pl_space *space, unsigned order)
 {
-    return ((space->total_granules >> order) + 1) * sizeof(pl_chunk);
+    return ((space->chunks.total_granules >> order) + 1) * sizeof(pl_chunk);
 }
 
 static void unreserve_idle(pl_space *space)
 {
     for (unsigned k = 0; k < PL_N_ORDERS; k++) {
-        if (space->idle[k].chunks != NULL) {
-            pl_meta_unreserve(&space->meta, space->idle[k].chunks, idle_bytes(space, k), 0);
+        if (space->chunks.idle[k].chunks != NULL) {
+            pl_meta_unreserve(&space->meta, space->chunks.idle[k].chunks, idle_bytes(space, k), 0);
         }
     }
 }
@@ -65,8 +68,8 @@ static void unreserve_idle(pl_space *space)
 static pleat_status reserve_idle(pl_space *space)
 {
     for (unsigned k = 0; k < PL_N_ORDERS; k++) {
-        space->idle[k].chunks = pl_meta_reserve(&space->meta, idle_bytes(space, k));
-        if (space->idle[k].chunks == NULL) {
+        space->chunks.idle[k].chunks = pl_meta_reserve(&space->meta, idle_bytes(space, k));
+        if (space->chunks.idle[k].chunks == NULL) {
             unreserve_idle(space);
             return PLEAT_ENOMEM_HOST;
         }
@@ -107,10 +110,10 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
         goto undo_space;
     }
     space->base.ops = &pl_pleat_ops;
-    pl_block_store_init(&space->store, &space->meta);
+    pl_block_store_init(&space->blocks.store, &space->meta);
     pl_space_init_segments(space);
-    pl_ptrmap_init(&space->live);
-    space->live.is_peeked = true;
+    pl_ptrmap_init(&space->blocks.live);
+    space->blocks.live.is_peeked = true;
     *out = &space->base;
     return PLEAT_OK;
 
@@ -126,9 +129,9 @@ undo_host:
 /* Wait for the recorded ticks of every lane, which disturbs no capture. */
 static void wait_for_ticks(pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        if (space->lanes[i] != NULL) {
-            (void)!pl_tick_wait(space, space->lanes[i], UINT32_MAX);
+    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+        if (space->streams.lanes[i] != NULL) {
+            (void)!pl_tick_wait(space, space->streams.lanes[i], UINT32_MAX);
         }
     }
 }
@@ -178,9 +181,9 @@ static bool is_all_over(const pl_space *space)
  * ended. Returns whether all is over. */
 static bool wait_for_streams(pl_space *space)
 {
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     wait_for_ticks(space);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return is_all_over(space) || pl_device_drain(space->dev) == PLEAT_OK ||
            pl_device_drain(space->dev) == PLEAT_OK;
 }
@@ -231,7 +234,8 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
 {
     const pl_block *b = seg->first;
 
-    if (seg == space->torn.segment || (seg->area->pool != NULL && seg->area->pool->is_asleep)) {
+    if (seg == space->flights.torn.segment ||
+        (seg->area->pool != NULL && seg->area->pool->is_asleep)) {
         unmap_torn(space, seg);
         return;
     }
@@ -260,7 +264,7 @@ static void release_chunk(pl_space *space, pl_chunk chunk, unsigned order, size_
 static void release_idle(pl_space *space, size_t *n_leaked)
 {
     for (unsigned k = 0; k < PL_N_ORDERS; k++) {
-        while (space->idle[k].n > 0) {
+        while (space->chunks.idle[k].n > 0) {
             release_chunk(space, pl_space_pop_idle(space, k), k, n_leaked);
         }
     }
@@ -297,10 +301,10 @@ static void leave_segment(const pl_segment *seg, size_t *n_leaked)
 /* Try once more to undo a failed compaction. */
 static void clear_scratch(pl_space *space, size_t *n_leaked)
 {
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     (void)!pl_torn_mend(space);
     *n_leaked += pl_scratch_close(space) != PLEAT_OK;
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 /* Everything is unmapped before any chunk is released: a taken chunk may be mapped in two
@@ -325,16 +329,16 @@ static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
 
 static void free_lanes(pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        pl_lane *lane = space->lanes[i];
+    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+        pl_lane *lane = space->streams.lanes[i];
         for (; lane != NULL && lane->n_ticks > 0; lane->n_ticks--) {
             pl_fence_return(lane->ticks[lane->first_tick].fence);
             lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
         }
         pl_meta_free(&space->meta, lane);
     }
-    pl_meta_free(&space->meta, space->lanes);
-    pl_fence_return(space->context.tick.fence);
+    pl_meta_free(&space->meta, space->streams.lanes);
+    pl_fence_return(space->streams.context.tick.fence);
 }
 
 static void free_uses(pl_space *space)
@@ -349,7 +353,7 @@ static void free_uses(pl_space *space)
 /* Take back captures that were announced and not ended. */
 static void forget_expected(pl_space *space)
 {
-    for (size_t n = atomic_load(&space->n_expected); n > 0; n--) {
+    for (size_t n = atomic_load(&space->captures.n_expected); n > 0; n--) {
         pl_device_note_capture(space->dev, false);
     }
 }
@@ -366,7 +370,8 @@ static void free_slumber(pl_space *space, pl_slumber *slumber)
 /* Frees kept contents, too. */
 static void free_heaps(pl_space *space)
 {
-    for (pl_private *pool = LIST_FIRST(&space->pools); pool != NULL; pool = LIST_NEXT(pool, link)) {
+    for (pl_private *pool = LIST_FIRST(&space->places.pools); pool != NULL;
+         pool = LIST_NEXT(pool, link)) {
         if (pool->heap != NULL) {
             free_slumber(space, pool->heap->slumber);
             free_slumber(space, pool->heap->retained);
@@ -385,30 +390,29 @@ static void free_metadata(pl_space *space)
     pl_capturers_forget_all(space);
     pl_buffer_destroy_all(space);
     for (int class = 0; class < PL_N_CLASSES; class ++) {
-        for (unsigned i = 0; i < space->n_areas[class]; i++) {
-            pl_area_destroy(&space->meta, space->areas[class][i]);
+        for (unsigned i = 0; i < space->places.n_areas[class]; i++) {
+            pl_area_destroy(&space->meta, space->places.areas[class][i]);
         }
     }
     free_heaps(space);
     pl_private_destroy_all(space);
     unreserve_idle(space);
-    pl_ptrmap_fini(&space->live, &space->meta);
-    pl_block_store_fini(&space->store);
+    pl_ptrmap_fini(&space->blocks.live, &space->meta);
+    pl_block_store_fini(&space->blocks.store);
 }
 
 pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_fronts_unbind(space, 0);
-    *n_live = space->live.count + space->n_buffers;
+    *n_live = space->blocks.live.count + space->places.n_buffers;
     *n_leaked = 0;
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     if (*n_live > 0 && !force) {
         return PLEAT_EBUSY;
     }
-    bool is_over = space->segments.count == 0 || wait_for_streams(space);
+    bool is_over = space->places.segments.count == 0 || wait_for_streams(space);
     clear_scratch(space, n_leaked);
     release_memory(space, is_over, n_leaked);
     free_metadata(space);
@@ -428,13 +432,12 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
  * fronts. Live blocks keep their size. */
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     memcpy(space->roundup_divisions, divisions, sizeof space->roundup_divisions);
     space->is_rounding = pl_rounding_is_on(divisions);
     if (space->is_rounding) { /* last, as this may drop the lock */
         pl_fronts_unbind(space, 0);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }

@@ -1,5 +1,4 @@
 /* look_ops.c - the allocator's answers about itself. Nothing changes, except for peaks. */
-
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
@@ -11,7 +10,7 @@
  * granule. */
 static const pl_block *covering(const pl_space *space, pleat_devptr ptr)
 {
-    const pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    const pl_block *b = pl_ptrmap_find(&space->blocks.live, ptr);
     const pl_segment *seg = b == NULL ? pl_space_segment_at(space, ptr) : NULL;
 
     return seg != NULL ? pl_segment_find(seg, ptr) : b;
@@ -31,13 +30,12 @@ static const pl_block *block_at(pl_space *space, pleat_devptr ptr)
 
 pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
     pleat_status st = PLEAT_EFOREIGN;
 
-    pl_lock_acquire(&space->lock);
     const pl_block *b = block_at(space, ptr);
     if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL &&
-        pl_ptrmap_find(&space->live, b->base) == b) {
+        pl_ptrmap_find(&space->blocks.live, b->base) == b) {
         pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
         *out = (pleat_block_info){
             .base = b->base,
@@ -51,31 +49,29 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
         };
         st = PLEAT_OK;
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
 int pl_pleat_check(pl_allocator *a)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_fronts_stop(space);
     pl_fronts_count(space);
     int broken = pl_walk_space(space);
     pl_fronts_go(space);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return broken;
 }
 
 void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_fronts_count(space);
     pl_figures_read(space, out);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 enum { VISIT_SOME = 1024 };
@@ -83,13 +79,13 @@ enum { VISIT_SOME = 1024 };
 static bool visit(pl_space *space, size_t most, pleat_devptr *from,
                   void (*see)(void *context, const pl_piece *piece), void *context)
 {
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     pl_fronts_stop(space);
     pl_fronts_count(space);
     bool is_more = pl_walk_visit(space, most, from, see, context);
     pl_lock_touch(most < SIZE_MAX ? most : 0); /* a whole visit is one long hold by design */
     pl_fronts_go(space);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return is_more;
 }
 
@@ -109,12 +105,11 @@ bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
 
 void pl_pleat_reset_peaks(pl_allocator *a)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_fronts_count(space);
-    pl_usages_reset_peaks(&space->usages);
-    space->peak_held = space->n_held;
-    space->peak_shown = space->n_pinned;
-    pl_lock_release(&space->lock);
+    pl_usages_reset_peaks(&space->blocks.usages);
+    space->chunks.peak_held = space->chunks.n_held;
+    space->chunks.peak_shown = space->chunks.n_pinned;
+    pl_space_leave(space);
 }

@@ -54,8 +54,9 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     }
     rq->lane->n_live++;
     b->segment->area->n_used++;
-    pl_ptrmap_insert(&space->live, b->base, b);
-    if (!pl_usages_begin_below_peak(&space->usages, pl_stats_pool(b->bytes), b->bytes, requested)) {
+    pl_ptrmap_insert(&space->blocks.live, b->base, b);
+    if (!pl_usages_begin_below_peak(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes,
+                                    requested)) {
         pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
     }
     pl_heap_begin_live(b);
@@ -86,14 +87,15 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_lane *plain;
 
     rq->call = ++space->n_calls;
-    rq->turn = ++space->n_turns;
-    rq->wait_turn = ++space->n_turns;
+    rq->turn = ++space->streams.n_turns;
+    rq->wait_turn = ++space->streams.n_turns;
     pleat_status st = pl_lanes_of(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
     }
     plain->n_refs++;
-    st = pl_capture_see(space, plain, info, pl_private_of_graphs(rq->pool));
+    pl_private *graphs_in = rq->pool != NULL && rq->pool->heap == NULL ? rq->pool : NULL;
+    st = pl_capture_see(space, plain, info, graphs_in);
     st = st == PLEAT_OK ? pl_fit_prepare(space, plain, rq) : st;
     if (st == PLEAT_OK) {
         rq->lane->n_refs++;
@@ -135,29 +137,30 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
     return st;
 }
 
-static inline pleat_status alloc_from(pl_space *space, pl_private *pool, size_t bytes,
-                                      pl_stream *stream, const pl_capture_info *asked,
-                                      pleat_devptr *out)
+static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
+                                   pl_stream *stream, const pl_capture_info *asked,
+                                   pleat_devptr *out)
 {
+    pl_space *space = (pl_space *)a;
     pl_capture_info info;
     pleat_status st = pl_capture_ask_about(space, stream, asked, &info);
 
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     pl_front *front = pl_quick_catch_up(space, stream, &info);
     if (pool != NULL || info.is_capturing || space->is_rounding ||
         !pl_quick_alloc(space, front, stream, bytes, out)) {
         st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
 static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out)
 {
-    return alloc_from((pl_space *)a, NULL, bytes, stream, NULL, out);
+    return op_alloc_asked(a, NULL, bytes, stream, NULL, out);
 }
 
 static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
@@ -172,26 +175,13 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_quick = (is_told || !answer.is_capturing) && !space->is_rounding;
     if (!is_quick || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
         st = alloc_generally(space, NULL, bytes, stream, is_told ? &at_rest : &answer, out);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
-}
-
-static pleat_status op_private_alloc(pl_allocator *a, pl_private *pool, size_t bytes,
-                                     pl_stream *stream, pleat_devptr *out)
-{
-    return alloc_from((pl_space *)a, pool, bytes, stream, NULL, out);
-}
-
-static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
-                                   pl_stream *stream, const pl_capture_info *asked,
-                                   pleat_devptr *out)
-{
-    return alloc_from((pl_space *)a, pool, bytes, stream, asked, out);
 }
 
 const pl_allocator_ops pl_pleat_ops = {
@@ -216,14 +206,12 @@ const pl_allocator_ops pl_pleat_ops = {
     .set_limit = pl_pleat_set_limit,
     .set_rounding = pl_pleat_set_rounding,
     .compact = pl_pleat_compact,
-    .release_capture = pl_pleat_release_capture,
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
     .retire_stream = pl_pleat_retire_stream,
     .doubt_stream = pl_pleat_doubt_stream,
     .expect_captures = pl_pleat_expect_captures,
     .private_open = pl_pleat_private_open,
-    .private_alloc = op_private_alloc,
     .private_rest = pl_pleat_private_rest,
     .private_release = pl_pleat_private_release,
     .private_gone = pl_pleat_private_gone,

@@ -19,7 +19,7 @@ static bool is_free(const pl_block *b)
 static inline bool is_at_rest(const pl_space *space, const pl_lane *lane)
 {
     return lane != NULL && lane->capture == NULL && !lane->wants_tick && !lane->is_closed &&
-           space->n_capturers == 0 && space->torn.segment == NULL &&
+           space->captures.n_capturers == 0 && space->flights.torn.segment == NULL &&
            !pl_observer_is_on(space->observer);
 }
 
@@ -45,10 +45,10 @@ static inline pl_index_node *better_settled(pl_index *settled, size_t bytes, pl_
  * itself. *index: where the fit is. */
 static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes, pl_index **index)
 {
-    pl_class class = bytes < space->options.small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    pl_class class = bytes < space->small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
     const pl_area *area = lane->areas[class];
 
-    if (area == NULL || (space->n_areas[class] == PL_MOST_AREAS &&
+    if (area == NULL || (space->places.n_areas[class] == PL_MOST_AREAS &&
                          lane->n_lifetime < PL_LANE_YOUNG)) { /* of a crowd: fit.c */
         return NULL;
     }
@@ -76,16 +76,17 @@ static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
 static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index, size_t from,
                           size_t bytes)
 {
-    pl_tally *tally = &space->store.tally;
+    pl_tally *tally = &space->blocks.store.tally;
     bool is_pending = b->lane != PL_LANE_SETTLED;
 
     tally->bytes[PL_BLOCK_FREE] -= bytes;
     if (is_pending) {
         lane->pending_bytes -= bytes;
-        space->n_pending_bytes -= bytes;
+        space->streams.n_pending_bytes -= bytes;
     }
     if (b->bytes > bytes) {
-        pl_block *low = pl_segment_cut_low(b->segment, &space->store, b, from, b->base + bytes);
+        pl_block *low = pl_segment_cut_low(b->segment, &space->blocks.store, b, from,
+                                           b->base + bytes);
         pl_index_resize(index, &b->node, b->bytes);
         return low;
     }
@@ -106,7 +107,7 @@ static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t r
     b->state = PL_BLOCK_LIVE;
     b->lane = lane->number;
     b->requested = requested;
-    pl_live_begin_between(seg, &space->store.tally, first, last);
+    pl_live_begin_between(seg, &space->blocks.store.tally, first, last);
     size_t n = pl_segment_pin_between(seg, first, last);
     pl_space_pin_loose(space, n);
     lane->n_live++;
@@ -116,7 +117,8 @@ static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t r
 /* Room reserved for flights belongs to other threads. */
 static inline bool has_room(const pl_space *space)
 {
-    return space->live.count + space->n_flights < space->live.quick && space->store.n_spare > 0;
+    return space->blocks.live.count + space->flights.n < space->blocks.live.quick &&
+           space->blocks.store.n_spare > 0;
 }
 
 /* Count a block as live. */
@@ -126,7 +128,7 @@ static inline void count_begun(pl_space *space, pl_front *front, size_t bytes, s
     bool has_room = front != NULL && pool == PLEAT_SIZES_SMALL &&
                     pl_front_use_room(front, bytes, requested);
 
-    if (!has_room && !pl_usages_begin_below_peak(&space->usages, pool, bytes, requested)) {
+    if (!has_room && !pl_usages_begin_below_peak(&space->blocks.usages, pool, bytes, requested)) {
         pl_fronts_begin(space, pool, bytes, requested);
     }
 }
@@ -151,12 +153,12 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     size_t first = pl_segment_granule(b->segment, base);
     size_t last = pl_segment_granule(b->segment, base + bytes - 1);
     pl_block_expect(b->prev, offsetof(pl_block, base));
-    pl_ptrmap_expect(&space->live, base);
+    pl_ptrmap_expect(&space->blocks.live, base);
     count_begun(space, front, bytes, requested);
     space->n_calls++;
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
-    pl_ptrmap_insert(&space->live, base, b);
+    pl_ptrmap_insert(&space->blocks.live, base, b);
     *out = base;
     return true;
 }
@@ -192,7 +194,7 @@ static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 /* b becomes a free block by itself. */
 static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
 {
-    space->store.tally.n_blocks[PL_BLOCK_FREE]++;
+    space->blocks.store.tally.n_blocks[PL_BLOCK_FREE]++;
     b->tick = stamp;
     b->is_indexed = false;
     b->is_private = false;
@@ -208,9 +210,9 @@ static inline pl_block *join_below(pl_space *space, pl_lane *lane, pl_block *b, 
 {
     pl_block *low = b->prev;
 
-    space->store.tally.n_blocks[PL_BLOCK_FREE]++;
+    space->blocks.store.tally.n_blocks[PL_BLOCK_FREE]++;
     renew(lane, low, stamp);
-    pl_segment_absorb(b->segment, &space->store, low, b);
+    pl_segment_absorb(b->segment, &space->blocks.store, low, b);
     return low;
 }
 
@@ -221,7 +223,7 @@ static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_ind
 
     pl_index_remove(index, &high->node);
     pl_queue_remove(&lane->pending, high);
-    pl_segment_absorb(b->segment, &space->store, b, high);
+    pl_segment_absorb(b->segment, &space->blocks.store, b, high);
 }
 
 /* b joins the free block above, which keeps its struct and its place in the index. */
@@ -231,7 +233,7 @@ static inline pl_block *join_above(pl_space *space, pl_lane *lane, pl_block *b, 
     pl_block *high = b->next;
 
     renew(lane, high, stamp);
-    pl_segment_take_low(high->segment, &space->store, high, b, first);
+    pl_segment_take_low(high->segment, &space->blocks.store, high, b, first);
     return high;
 }
 
@@ -288,11 +290,11 @@ static inline void count_ended(pl_space *space, pl_front *front, const pl_block 
 
     if (front != NULL && space->fronts == front && front->next == NULL &&
         pool == PLEAT_SIZES_SMALL) {
-        pl_usages_count_freed(&space->usages, PLEAT_SIZES_SMALL, bytes, requested);
+        pl_usages_count_freed(&space->blocks.usages, PLEAT_SIZES_SMALL, bytes, requested);
         pl_front_add_heap(front, bytes, requested);
         return;
     }
-    pl_usages_end(&space->usages, pool, bytes, requested);
+    pl_usages_end(&space->blocks.usages, pool, bytes, requested);
 }
 
 /* A live block, out of the map, is freed now. front: the calling thread's, or NULL. is_counted: as
@@ -319,10 +321,10 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     size_t first = pl_segment_granule(seg, b->base);
     size_t last = pl_segment_granule(seg, b->base + bytes - 1);
 
-    pl_live_end_between(seg, &space->store.tally, first, last);
+    pl_live_end_between(seg, &space->blocks.store.tally, first, last);
     lane->pending_bytes += bytes;
-    space->n_pending_bytes += bytes;
-    space->store.tally.bytes[PL_BLOCK_FREE] += bytes;
+    space->streams.n_pending_bytes += bytes;
+    space->blocks.store.tally.bytes[PL_BLOCK_FREE] += bytes;
     b->state = PL_BLOCK_FREE; /* for looks without the lock, if a neighbour absorbs b */
     if (f->low != NULL) {
         b = join_below(space, lane, b, f->stamp);
@@ -347,7 +349,7 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
     if (b->lane != lane->number || b->uses != NULL || !may_free(space, lane, &f)) {
         return false;
     }
-    pl_ptrmap_remove_at(&space->live, b->base, slot);
+    pl_ptrmap_remove_at(&space->blocks.live, b->base, slot);
     end_live(space, lane, NULL, b, false);
     free_beside(space, lane, &f);
     (void)pl_settle_freed(space, lane, bytes, is_named);
@@ -358,7 +360,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
 {
     size_t slot;
     pl_lane *lane = pl_space_lane_of(space, stream, false);
-    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+    pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
     return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
            free_and_settle(space, lane, b, slot, true);
@@ -367,9 +369,9 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
 /* A late block leaves the map. */
 static inline void unmap(pl_space *space, const pl_late *late)
 {
-    if (__builtin_expect(pl_ptrmap_has_at(&space->live, late->block, late->at), true)) {
-        pl_ptrmap_remove_found(&space->live, late->at);
-    } else if (pl_ptrmap_remove(&space->live, late->block->base) != late->block) {
+    if (__builtin_expect(pl_ptrmap_has_at(&space->blocks.live, late->block, late->at), true)) {
+        pl_ptrmap_remove_found(&space->blocks.live, late->at);
+    } else if (pl_ptrmap_remove(&space->blocks.live, late->block->base) != late->block) {
         pl_assert(false);
     }
 }
@@ -435,7 +437,7 @@ void pl_quick_free_all_late(pl_space *space, uint32_t named)
 bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
 {
     size_t slot;
-    pl_block *b = pl_ptrmap_find_at(&space->live, ptr, &slot);
+    pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
     if (b == NULL || b->kept_in != NULL) {
         return false;

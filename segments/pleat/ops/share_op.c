@@ -142,9 +142,9 @@ static pleat_status begin(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, str
         s->to = s->block.base + s->block.bytes;
     } else if (st == PLEAT_EFOREIGN) {
         s->block.bytes = 0;
-        pl_lock_acquire(&space->lock);
+        pl_space_enter(space);
         st = pl_buffer_at(space, ptr) != NULL ? PLEAT_OK : PLEAT_EFOREIGN;
-        pl_lock_release(&space->lock);
+        pl_space_leave(space);
     }
     if (st == PLEAT_OK && bytes > s->to - ptr) {
         return PLEAT_EFOREIGN;
@@ -163,10 +163,10 @@ pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, p
     out->n_blocks = 0;
     pleat_status st = begin(a, ptr, bytes, &s);
     while (st == PLEAT_OK && at < s.to) {
-        pl_lock_acquire(&w.space->lock);
+        pl_space_enter(w.space);
         pl_space_wait_for_move(w.space);
         st = step_locked(&w, &s, &at);
-        pl_lock_release(&w.space->lock);
+        pl_space_leave(w.space);
     }
     if (st == PLEAT_OK && out->most_blocks > 0) {
         out->blocks[0].bytes = s.to - s.from;
@@ -272,12 +272,12 @@ pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_lis
 
     out->n_chunks = 0;
     out->n_blocks = 0;
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     (void)pl_fronts_empty(space); /* blocks freed by threads, but not handed over yet */
     pl_space_wait_for_move(space);
-    space->n_walking++;
+    space->places.n_walking++;
     pleat_status st = add_heap(&w, heap);
-    space->n_walking--;
-    pl_lock_release(&space->lock);
+    space->places.n_walking--;
+    pl_space_leave(space);
     return st == PLEAT_OK && out->n_blocks == 0 ? PLEAT_EFOREIGN : st;
 }

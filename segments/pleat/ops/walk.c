@@ -111,7 +111,7 @@ static void take_census(const pl_space *space, census *c)
         c->n_loose += seg->n_loose;
         c->n_asleep += seg->n_asleep;
         c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
-        for (size_t g = 0; g < seg->n_rooms && space->n_flights == 0; g++) {
+        for (size_t g = 0; g < seg->n_rooms && space->flights.n == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
         }
     }
@@ -119,7 +119,7 @@ static void take_census(const pl_space *space, census *c)
 
 static int check_segments(const pl_space *space)
 {
-    if (pl_tree_check(&space->segments) != 0) {
+    if (pl_tree_check(&space->places.segments) != 0) {
         return SPACE + 3;
     }
     for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
@@ -174,7 +174,7 @@ static int check_indexes(const pl_space *space)
 {
     int broken = check_areas(space, NULL);
 
-    const pl_private *pool = LIST_FIRST(&space->pools);
+    const pl_private *pool = LIST_FIRST(&space->places.pools);
     for (; pool != NULL && broken == 0; pool = LIST_NEXT(pool, link)) {
         broken = check_areas(space, pool);
     }
@@ -236,8 +236,8 @@ static bool is_lane_sound(const pl_lane *lane)
 
 static int check_lanes(const pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        if (space->lanes[i] != NULL && !is_lane_sound(space->lanes[i])) {
+    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+        if (space->streams.lanes[i] != NULL && !is_lane_sound(space->streams.lanes[i])) {
             return SPACE + 5;
         }
     }
@@ -268,14 +268,14 @@ static void see_references(const pl_space *space, const pl_block *b)
  * more, as areas and calls under way count, too. */
 static int check_references(const pl_space *space)
 {
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        if (space->lanes[i] != NULL) {
-            space->lanes[i]->n_seen_live = 0;
-            space->lanes[i]->n_seen_refs = 0;
+    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+        if (space->streams.lanes[i] != NULL) {
+            space->streams.lanes[i]->n_seen_live = 0;
+            space->streams.lanes[i]->n_seen_refs = 0;
         }
     }
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        if (space->lanes[i] != NULL && space->lanes[i]->is_capture) {
+    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+        if (space->streams.lanes[i] != NULL && space->streams.lanes[i]->is_capture) {
             pl_space_lane_at(space, pl_lane_plain(i + 1))->n_seen_refs++;
         }
     }
@@ -284,8 +284,8 @@ static int check_references(const pl_space *space)
             see_references(space, b);
         }
     }
-    for (uint32_t i = 0; i < space->n_lane_rooms; i++) {
-        const pl_lane *lane = space->lanes[i];
+    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+        const pl_lane *lane = space->streams.lanes[i];
         if (lane != NULL &&
             (lane->n_live != lane->n_seen_live || lane->n_refs < lane->n_seen_refs)) {
             return SPACE + 8;
@@ -298,46 +298,48 @@ static int check_live(const pl_space *space, const census *c)
 {
     size_t cursor = 0;
 
-    for (const pl_block *b; (b = pl_ptrmap_next(&space->live, &cursor)) != NULL;) {
-        if (b->state != PL_BLOCK_LIVE || pl_ptrmap_find(&space->live, b->base) != b) {
+    for (const pl_block *b; (b = pl_ptrmap_next(&space->blocks.live, &cursor)) != NULL;) {
+        if (b->state != PL_BLOCK_LIVE || pl_ptrmap_find(&space->blocks.live, b->base) != b) {
             return SPACE + 1;
         }
     }
-    if (c->n_live != space->live.count + space->n_buffer_blocks) {
+    if (c->n_live != space->blocks.live.count + space->blocks.n_in_buffers) {
         return SPACE + 1;
     }
     pleat_stats s;
-    pl_usages_read(&space->usages, &s);
+    pl_usages_read(&space->blocks.usages, &s);
     bool is_exact = s.allocation[PLEAT_SIZES_ALL].current == c->n_live &&
                     s.allocated_bytes[PLEAT_SIZES_ALL].current == c->live_bytes &&
                     s.requested_bytes[PLEAT_SIZES_ALL].current == c->requested_bytes;
-    bool is_tallied = memcmp(&space->store.tally, &c->tally, sizeof(c->tally)) == 0;
+    bool is_tallied = memcmp(&space->blocks.store.tally, &c->tally, sizeof(c->tally)) == 0;
     return is_exact && is_tallied ? 0 : SPACE + 7;
 }
 
 static int check_totals(const pl_space *space, const census *c)
 {
-    bool is_peak = space->n_flights > 0 || space->peak_pinned >= space->n_pinned;
-    if (c->n_loose != space->n_loose || !is_peak) {
+    bool is_peak = space->flights.n > 0 || space->chunks.peak_pinned >= space->chunks.n_pinned;
+    if (c->n_loose != space->chunks.n_loose || !is_peak) {
         return SPACE + 3;
     }
-    if (c->n_stale != space->n_stale || c->pending_bytes != space->n_pending_bytes) {
+    if (c->n_stale != space->blocks.n_stale || c->pending_bytes != space->streams.n_pending_bytes) {
         return SPACE + 5;
     }
-    if (space->n_flights > 0) {
+    if (space->flights.n > 0) {
         return 0;
     }
     size_t n_live = c->tally.n_live_granules - c->tally.n_live_asleep;
     size_t n_shared = c->tally.n_shared_granules - c->tally.n_shared_asleep;
-    if (space->n_flying != 0 || space->n_pinned < n_live + n_shared) {
+    if (space->chunks.n_flying != 0 || space->chunks.n_pinned < n_live + n_shared) {
         return SPACE + 3;
     }
-    if (space->n_held != space->n_idle + space->n_loose + space->n_pinned ||
-        space->n_held + space->n_asleep != space->n_idle + c->n_resident ||
-        space->n_asleep != c->n_asleep || space->n_creating != 0) {
+    if (space->chunks.n_held !=
+            space->chunks.n_idle + space->chunks.n_loose + space->chunks.n_pinned ||
+        space->chunks.n_held + space->chunks.n_asleep != space->chunks.n_idle + c->n_resident ||
+        space->chunks.n_asleep != c->n_asleep || space->chunks.n_creating != 0) {
         return SPACE + 2;
     }
-    bool is_within = space->n_limiting > 0 || space->n_held <= space->limit_granules;
+    bool is_within = space->chunks.n_limiting > 0 ||
+                     space->chunks.n_held <= space->chunks.limit_granules;
     return is_within ? 0 : SPACE + 6;
 }
 
@@ -352,8 +354,8 @@ int pl_walk_space(const pl_space *space)
     if (broken == 0) {
         broken = check_lanes(space);
     }
-    if (broken == 0 && pl_ptrmap_check(&space->live) != 0) {
-        broken = LIVE_MAP + pl_ptrmap_check(&space->live);
+    if (broken == 0 && pl_ptrmap_check(&space->blocks.live) != 0) {
+        broken = LIVE_MAP + pl_ptrmap_check(&space->blocks.live);
     }
     if (broken != 0) { /* in a broken segment a count may go anywhere */
         return broken;

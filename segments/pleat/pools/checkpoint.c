@@ -109,11 +109,11 @@ void pl_pool_walk_on(pl_pool_walk *walk, pleat_devptr at, pl_block *block)
 
 pl_block *pl_checkpoint_await(pl_space *space, pleat_devptr ptr)
 {
-    pl_block *b = pl_ptrmap_find(&space->live, ptr);
+    pl_block *b = pl_ptrmap_find(&space->blocks.live, ptr);
 
     while (b != NULL && pl_block_is_claimed(b)) {
         pl_space_wait_for_flights(space);
-        b = pl_ptrmap_find(&space->live, ptr);
+        b = pl_ptrmap_find(&space->blocks.live, ptr);
     }
     return b;
 }
@@ -163,7 +163,7 @@ pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster 
     pleat_status st = PLEAT_OK;
     pl_pool_walk walk;
 
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     pl_pool_walk_begin(&walk, space, pool);
     for (pl_block *b; st == PLEAT_OK && (b = pl_pool_walk_block(&walk)) != NULL;) {
         bool is_saved = b->state != PL_BLOCK_LIVE || b->base < walk.at ||
@@ -174,16 +174,15 @@ pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster 
     if (st != PLEAT_OK) {
         pl_roster_forget(space, &roster);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     *out = st == PLEAT_OK ? roster : *out;
     return st;
 }
 
 void pl_pleat_roster_drop(pl_allocator *a, pl_roster *roster)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_roster_forget(space, roster);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }

@@ -1,7 +1,5 @@
 /* private_ops.c - operations on private pools (private.h). Guarded by the device lock. */
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/space.h"
-
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
@@ -13,49 +11,43 @@
 
 pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_private *pool = pl_private_make(space);
-    if (pool != NULL) {
-        *out = pool;
-    }
-    pl_lock_release(&space->lock);
+    *out = pool != NULL ? pool : *out;
+    pl_space_leave(space);
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
 /* Uses that could not be timed during the capture are timed once a call names their streams. */
 void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_capture_end_of_pool(space, pool);
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     (void)pl_settle_some(space, PL_SETTLE_SOME);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     (void)pl_capture_look(space);
     uint64_t n = pool->n_graphs == 0 && !pool->is_unwatched ? pool->n_captures : 0;
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return n;
 }
 
 void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES])
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     out[PLEAT_SIZES_ALL] = pool->reserved;
     out[PLEAT_SIZES_LARGE] = pool->reserved;
     out[PLEAT_SIZES_SMALL] = (pleat_stat){ 0 };
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 /* ---- release --------------------------------------------------------------------------------- */
@@ -65,16 +57,15 @@ static void start_draining(pl_space *space, pl_private *pool)
 {
     pl_private_begin_drain(space, pool);
     if (pool->is_unwatched) {
-        space->context.gone_bytes += pool->reserved.current;
+        space->streams.context.gone_bytes += pool->reserved.current;
         pl_context_tick_want(space);
     }
 }
 
 void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     LIST_REMOVE(pool, link);
     pl_capture_end_of_pool(space, pool);
     if (pool->areas == NULL && LIST_EMPTY(&pool->graphs)) {
@@ -89,5 +80,5 @@ void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
         }
         pl_settle_want_worthy_ticks(space, NULL, PL_LANE_LOOKS); /* captures use no other */
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }

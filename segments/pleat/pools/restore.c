@@ -63,7 +63,7 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     }
     pl_live_complete(space, b);
     if (is_wanted) {
-        pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FLIGHT);
+        pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FLIGHT);
         b->was = PL_BLOCK_FREE;
         b->lane = plain->number;
         b->tick = pl_lane_stamp(space, plain);
@@ -109,8 +109,8 @@ static void free_all(pl_restore *r)
 /* Cut a piece in flight with a block struct set aside before. Returns the high part. */
 static pl_block *cut(pl_restore *r, pl_block *piece, pleat_devptr at)
 {
-    pl_block_store_put_back(&r->space->store, 1, &r->spares);
-    pl_block *high = pl_segment_split(piece->segment, &r->space->store, piece, at);
+    pl_block_store_put_back(&r->space->blocks.store, 1, &r->spares);
+    pl_block *high = pl_segment_split(piece->segment, &r->space->blocks.store, piece, at);
     pl_piece_join_lane(r->space, high);
     return high;
 }
@@ -130,17 +130,17 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     b->queue_next = NULL;
     b->lane = wanted->lane;
     b->tick = wanted->tick;
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
     pl_segment_own(b->segment, b->base, pl_block_end(b));
     lane->n_live++;
     b->segment->area->n_used++;
-    pl_ptrmap_move(&space->live, &space->meta, MOVES);
-    pl_ptrmap_insert(&space->live, b->base, b);
-    if (!pl_usages_begin_below_peak(&space->usages, pool, b->bytes, b->requested)) {
+    pl_ptrmap_move(&space->blocks.live, &space->meta, MOVES);
+    pl_ptrmap_insert(&space->blocks.live, b->base, b);
+    if (!pl_usages_begin_below_peak(&space->blocks.usages, pool, b->bytes, b->requested)) {
         pl_fronts_begin(space, pool, b->bytes, b->requested);
     }
     space->n_calls++;
-    space->n_flights--;
+    space->flights.n--;
     r->n_promised--;
     r->n_made++;
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
@@ -197,7 +197,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
         wanted->waits = NULL;
     } else {
         b = piece->prev;
-        pl_segment_absorb(b->segment, &space->store, b, piece);
+        pl_segment_absorb(b->segment, &space->blocks.store, b, piece);
     }
     inherit_wait(space, b, lane, tick, wanted);
     inherit_uses(space, b, uses, was_shared, wanted);
@@ -283,21 +283,22 @@ static pleat_status promise(pl_restore *r, size_t n)
     pl_space *space = r->space;
     pleat_status st = n <= UINT32_MAX / 2 ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 
-    while (space->live.n_unmoved > 0) {
-        pl_ptrmap_move(&space->live, &space->meta, PL_PIECES_A_HOLD);
+    while (space->blocks.live.n_unmoved > 0) {
+        pl_ptrmap_move(&space->blocks.live, &space->meta, PL_PIECES_A_HOLD);
         pl_space_breathe(space);
     }
-    st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->live, &space->meta, space->n_flights + n) : st;
+    st = st == PLEAT_OK ? pl_ptrmap_reserve(&space->blocks.live, &space->meta, space->flights.n + n)
+                        : st;
     if (st == PLEAT_OK) {
         r->n_promised = (unsigned)n;
-        space->n_flights += r->n_promised;
+        space->flights.n += r->n_promised;
     }
     return st;
 }
 
 static void drop_reserves(pl_restore *r)
 {
-    r->space->n_flights -= r->n_promised;
+    r->space->flights.n -= r->n_promised;
     pl_space_put_aside_back(r->space, &r->spares);
 }
 
@@ -354,7 +355,7 @@ pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const p
         *out = (pl_restored){ 0 };
         return PLEAT_EPOOL;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     pleat_status st = try_restore(space, pool, saved, is_settled, out);
@@ -362,7 +363,7 @@ pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const p
         st = try_restore(space, pool, saved, is_settled, out);
     }
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
@@ -402,7 +403,7 @@ pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_
     if (st != PLEAT_OK || info.is_capturing) {
         return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
     }
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     block.bytes = pl_space_round(space, bytes);
     st = pl_lanes_of(space, stream, false, &lane);
     if (st == PLEAT_OK) {
@@ -416,7 +417,7 @@ pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_
         pl_tick_record_if_wanted(space, lane);
         lane->n_refs--;
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     pl_pleat_roster_drop(a, &wanted);
     pl_pleat_roster_drop(a, &told.live);
     return st;

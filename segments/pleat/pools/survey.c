@@ -86,7 +86,7 @@ static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t o
 /* Free memory that the pool has not used yet may be loose. From now on the pool owns the memory. */
 static pleat_status take_free(pl_restore *r, pl_block **b, pleat_devptr from, pleat_devptr to)
 {
-    pleat_status st = pl_block_store_reserve(&r->space->store, 2);
+    pleat_status st = pl_block_store_reserve(&r->space->blocks.store, 2);
 
     if (st == PLEAT_OK) {
         *b = pl_carve_out(r->space, *b, from, to);
@@ -120,7 +120,7 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
         st = pl_block_is_claimed(*b) ? PLEAT_OK : claim(r, *b);
         if (st == PLEAT_OK) { /* a block for each end of [from, to) inside *b */
             size_t n_cuts = (size_t)(from > (*b)->base) + (size_t)(to < pl_block_end(*b));
-            st = pl_block_store_set_aside(&r->space->store, n_cuts, &r->spares);
+            st = pl_block_store_set_aside(&r->space->blocks.store, n_cuts, &r->spares);
         }
         break;
     case PL_BLOCK_FREE:
@@ -128,7 +128,7 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
         break;
     case PL_BLOCK_SHARED: /* refers to its owner already */
         pl_shared_leave_line(r->space, *b);
-        pl_segment_become((*b)->segment, &r->space->store, *b, PL_BLOCK_FLIGHT);
+        pl_segment_become((*b)->segment, &r->space->blocks.store, *b, PL_BLOCK_FLIGHT);
         (*b)->was = PL_BLOCK_SHARED;
         (*b)->kept_in = PL_BLOCK_CLAIM;
         break;

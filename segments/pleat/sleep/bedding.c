@@ -145,19 +145,19 @@ static void count_released(pl_space *space, pl_slumber *slumber, const pile *p)
         if (p->is_refused[i]) {
             pl_space_push_idle(space, seg->chunks[bed->g], order);
         } else {
-            space->n_held -= n;
+            space->chunks.n_held -= n;
         }
         for (size_t k = 0; k < n; k++) {
             bed[k].has_chunk = false;
             pl_segment_put_chunk(seg, bed[k].g, PL_CHUNK_ASLEEP, 0);
         }
         pl_asleep_begin(seg, bed->g, bed->g + n);
-        space->n_pinned -= n;
-        space->n_asleep += n;
+        space->chunks.n_pinned -= n;
+        space->chunks.n_asleep += n;
         slumber->n_gone += n;
         pl_lock_touch(n);
     }
-    space->full_at = SIZE_MAX;
+    space->chunks.full_at = SIZE_MAX;
 }
 
 void pl_bedding_release(pl_space *space, pl_slumber *slumber)
@@ -234,15 +234,15 @@ static void put_all(pl_space *space, pl_slumber *slumber)
             bed[k].is_unsure = false;
             bed[k].is_good = false;
         }
-        space->n_creating -= n;
-        space->n_held += n;
-        space->n_asleep -= n;
+        space->chunks.n_creating -= n;
+        space->chunks.n_held += n;
+        space->chunks.n_asleep -= n;
         slumber->n_gone -= n;
         pl_space_pin(space, n);
         pl_pace_step(space, &pace, n);
     }
-    if (space->n_held > space->peak_held) {
-        space->peak_held = space->n_held;
+    if (space->chunks.n_held > space->chunks.peak_held) {
+        space->chunks.peak_held = space->chunks.n_held;
     }
 }
 
@@ -257,7 +257,7 @@ static void undo_create(pl_space *space, pl_slumber *slumber)
                 PLEAT_OK) {
             pl_lock_acquire(&space->lock);
             pl_space_push_idle(space, bed->chunk, bed->order);
-            space->n_held += (size_t)1 << bed->order;
+            space->chunks.n_held += (size_t)1 << bed->order;
             pl_lock_release(&space->lock);
         }
         bed->chunk = 0;
@@ -271,13 +271,13 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)
 
     pl_space_take_off(space, &flying);
     unsigned most = pl_policy_order(space, pl_space_cap(space));
-    space->n_creating += n;
+    space->chunks.n_creating += n;
     pleat_status st = create_all(space, slumber, most);
     if (st == PLEAT_OK) {
         put_all(space, slumber);
     } else {
         undo_create(space, slumber);
-        space->n_creating -= n;
+        space->chunks.n_creating -= n;
     }
     pl_space_land(space, &flying);
     return st;

@@ -145,16 +145,15 @@ void pl_kept_drop(pl_space *space, pl_heap *heap)
 
 void pl_pleat_heap_retain(pl_allocator *a, pl_private *heap, bool is_retained)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_still_begin(space);
     heap->heap->retains = is_retained;
     if (!is_retained) {
         pl_kept_drop(space, heap->heap);
     }
     pl_still_end(space);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -303,11 +302,11 @@ pleat_status pl_pleat_heap_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes,
     pl_space *space = (pl_space *)a;
     reading r = { .at = ptr, .end = ptr + bytes, .to = to, .granule_log2 = space->granule_log2 };
 
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     pl_still_begin(space);
     pleat_status st = read_locked(space, &r);
     pl_still_end(space);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     if (st == PLEAT_OK && to == NULL) {
         *at = r.from;
     }

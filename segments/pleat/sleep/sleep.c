@@ -34,7 +34,7 @@ static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
 /* A segment that still opens is in the list of opening segments, so finish the list first. */
 static void finish_opening(pl_space *space)
 {
-    while (space->opening != NULL && pl_private_drain(space)) {
+    while (space->places.opening != NULL && pl_private_drain(space)) {
         pl_space_breathe(space);
     }
 }
@@ -210,13 +210,13 @@ pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sle
     pl_slept told = { .bytes = 0 };
 
     pl_deadline_begin();
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
     pleat_status st = sleep_locked(space, heap, how, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     *out = told;
     return st;
 }
@@ -225,9 +225,8 @@ pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sle
 
 pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_private **out)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_heap *heap = pl_meta_calloc(&space->meta, 1, sizeof(*heap));
     pl_private *pool = heap != NULL ? pl_private_make(space) : NULL;
     if (pool != NULL) {
@@ -237,25 +236,23 @@ pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_private **o
     } else {
         pl_meta_free(&space->meta, heap);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
 void pl_pleat_heap_set_limit(pl_allocator *a, pl_private *heap, uint64_t bytes)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     heap->heap->limit_bytes = bytes;
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 void pl_pleat_heap_read(pl_allocator *a, pl_private *pool, pl_heap_figures *out)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
     const pl_heap *heap = pool->heap;
 
-    pl_lock_acquire(&space->lock);
     const pl_slumber *slumber = heap->slumber;
     const pl_slumber *kept = slumber != NULL ? slumber : heap->retained;
     uint64_t asleep = slumber != NULL ? (uint64_t)slumber->n_gone << space->granule_log2 : 0;
@@ -270,5 +267,5 @@ void pl_pleat_heap_read(pl_allocator *a, pl_private *pool, pl_heap_figures *out)
         .n_sleeps = heap->n_sleeps,
         .is_asleep = slumber != NULL,
     };
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }

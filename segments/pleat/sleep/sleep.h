@@ -7,7 +7,7 @@
  * While a heap sleeps no request is served from the heap, and its segments are private. So none of
  * its granules becomes loose, nobody takes or trims, and only frees change its blocks. A free needs
  * no memory. A granule without memory has PL_CHUNK_ASLEEP in place of a chunk. The tables count the
- * mark as a chunk; space.n_held and n_pinned do not, and n_asleep does.
+ * mark as a chunk; space.chunks.n_held and n_pinned do not, and n_asleep does.
  *
  * To fall asleep: hold the heap, wait for all work, list the memory (a bed for each granule), copy
  * the contents to keep, unmap all, and only then release. Every chunk is held until all is

@@ -63,15 +63,15 @@ static pleat_status make_way(pl_space *space, size_t n)
     size_t soft = pl_reserve_cap(space, pl_space_cap(space));
     size_t n_released;
 
-    if (space->n_held + space->n_creating + n > soft) {
+    if (space->chunks.n_held + space->chunks.n_creating + n > soft) {
         (void)pl_fronts_empty(space);
         (void)!pl_trim_to(space, soft > n ? soft - n : 0, space->wait_ms, &n_released);
     }
     size_t cap = pl_space_cap(space); /* a limit may have been set meanwhile */
-    if (space->n_held + space->n_creating + n <= cap) {
+    if (space->chunks.n_held + space->chunks.n_creating + n <= cap) {
         return PLEAT_OK;
     }
-    return space->n_pinned + n <= cap ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
+    return space->chunks.n_pinned + n <= cap ? PLEAT_EPENDING : PLEAT_ENOMEM_DEVICE;
 }
 
 enum { MOST_TRIES = 4, BLOCKS_AT_ONCE = 128 };
@@ -89,7 +89,7 @@ static pleat_status have_chunks(pl_space *space, pl_slumber *slumber, size_t n)
         }
         st = pl_bedding_create(space, slumber, n);
         if (st == PLEAT_ENOMEM_DEVICE) {
-            size_t keep = space->n_held > n ? space->n_held - n : 0;
+            size_t keep = space->chunks.n_held > n ? space->chunks.n_held - n : 0;
             (void)!pl_trim_to(space, keep, space->wait_ms, &n_released);
         }
         if (n_released == 0) {
@@ -134,7 +134,7 @@ static void make_hole(pl_space *space, const pl_slumber *slumber, size_t i, size
     pl_segment_clear_chunks(seg, g, g + n);
     pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= n;
-    space->n_asleep -= n;
+    space->chunks.n_asleep -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
     pl_carve_make_hole(space, b);
 }
@@ -165,7 +165,7 @@ static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_blo
     pl_pace_begin(space, &pace, false);
     for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
         n = void_run(slumber, i);
-        if (n > 0 && pl_block_store_set_aside(&space->store, CUTS, spares) != PLEAT_OK) {
+        if (n > 0 && pl_block_store_set_aside(&space->blocks.store, CUTS, spares) != PLEAT_OK) {
             return PLEAT_ENOMEM_HOST;
         }
         pl_pace_step(space, &pace, n + 1);
@@ -181,7 +181,7 @@ static void make_holes(pl_space *space, const pl_slumber *slumber, pl_block **sp
     for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
         n = void_run(slumber, i);
         if (n > 0) {
-            pl_block_store_put_back(&space->store, CUTS, spares);
+            pl_block_store_put_back(&space->blocks.store, CUTS, spares);
             make_hole(space, slumber, i, n);
         }
         pl_pace_step(space, &pace, n + 1);
@@ -309,13 +309,13 @@ pleat_status pl_pleat_heap_wake(pl_allocator *a, pl_private *heap, uint64_t most
     pl_slept told = { .bytes = 0 };
 
     pl_deadline_begin();
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
     pleat_status st = wake_locked(space, heap, most_bytes, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     *out = told;
     return st;
 }

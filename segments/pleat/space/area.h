@@ -18,7 +18,7 @@
  * large class only. So free memory in a buffer serves requests by its chunks, never by its
  * addresses. */
 typedef enum pl_class {
-    PL_CLASS_SMALL,
+    PL_CLASS_SMALL, /* requests below pl_space.small_bytes */
     PL_CLASS_LARGE,
     PL_N_CLASSES, /* in which requests look */
     PL_CLASS_BUFFER = PL_N_CLASSES,
@@ -34,7 +34,7 @@ typedef struct pl_area {
     pl_segment *segments; /* in order of creation */
     pl_segment *newest;
     struct pl_private *pool;  /* NULL = the default pool */
-    struct pl_area *next;     /* in the private pool, or in space.released */
+    struct pl_area *next;     /* in the private pool, or in space.places.released */
     pl_stream *stream;        /* the stream that visits name; const, except in private pools */
     pl_class class;           /* likewise */
     unsigned n_lanes;         /* lanes whose requests look here first */
@@ -65,23 +65,6 @@ static inline void pl_area_link(pl_area *area, pl_area **list)
         (*list)->slot = &area->next;
     }
     *list = area;
-}
-
-static inline void pl_area_unlink(pl_area *area)
-{
-    *area->slot = area->next;
-    if (area->next != NULL) {
-        area->next->slot = area->slot;
-    }
-}
-
-/* A block of the area is no longer used. */
-static inline void pl_area_count_over(pl_area *area)
-{
-    if (--area->n_used == 0 && area->rests_in != NULL) {
-        LIST_INSERT_HEAD(area->rests_in, area, rest);
-        area->rests_in = NULL;
-    }
 }
 
 static inline pl_index *pl_area_runs(const pl_area *area, uint32_t lane)

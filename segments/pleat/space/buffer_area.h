@@ -35,9 +35,9 @@ static inline void pl_hollow_note(pl_space *space, pl_area *area)
 {
     if (area->buffer != NULL && !area->is_noted && pl_hollow_is(area)) {
         area->is_noted = true;
-        area->next_noted = space->noted;
-        space->noted = area;
-        space->n_noted++;
+        area->next_noted = space->places.noted;
+        space->places.noted = area;
+        space->places.n_noted++;
     }
 }
 

@@ -9,15 +9,15 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
     pl_segment *seg = b->segment;
     pl_block_queue *holes = &seg->area->holes;
 
-    pl_segment_become(seg, &space->store, b, PL_BLOCK_HOLE);
+    pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_HOLE);
     b->lane = PL_LANE_SETTLED;
     b->tick = 0;
     if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
         pl_queue_remove(holes, b->next);
-        pl_segment_absorb(seg, &space->store, b, b->next);
+        pl_segment_absorb(seg, &space->blocks.store, b, b->next);
     }
     if (b->prev != NULL && b->prev->state == PL_BLOCK_HOLE) {
-        pl_segment_absorb(seg, &space->store, b->prev, b); /* prev stays queued */
+        pl_segment_absorb(seg, &space->blocks.store, b->prev, b); /* prev stays queued */
     } else {
         pl_queue_push(holes, b);
     }
@@ -53,14 +53,14 @@ static pl_block *cut_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_
     }
     if (b->base < base) {
         low = b;
-        b = pl_segment_split(seg, &space->store, b, base);
+        b = pl_segment_split(seg, &space->blocks.store, b, base);
     }
     if (pl_block_end(b) > end) {
-        high = pl_segment_split(seg, &space->store, b, end);
+        high = pl_segment_split(seg, &space->blocks.store, b, end);
     }
-    pl_segment_become(seg, &space->store, b, PL_BLOCK_FLIGHT);
+    pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_FLIGHT);
     *n_loose = b->was == PL_BLOCK_HOLE ? 0 : pl_segment_pin(seg, b->base, pl_block_end(b));
-    space->n_loose -= *n_loose;
+    space->chunks.n_loose -= *n_loose;
     if (low != NULL) {
         pl_carve_put_back(space, low);
     }
@@ -76,7 +76,7 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
     size_t n_loose;
 
     b = cut_out(space, b, base, end, &n_loose);
-    space->n_pinned += n_loose;
+    space->chunks.n_pinned += n_loose;
     return b;
 }
 
@@ -98,7 +98,7 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
         if (first == NULL) {
             first = b;
         } else {
-            pl_segment_absorb(first->segment, &space->store, first, b);
+            pl_segment_absorb(first->segment, &space->blocks.store, first, b);
         }
         pl_lock_touch(1);
     }
@@ -113,7 +113,7 @@ void pl_carve_restore(pl_space *space, pl_block *b)
     pleat_devptr base = b->base;
     pleat_devptr end = pl_block_end(b);
 
-    space->n_pinned += (size_t)((pl_segment_ceil(seg, end) - pl_segment_ceil(seg, base)) >>
-                                seg->granule_log2);
+    space->chunks.n_pinned += (size_t)((pl_segment_ceil(seg, end) - pl_segment_ceil(seg, base)) >>
+                                       seg->granule_log2);
     pl_carve_put_back(space, b);
 }

@@ -23,8 +23,6 @@ static const pl_option rows[] = {
       .most = 1000000, .help = "largest chunk: this part of the root of (device x room)" },
     { "front", PL_OPTION_WORD, AT(front), .words = front_words,
       .help = "on: a thread keeps small blocks that it freed, for its next requests" },
-    { "small_kib", PL_OPTION_NUMBER, AT(small_bytes), .initial = 128, .most = 1024, .scale = 1024,
-      .help = "requests below go to the small area" },
     { "reserve_mb", PL_OPTION_NUMBER, AT(reserve_bytes), .initial = 512, .most = 1 << 24,
       .scale = 1 << 20, .help = "MiB of the device that are left to others" },
 };

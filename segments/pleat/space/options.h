@@ -18,7 +18,6 @@ typedef struct pl_pleat_options {
     pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
     pl_front_word front;    /* on: threads keep small blocks after a free */
     uint64_t reserve_bytes; /* most of the device left for others */
-    size_t small_bytes;     /* requests below go to the small area */
 } pl_pleat_options;
 
 extern const pl_option_table pl_pleat_option_table;

@@ -62,17 +62,18 @@ static size_t resident_bytes(const pl_area *area)
 void pl_private_release_area(pl_space *space, pl_area *area)
 {
     area->next = NULL;
-    *(space->released != NULL ? &space->last_released->next : &space->released) = area;
-    space->last_released = area;
+    *(space->places.released != NULL ? &space->places.last_released->next
+                                     : &space->places.released) = area;
+    space->places.last_released = area;
 }
 
 /* Take an area that a pool may get out of the released areas. Others go to the end of the list.
  * NULL if a pool may get none of the first RECYCLE_LOOKS areas. */
 static pl_area *recycle(pl_space *space)
 {
-    for (unsigned n = RECYCLE_LOOKS; n > 0 && space->released != NULL; n--) {
-        pl_area *area = space->released;
-        space->released = area->next;
+    for (unsigned n = RECYCLE_LOOKS; n > 0 && space->places.released != NULL; n--) {
+        pl_area *area = space->places.released;
+        space->places.released = area->next;
         if (may_recycle(space, area)) {
             return area;
         }
@@ -220,7 +221,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
  * Each further segment is at least as large as all earlier segments together. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
-    size_t want = space->total_granules >> SHARE_LOG2;
+    size_t want = space->chunks.total_granules >> SHARE_LOG2;
     size_t left = (size_t)(pl_range_left_bytes(space->dev) >> space->granule_log2) >> LEFT_LOG2;
     size_t have = 0;
 
@@ -267,8 +268,8 @@ pl_private *pl_private_make(pl_space *space)
     pl_private *pool = pl_meta_calloc(&space->meta, 1, sizeof(*pool));
 
     if (pool != NULL) {
-        pool->number = ++space->n_pools_made;
-        LIST_INSERT_HEAD(&space->pools, pool, link);
+        pool->number = ++space->places.n_pools_made;
+        LIST_INSERT_HEAD(&space->places.pools, pool, link);
     }
     return pool;
 }
@@ -293,15 +294,15 @@ static void destroy_pool(pl_space *space, pl_private *pool)
 
 void pl_private_destroy_all(pl_space *space)
 {
-    destroy_areas(space, space->released);
-    while (!LIST_EMPTY(&space->pools)) {
-        pl_private *pool = LIST_FIRST(&space->pools);
+    destroy_areas(space, space->places.released);
+    while (!LIST_EMPTY(&space->places.pools)) {
+        pl_private *pool = LIST_FIRST(&space->places.pools);
         LIST_REMOVE(pool, link);
         destroy_pool(space, pool);
     }
-    while (space->draining != NULL) {
-        pl_private *pool = space->draining;
-        space->draining = pool->next;
+    while (space->places.draining != NULL) {
+        pl_private *pool = space->places.draining;
+        space->places.draining = pool->next;
         destroy_pool(space, pool);
     }
 }
@@ -347,19 +348,19 @@ static int check_pool(const pl_space *space, const pl_private *pool)
             return 1;
         }
     }
-    return space->n_flights == 0 && bytes != pool->reserved.current;
+    return space->flights.n == 0 && bytes != pool->reserved.current;
 }
 
 int pl_private_check(const pl_space *space)
 {
-    const pl_private *pool = LIST_FIRST(&space->pools);
+    const pl_private *pool = LIST_FIRST(&space->places.pools);
 
     for (; pool != NULL; pool = LIST_NEXT(pool, link)) {
         if (check_pool(space, pool) != 0) {
             return 1;
         }
     }
-    for (pool = space->draining; pool != NULL; pool = pool->next) {
+    for (pool = space->places.draining; pool != NULL; pool = pool->next) {
         if (check_pool(space, pool) != 0) {
             return 1;
         }

@@ -21,13 +21,13 @@
  * watch all graphs of the pool, the tick is asked for at once. A draining pool's memory stays as it
  * was, but observers hear of the memory as the default pool's.
  *
- * A drained pool's areas become the default pool's: they go to space.released, where requests look
- * when memory is short. Their segments open: granules under free blocks become loose, some at a
- * time, and can be taken. A later pool may get a released area if no block in it is live, shared,
- * captured or in flight, if the blocks are few, and if no segment is opening. So neither addresses
- * nor areas add up, and resident memory serves again without a driver call. At first the new pool
- * owns nothing in the area. Until a block of the new pool has been in a granule, anyone may take
- * the granule's settled memory, and wait for its pending memory.
+ * A drained pool's areas become the default pool's: they go to space.places.released, where
+ * requests look when memory is short. Their segments open: granules under free blocks become loose,
+ * some at a time, and can be taken. A later pool may get a released area if no block in it is live,
+ * shared, captured or in flight, if the blocks are few, and if no segment is opening. So neither
+ * addresses nor areas add up, and resident memory serves again without a driver call. At first the
+ * new pool owns nothing in the area. Until a block of the new pool has been in a granule, anyone
+ * may take the granule's settled memory, and wait for its pending memory.
  *
  * Heaps. The blocks of a tag (heap.h) have areas of their own, too. Otherwise the blocks are like
  * the default pool's: for captures, for waits and for requests that need memory. So a heap is a
@@ -45,8 +45,8 @@
  *     owned granules only
  * I3  reserved.current is the sum of their granules with a chunk                              */
 struct pl_private {
-    LIST_ENTRY(pl_private) link;   /* in space.pools */
-    struct pl_private *next;       /* in space.draining */
+    LIST_ENTRY(pl_private) link;   /* in space.places.pools */
+    struct pl_private *next;       /* in space.places.draining */
     uint64_t number;               /* const: from 1, in order of creation */
     pl_area *areas;                /* in which requests look */
     pl_area *buffers;              /* of a heap's buffers; may be very many */
@@ -73,12 +73,6 @@ pl_private *pl_private_make(pl_space *space);
 /* The pool's segment behind `seg`; NULL asks for the first segment. Returns NULL behind the last.
  * Segments keep their order; a new segment comes first, or last in its area. */
 pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);
-
-/* The pool whose graphs keep its memory. NULL for a heap, as captures ignore heaps. */
-static inline pl_private *pl_private_of_graphs(pl_private *pool)
-{
-    return pool != NULL && pool->heap == NULL ? pool : NULL;
-}
 
 /* The pool's area for the lane's stream and class: in use, released, or new. PLEAT_OK or
  * ENOMEM_HOST. */

@@ -158,13 +158,13 @@ static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
 static void add_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
 {
     *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) += bytes;
-    space->n_pending_bytes += bytes;
+    space->streams.n_pending_bytes += bytes;
 }
 
 static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
 {
     *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) -= bytes;
-    space->n_pending_bytes -= bytes;
+    space->streams.n_pending_bytes -= bytes;
 }
 
 /* Does the private pool own all memory under b, which pends? Memory that the pool has not used yet
@@ -253,7 +253,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
             low->is_apart = high->is_apart;
         }
     }
-    pl_segment_absorb(low->segment, &space->store, low, high);
+    pl_segment_absorb(low->segment, &space->blocks.store, low, high);
     return low;
 }
 
@@ -366,7 +366,7 @@ enum { LOOKS_A_PIECE = 8 };
 
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
 {
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_FREE);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FREE);
     b->lane = lane;
     b->tick = tick;
     b->is_indexed = false;
@@ -394,13 +394,14 @@ void pl_run_claim(pl_space *space, pl_block *b)
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
 {
     pl_run_drop(space, b);
-    pl_block *rest = pl_segment_split(b->segment, &space->store, b, b->base + bytes);
+    pl_block *rest = pl_segment_split(b->segment, &space->blocks.store, b, b->base + bytes);
     if (b->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, b->lane);
         subtract_pending(space, lane, b, bytes);
         pl_queue_replace(pending_of(lane, b), b, rest);
     }
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_LIVE); /* no run reaches across it */
+    pl_segment_become(b->segment, &space->blocks.store, b,
+                      PL_BLOCK_LIVE); /* no run reaches across it */
     pl_run_refresh(space, rest);
     if (b->lane == PL_LANE_SETTLED && is_pending(b->prev)) {
         (void)refresh_run(space, b->prev, b->prev->lane);

@@ -32,20 +32,20 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element,
  * lanes. */
 static pl_area *choose_area(pl_space *space, pl_lane *lane, pl_class class)
 {
-    pl_area **areas = space->areas[class];
+    pl_area **areas = space->places.areas[class];
     pl_area *fewest = NULL;
 
-    for (unsigned i = 0; i < space->n_areas[class]; i++) {
+    for (unsigned i = 0; i < space->places.n_areas[class]; i++) {
         if (fewest == NULL || areas[i]->n_lanes < fewest->n_lanes) {
             fewest = areas[i];
         }
     }
-    if (fewest != NULL && (fewest->n_lanes == 0 || space->n_areas[class] == PL_MOST_AREAS)) {
+    if (fewest != NULL && (fewest->n_lanes == 0 || space->places.n_areas[class] == PL_MOST_AREAS)) {
         return fewest;
     }
     pl_area *area = pl_area_create(&space->meta, lane->stream, class);
     if (area != NULL) {
-        areas[space->n_areas[class]++] = area;
+        areas[space->places.n_areas[class]++] = area;
         lane->is_labelling = true;
     }
     return area;
@@ -68,15 +68,15 @@ pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_ar
 pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_area_cursor *cursor)
 {
     while (pool == NULL && cursor->class < PL_N_CLASSES) {
-        if (cursor->i < space->n_areas[cursor->class]) {
-            return space->areas[cursor->class][cursor->i++];
+        if (cursor->i < space->places.n_areas[cursor->class]) {
+            return space->places.areas[cursor->class][cursor->i++];
         }
         cursor->class ++;
         cursor->i = 0;
     }
     if (!cursor->is_listing) {
         cursor->is_listing = true;
-        cursor->listed = pool != NULL ? pool->areas : space->released;
+        cursor->listed = pool != NULL ? pool->areas : space->places.released;
     } else if (cursor->listed != NULL) {
         bool is_listed = cursor->listed->pool == pool; /* a pool may have got the area meanwhile */
         cursor->listed = is_listed ? cursor->listed->next : NULL;
@@ -94,7 +94,7 @@ static bool is_below(const pl_tree_node *a, const pl_tree_node *b)
 
 void pl_space_init_segments(pl_space *space)
 {
-    pl_tree_init(&space->segments, is_below);
+    pl_tree_init(&space->places.segments, is_below);
 }
 
 static pl_segment *segment_of(pl_tree_node *node)
@@ -104,7 +104,7 @@ static pl_segment *segment_of(pl_tree_node *node)
 
 pl_segment *pl_space_lowest(const pl_space *space)
 {
-    return segment_of(pl_tree_first(&space->segments));
+    return segment_of(pl_tree_first(&space->places.segments));
 }
 
 pl_segment *pl_segment_above(const pl_segment *seg)
@@ -115,7 +115,7 @@ pl_segment *pl_segment_above(const pl_segment *seg)
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range)
 {
     pl_segment *seg;
-    pleat_status st = pl_segment_create(&space->meta, &space->store, area, range,
+    pleat_status st = pl_segment_create(&space->meta, &space->blocks.store, area, range,
                                         space->granule_log2, &seg);
 
     if (st != PLEAT_OK) {
@@ -126,7 +126,7 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
     area->newest = seg;
     pl_queue_push(&area->holes, seg->first);
-    pl_tree_insert(&space->segments, &seg->node);
+    pl_tree_insert(&space->places.segments, &seg->node);
     return PLEAT_OK;
 }
 
@@ -157,7 +157,7 @@ pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at)
     pl_segment key;
 
     key.range.base = at;
-    return segment_of(pl_tree_floor(&space->segments, &key.node));
+    return segment_of(pl_tree_floor(&space->places.segments, &key.node));
 }
 
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at)
@@ -173,12 +173,12 @@ enum { PL_FULL_CALLS = 10000 };
 
 size_t pl_space_cap(const pl_space *space)
 {
-    size_t cap = space->total_granules;
+    size_t cap = space->chunks.total_granules;
 
-    cap = space->limit_granules < cap ? space->limit_granules : cap;
-    if (space->full_at < cap && space->n_calls - space->full_call < PL_FULL_CALLS) {
-        size_t held = space->n_held + space->n_creating; /* may have grown since */
-        size_t full = space->full_at > held ? space->full_at : held;
+    cap = space->chunks.limit_granules < cap ? space->chunks.limit_granules : cap;
+    if (space->chunks.full_at < cap && space->n_calls - space->chunks.full_call < PL_FULL_CALLS) {
+        size_t held = space->chunks.n_held + space->chunks.n_creating; /* may have grown since */
+        size_t full = space->chunks.full_at > held ? space->chunks.full_at : held;
         cap = full < cap ? full : cap;
     }
     return cap;
@@ -200,52 +200,52 @@ void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment 
 
 void pl_space_take_off(pl_space *space, pl_flying *flying)
 {
-    *flying = (pl_flying){ .prev = space->last_flying, .number = ++space->n_taken_off };
-    *(space->last_flying != NULL ? &space->last_flying->next : &space->first_flying) = flying;
-    space->last_flying = flying;
-    space->n_flights++;
+    *flying = (pl_flying){ .prev = space->flights.last, .number = ++space->flights.n_taken_off };
+    *(space->flights.last != NULL ? &space->flights.last->next : &space->flights.first) = flying;
+    space->flights.last = flying;
+    space->flights.n++;
 }
 
 void pl_space_land(pl_space *space, pl_flying *flying)
 {
-    *(flying->prev != NULL ? &flying->prev->next : &space->first_flying) = flying->next;
-    *(flying->next != NULL ? &flying->next->prev : &space->last_flying) = flying->prev;
-    space->n_flights--;
+    *(flying->prev != NULL ? &flying->prev->next : &space->flights.first) = flying->next;
+    *(flying->next != NULL ? &flying->next->prev : &space->flights.last) = flying->prev;
+    space->flights.n--;
     pl_space_wake(space);
 }
 
 void pl_space_wait(pl_space *space)
 {
-    space->n_waiting++;
-    pl_lock_wait(&space->lock, &space->landed);
-    space->n_waiting--;
+    space->flights.n_waiting++;
+    pl_lock_wait(&space->lock, &space->flights.landed);
+    space->flights.n_waiting--;
 }
 
 void pl_space_wait_for_flights(pl_space *space)
 {
-    uint64_t last = space->n_taken_off;
+    uint64_t last = space->flights.n_taken_off;
 
-    while (space->first_flying != NULL && space->first_flying->number <= last) {
+    while (space->flights.first != NULL && space->flights.first->number <= last) {
         pl_space_wait(space);
     }
 }
 
 void pl_space_begin_move(pl_space *space, pl_flying *flying)
 {
-    pl_assert(!space->is_moving);
+    pl_assert(!space->flights.is_moving);
     pl_space_take_off(space, flying);
-    space->is_moving = true;
+    space->flights.is_moving = true;
 }
 
 void pl_space_end_move(pl_space *space, pl_flying *flying)
 {
-    space->is_moving = false;
+    space->flights.is_moving = false;
     pl_space_land(space, flying);
 }
 
 void pl_space_wait_for_move(pl_space *space)
 {
-    while (space->is_moving) {
+    while (space->flights.is_moving) {
         pl_space_wait(space);
     }
 }
@@ -271,7 +271,7 @@ void pl_space_put_aside_back(pl_space *space, pl_block **aside)
 
     pl_pace_begin(space, &pace, false);
     while (*aside != NULL) {
-        pl_block_store_put_back(&space->store, 1, aside);
+        pl_block_store_put_back(&space->blocks.store, 1, aside);
         pl_pace_count(space, &pace, 1);
     }
 }

@@ -14,204 +14,24 @@
 #ifndef PLEAT_SEGMENTS_SPACE_H
 #define PLEAT_SEGMENTS_SPACE_H
 
-#include <stdatomic.h>
+#include "segments/pleat/space/space_state.h"
 
-#include "segments/base/allocator.h"
-#include "segments/base/ptrmap.h"
-#include "segments/base/rounding.h"
-#include "segments/base/stats.h"
-#include "segments/pleat/space/area.h"
-#include "segments/pleat/space/block.h"
-#include "segments/pleat/space/lane.h"
-#include "segments/pleat/space/live.h"
-#include "segments/pleat/space/options.h"
-#include "segments/pleat/space/segment.h"
-#include "vmm/base/lock.h"
-
-enum { PL_BLOCK_QUANTUM = 512, PL_N_BUFFER_SIZES = 64 };
-
-/* Memory that a thread works on while the lock is dropped: in no index and no queue. A request that
- * finds no memory waits until all earlier flights have landed. */
-typedef struct pl_flying {
-    struct pl_flying *prev;
-    struct pl_flying *next;
-    uint64_t number; /* in order of taking off */
-} pl_flying;
-
-/* The tick of the whole context, which covers every lane's stamps up to its number. At most one
- * tick is recorded and has not passed. */
-typedef struct pl_context {
-    uint64_t next_tick; /* stamps of new frees are at least this number */
-    uint64_t passed_tick;
-    pl_tick tick;          /* fence NULL = none */
-    bool is_busy;          /* a thread records or queries the tick now, or is about to */
-    bool is_gathering;     /* a thread waits for a moment to record the tick: see capturers.h */
-    bool is_holding;       /* is_gathering: capturers are kept inside their calls now */
-    bool is_recording;     /* a thread records the tick now: no capture may begin */
-    bool is_synchronizing; /* is_recording: and it may take long: see context.c */
-    bool is_unsupported;   /* the driver has no event of the context */
-    bool is_wanted;        /* some memory needs a tick of the context */
-    unsigned n_refused;    /* attempts in a row that met an unknown capture */
-    unsigned n_missed;     /* attempts in a row that found no good moment */
-    uint64_t call;         /* n_calls at the last attempt to record */
-    size_t gone_bytes;     /* of gone or silent lanes and released pools, not covered */
-    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
-} pl_context;
-
-/* With more lanes, lanes without references are given up. Their streams may be gone or not: drivers
- * do not tell, and a handle may never come again. Builds that walk everything after each call have
- * tests with few streams. There the number is small, so that these tests run the code. */
-enum { PL_CROWD = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024 };
-
-enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
-
-/* A thread that was seen making captures: see capturers.h. */
-typedef struct pl_capturer {
-    struct pl_thread_life *life; /* held */
-    bool is_inside;              /* in a call that found the thread's stream at rest */
-    uint64_t seen_ms;            /* when the thread was last seen capturing */
-    uint64_t missed_ms; /* since when the thread is known to be in no call; 0 = not known */
-} pl_capturer;
-
-/* Chunks of an order that are mapped nowhere, with room for all chunks of the device. */
-typedef struct pl_idle {
-    pl_chunk *chunks;
-    size_t n;
-} pl_idle;
-
-/* Granules at [from, from + 2^PL_MOST_ORDER), of one chunk or several, without a mapping:
- * split.c. */
-typedef struct pl_torn {
-    pl_segment *segment; /* NULL = nothing is torn */
-    size_t from;
-    bool is_unmapped[1 << PL_MOST_ORDER];
-} pl_torn;
-
-/* I1  the live map holds exactly the live blocks, by base, except those of buffers
- * I2  when nothing is in flight, n_creating == 0 and n_held == n_idle + n_loose + n_pinned
- * I3  n_loose is the sum over the segments; n_pinned counts the granules with a chunk that are not
- *     loose; peak_pinned >= n_pinned
- * I4  every free block is indexed as run.h says
- * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in the
- *     `holes` of their area
- * I6  n_held x granule_bytes <= the limit, if one is set and no limit is being set
- * I7  the statistics of live blocks and the tally of all blocks equal a recount
- * I8  each lane counts what refers to it (lane.h, I5)                                          */
-typedef struct pl_space {
-    pl_allocator base; /* first member */
-    pl_device *dev;    /* const */
-    pl_meta meta;
-    pl_lock lock;             /* rank 20 */
-    pl_cond landed;           /* a flight has landed */
-    unsigned n_waiting;       /* threads that wait for `landed` */
-    pl_pleat_options options; /* const */
-    pl_observer *observer;    /* const */
-    uint64_t limit_bytes;     /* 0 = none */
-    uint32_t wait_ms;         /* const */
-    size_t granule_bytes;     /* const */
-    unsigned granule_log2;    /* const */
-    bool is_rounding;         /* requests are made larger: pl_space_round */
-
-    pl_block_store store;
-    pl_ptrmap live;
-    pl_lane **lanes; /* by number - 1; NULL = no lane */
-    size_t n_lane_rooms;
-    uint32_t n_lanes;
-    uint32_t looked_at;   /* index in `lanes`: where the search for gone lanes stopped */
-    pl_lane_ring busy;    /* lanes with pending or shared blocks */
-    pl_lane_ring ticking; /* lanes with recorded ticks */
-    pl_lane_ring ripe;    /* lanes with a passed tick: they may have blocks to settle */
-    uint64_t clock;       /* the newest stamp that a free may carry */
-    uint64_t n_turns;     /* the last number given to a turn: see pl_lane.tried_turn */
-    uint64_t short_call;  /* n_calls when a request last needed pending memory; 0 = never */
-    pl_context context;
-    pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
-    unsigned n_areas[PL_N_CLASSES];
-    struct pl_area_list closed[PL_N_BUFFER_SIZES]; /* areas of closed buffers, by size: buffer.h */
-    pl_area *noted;                                /* closed buffers without memory: buffer.h */
-    size_t n_noted;                                /* in `noted` */
-    size_t n_buffers;                              /* open buffers */
-    size_t n_buffer_blocks;                        /* live blocks in buffers: not in the live map */
-    struct pl_pool_list pools;                     /* private pools not yet released */
-    uint64_t n_pools_made;
-    struct pl_private *draining; /* released pools whose graphs may still run; oldest first */
-    struct pl_private *last_draining;
-    pl_area *released; /* areas of former private pools: see private.h */
-    pl_area *last_released;
-    pl_tree segments;    /* by address */
-    size_t n_walking;    /* walks over segments that may drop the lock: no segment goes */
-    pl_segment *opening; /* the first of the list of opening segments */
-    struct pl_capture_list captures[PL_CAPTURE_HEADS]; /* by id: see capture.h */
-    struct pl_capture_list all_captures;
-    struct pl_capture_list under_way; /* not known to have ended */
-    struct pl_capture *looked_up;     /* the next to be checked for a gone graph; NULL = all were */
-    struct pl_participant *participants[PL_CAPTURE_HEADS]; /* by handle */
-    size_t n_captures;
-    size_t n_capturing;        /* captures not known to have ended */
-    _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
-    size_t n_disowned;         /* disowned captures: their graphs may still run */
-    uint64_t next_capture;     /* number of the newest capture; 0 = none was seen yet */
-    uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
-    pl_capturer capturers[PL_MOST_CAPTURERS];
-    unsigned n_capturers;
-
-    pl_idle idle[PL_N_ORDERS];
-    size_t n_idle; /* granules of these */
-
-    size_t n_held;     /* granules held from the driver: mapped, idle or in flight */
-    size_t n_creating; /* being created */
-    size_t n_pinned; /* resident granules that are not loose, and granules that flights reserved */
-    size_t n_flying; /* of n_pinned, used by nothing but requests in flight */
-    size_t n_loose;
-    size_t peak_pinned;
-    size_t peak_shown; /* the peak of n_pinned since the peaks of the statistics were reset */
-    size_t peak_held;
-    size_t full_at;          /* the driver refused further chunks at this count; SIZE_MAX = never */
-    uint64_t full_call;      /* n_calls at that refusal */
-    size_t limit_granules;   /* SIZE_MAX = no limit set */
-    unsigned n_limiting;     /* calls that set a limit now: the limit may still be exceeded */
-    size_t total_granules;   /* const: all chunks of the device */
-    size_t reserve_granules; /* const: left to others, see policy.h */
-    size_t n_others;         /* chunks of others when the driver was last asked */
-    size_t ask_free_at;      /* ask the driver again from this n_held on */
-    pl_flying *first_flying;
-    pl_flying *last_flying;
-    unsigned n_flights;   /* in the list; also the live blocks that a restore will make */
-    uint64_t n_taken_off; /* flights so far */
-    bool is_moving;       /* a flight moves live blocks: see pl_space_begin_move */
-
-    bool has_compacted;   /* a compaction has won memory: see policy.c */
-    bool is_compacting;   /* or a heap falls asleep or wakes: see still.h */
-    size_t n_asleep;      /* granules without a chunk under sleeping heaps: sleep.h */
-    pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
-    size_t scratch_bytes; /* bytes still mapped in `scratch`, as an unmapping failed */
-    bool is_scratch_busy; /* copies into `scratch` may still run */
-    pl_torn torn;         /* while something is, no request is served */
-
-    uint64_t n_calls; /* allocations and frees so far */
-    uint64_t n_takes; /* chunks that were taken and buy slack: see policy.h */
-    pl_block_queue stale;
-    size_t n_stale;                /* blocks in it */
-    size_t n_pending_bytes;        /* of all lanes */
-    size_t n_shared_bytes;         /* PL_BLOCK_SHARED, except private pools' blocks */
-    size_t n_private_shared_bytes; /* PL_BLOCK_SHARED of private pools */
-    uint64_t n_pieces;             /* pieces of runs looked at so far, and steps of a pl_pace */
-
-    pl_front *fronts; /* those that are bound */
-    unsigned n_fronts;
-    unsigned n_stops; /* while not 0, no owner is inside a front */
-
-    pl_usages usages; /* of live blocks, including blocks in fronts */
-    uint64_t n_taken; /* chunks taken so far */
-
-    unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: pl_space_round */
-} pl_space;
+/* Take the lock, where an operation begins. Returns the space. */
+static inline pl_space *pl_space_enter(pl_space *space)
+{
+    pl_lock_acquire(&space->lock);
+    return space;
+}
+static inline void pl_space_leave(pl_space *space)
+{
+    pl_lock_release(&space->lock);
+}
 
 /* ---- lanes and areas ---- */
 
 static inline pl_lane *pl_space_lane_at(const pl_space *space, uint32_t number)
 {
-    return space->lanes[number - 1];
+    return space->streams.lanes[number - 1];
 }
 
 /* The lane of a stream, or NULL. */
@@ -220,7 +40,7 @@ static inline pl_lane *pl_space_lane_of(const pl_space *space, const pl_stream *
 {
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
-    return i < space->n_lane_rooms ? space->lanes[i] : NULL;
+    return i < space->streams.n_rooms ? space->streams.lanes[i] : NULL;
 }
 /* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
@@ -241,11 +61,11 @@ static inline uint32_t pl_lane_plain(uint32_t number)
 }
 static inline bool pl_space_has_many_lanes(const pl_space *space)
 {
-    return space->n_lanes > 1;
+    return space->streams.n_lanes > 1;
 }
 static inline bool pl_space_is_crowded(const pl_space *space)
 {
-    return space->n_lanes > PL_CROWD;
+    return space->streams.n_lanes > PL_CROWD;
 }
 /* The stamp of a free on the lane now. */
 static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
@@ -253,12 +73,13 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
     if (__builtin_expect(lane->is_closed, false)) {
         return lane->recorded_tick;
     }
-    return lane->next_tick > space->context.next_tick ? lane->next_tick : space->context.next_tick;
+    return lane->next_tick > space->streams.context.next_tick ? lane->next_tick
+                                                              : space->streams.context.next_tick;
 }
 /* Has a tick of the lane, or of the context, passed and covered this stamp? */
 static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
 {
-    return tick <= lane->passed_tick || tick <= space->context.passed_tick;
+    return tick <= lane->passed_tick || tick <= space->streams.context.passed_tick;
 }
 /* Has this hold, begun when n_pieces was `since`, done all the work that a hold may do? */
 enum { PL_PIECES_A_HOLD = 384 };
@@ -274,9 +95,9 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 
     if (is_busy != lane->busy.is_linked) {
         if (is_busy) {
-            pl_lane_ring_push_busy(&space->busy, lane);
+            pl_lane_ring_push_busy(&space->streams.busy, lane);
         } else {
-            pl_lane_ring_remove_busy(&space->busy, lane);
+            pl_lane_ring_remove_busy(&space->streams.busy, lane);
         }
     }
 }
@@ -300,12 +121,12 @@ pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
 size_t pl_space_cap(const pl_space *space);
 static inline void pl_space_pin(pl_space *space, size_t n_granules)
 {
-    space->n_pinned += n_granules;
-    if (space->n_pinned > space->peak_pinned) {
-        space->peak_pinned = space->n_pinned;
+    space->chunks.n_pinned += n_granules;
+    if (space->chunks.n_pinned > space->chunks.peak_pinned) {
+        space->chunks.peak_pinned = space->chunks.n_pinned;
     }
-    if (space->n_pinned > space->peak_shown) {
-        space->peak_shown = space->n_pinned;
+    if (space->chunks.n_pinned > space->chunks.peak_shown) {
+        space->chunks.peak_shown = space->chunks.n_pinned;
     }
 }
 
@@ -313,14 +134,14 @@ static inline void pl_space_pin(pl_space *space, size_t n_granules)
 static inline void pl_space_loosen(pl_space *space, size_t n)
 {
     if (__builtin_expect(n > 0, false)) {
-        space->n_loose += n;
-        space->n_pinned -= n;
+        space->chunks.n_loose += n;
+        space->chunks.n_pinned -= n;
     }
 }
 static inline void pl_space_pin_loose(pl_space *space, size_t n)
 {
     if (__builtin_expect(n > 0, false)) { /* else flights that may fail would lift the peak */
-        space->n_loose -= n;
+        space->chunks.n_loose -= n;
         pl_space_pin(space, n);
     }
 }
@@ -332,8 +153,8 @@ void pl_space_wait(pl_space *space);
 /* Wake the threads in pl_space_wait. */
 static inline void pl_space_wake(pl_space *space)
 {
-    if (space->n_waiting > 0) {
-        pl_cond_broadcast(&space->landed);
+    if (space->flights.n_waiting > 0) {
+        pl_cond_broadcast(&space->flights.landed);
     }
 }
 void pl_space_take_off(pl_space *space, pl_flying *flying);
@@ -350,18 +171,18 @@ void pl_space_wait_for_move(pl_space *space);
 /* The chunk is mapped nowhere any more, or not yet. */
 static inline void pl_space_push_idle(pl_space *space, pl_chunk chunk, unsigned order)
 {
-    pl_idle *idle = &space->idle[order];
+    pl_idle *idle = &space->chunks.idle[order];
 
-    pl_assert(idle->n < space->total_granules >> order);
+    pl_assert(idle->n < space->chunks.total_granules >> order);
     idle->chunks[idle->n++] = chunk;
-    space->n_idle += (size_t)1 << order;
+    space->chunks.n_idle += (size_t)1 << order;
 }
 /* An idle chunk of the order exists. */
 static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
 {
-    pl_idle *idle = &space->idle[order];
+    pl_idle *idle = &space->chunks.idle[order];
 
-    space->n_idle -= (size_t)1 << order;
+    space->chunks.n_idle -= (size_t)1 << order;
     return idle->chunks[--idle->n];
 }
 /* Drop the lock for a moment, so that other threads get the lock. */
@@ -381,7 +202,7 @@ typedef struct pl_pace {
 /* Changes with every call and with every flight. */
 static inline uint64_t pl_pace_turn(const pl_space *space)
 {
-    return space->n_calls + space->n_taken_off;
+    return space->n_calls + space->flights.n_taken_off;
 }
 
 /* is_unbroken: the work never breathes, however long it takes. */

@@ -8,7 +8,7 @@
 
 static struct pl_capture_list *captures_like(pl_space *space, uint64_t id)
 {
-    return &space->captures[id % PL_CAPTURE_HEADS];
+    return &space->captures.by_id[id % PL_CAPTURE_HEADS];
 }
 
 pl_capture *pl_capture_find(pl_space *space, uint64_t id)
@@ -26,8 +26,9 @@ pl_capture *pl_capture_find(pl_space *space, uint64_t id)
 
 static pl_participant **participants_like(pl_space *space, const void *handle)
 {
-    return &space->participants[((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32 &
-                                (PL_CAPTURE_HEADS - 1)];
+    return &space->captures
+                .by_handle[((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32 &
+                           (PL_CAPTURE_HEADS - 1)];
 }
 
 /* The link that points to the handle's participant, or to NULL at the end of the chain. */
@@ -140,14 +141,14 @@ void pl_capture_drop(pl_space *space, pl_capture *capture)
         return;
     }
     LIST_REMOVE(capture, with_id);
-    if (space->looked_up == capture) {
-        space->looked_up = LIST_NEXT(capture, all);
+    if (space->captures.looked_up == capture) {
+        space->captures.looked_up = LIST_NEXT(capture, all);
     }
     LIST_REMOVE(capture, all);
     pl_capture_end(space, capture);
     pl_capture_forget_parts(space, capture);
     pl_capture_own_up(space, capture);
-    space->n_captures--;
+    space->captures.n--;
     pl_graph_watch_end(capture->watch);
     pl_meta_free(&space->meta, capture);
 }
@@ -160,13 +161,13 @@ pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watc
         return NULL;
     }
     capture->id = id;
-    capture->number = ++space->next_capture;
+    capture->number = ++space->captures.newest;
     capture->watch = watch;
     LIST_INSERT_HEAD(captures_like(space, id), capture, with_id);
-    LIST_INSERT_HEAD(&space->all_captures, capture, all);
-    LIST_INSERT_HEAD(&space->under_way, capture, under_way);
-    space->n_captures++;
-    space->n_capturing++;
+    LIST_INSERT_HEAD(&space->captures.all, capture, all);
+    LIST_INSERT_HEAD(&space->captures.under_way, capture, under_way);
+    space->captures.n++;
+    space->captures.n_capturing++;
     pl_device_note_capture(space->dev, true);
     return capture;
 }
@@ -175,7 +176,7 @@ pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watc
 
 void pl_capture_own_up(pl_space *space, pl_capture *capture)
 {
-    space->n_disowned -= capture->is_disowned ? 1 : 0;
+    space->captures.n_disowned -= capture->is_disowned ? 1 : 0;
     capture->is_disowned = false;
 }
 
@@ -183,7 +184,7 @@ void pl_capture_end(pl_space *space, pl_capture *capture)
 {
     if (!capture->has_ended) {
         capture->has_ended = true;
-        space->n_capturing--;
+        space->captures.n_capturing--;
         LIST_REMOVE(capture, under_way);
         pl_device_note_capture(space->dev, false);
     }
@@ -191,7 +192,7 @@ void pl_capture_end(pl_space *space, pl_capture *capture)
 
 void pl_capture_end_gone(pl_space *space)
 {
-    for (pl_capture *c = LIST_FIRST(&space->under_way); c != NULL;) {
+    for (pl_capture *c = LIST_FIRST(&space->captures.under_way); c != NULL;) {
         pl_capture *next = LIST_NEXT(c, under_way);
         pl_lock_touch(1);
         if (pl_capture_is_gone(c)) {
@@ -226,8 +227,8 @@ bool pl_capture_forget_pool(pl_space *space, const pl_private *pool)
 
 void pl_capture_free_all(pl_space *space)
 {
-    while (!LIST_EMPTY(&space->all_captures)) {
-        pl_capture *capture = LIST_FIRST(&space->all_captures);
+    while (!LIST_EMPTY(&space->captures.all)) {
+        pl_capture *capture = LIST_FIRST(&space->captures.all);
         pl_capture_end(space, capture);
         LIST_REMOVE(capture, all);
         pl_capture_forget_parts(space, capture);
@@ -248,16 +249,16 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
 
 bool pl_capture_name_lasting(const pl_space *space)
 {
-    const pl_capture *capture = LIST_FIRST(&space->under_way);
+    const pl_capture *capture = LIST_FIRST(&space->captures.under_way);
 
     if (capture != NULL && capture->parts != NULL) {
         pl_driver_set_detail("it waits for all work of the device, and for that a capture on the "
                              "stream %p has to end: if it has, name that stream in a call, or "
                              "retire it before it is destroyed, or destroy the graph",
                              capture->parts->participant->handle);
-    } else if (space->n_expected > 0) {
+    } else if (space->captures.n_expected > 0) {
         pl_driver_set_detail("it waits for all work of the device, and for that no private pool "
                              "may be routed: see pleat_pool_end");
     }
-    return capture != NULL || space->n_expected > 0;
+    return capture != NULL || space->captures.n_expected > 0;
 }

@@ -81,7 +81,7 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
 /* Would a tick of the context break a known or announced capture? */
 static inline bool pl_capture_forbids_tick(const pl_space *space)
 {
-    return space->n_capturing > 0 || space->n_expected > 0;
+    return space->captures.n_capturing > 0 || space->captures.n_expected > 0;
 }
 /* Set the error's detail: which capture forbids a tick of the context, and how to end the capture,
  * which may be over long ago. False if no capture is known or announced. */

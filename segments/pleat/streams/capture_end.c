@@ -56,25 +56,25 @@ bool pl_capture_look(pl_space *space)
     size_t n = LOOK_SOME;
     bool any = false;
 
-    if (space->looked_up == NULL) {
+    if (space->captures.looked_up == NULL) {
         uint64_t n_gone = pl_graph_watch_n_gone();
-        if (n_gone == space->n_graphs_gone) {
+        if (n_gone == space->captures.n_graphs_gone) {
             return false;
         }
-        space->n_graphs_gone = n_gone;
-        space->looked_up = LIST_FIRST(&space->all_captures);
+        space->captures.n_graphs_gone = n_gone;
+        space->captures.looked_up = LIST_FIRST(&space->captures.all);
     }
-    for (; n > 0 && space->looked_up != NULL && !pl_space_is_tired(space, since); n--) {
-        pl_capture *capture = space->looked_up;
+    for (; n > 0 && space->captures.looked_up != NULL && !pl_space_is_tired(space, since); n--) {
+        pl_capture *capture = space->captures.looked_up;
         pl_lock_touch(1);
-        space->looked_up = LIST_NEXT(capture, all);
+        space->captures.looked_up = LIST_NEXT(capture, all);
         if (!has_something_to_release(capture)) {
             continue;
         }
         any = true;
         pl_capture_hold(capture);
         if (pl_capture_release(space, capture, 0)) { /* the launches are over, too */
-            space->looked_up = capture;              /* some blocks of the capture still wait */
+            space->captures.looked_up = capture;     /* some blocks of the capture still wait */
             n = 1;
         }
         n = n > RELEASE_COST ? n - RELEASE_COST : 1;
@@ -87,8 +87,8 @@ enum { MOST_LOOKS = 64, MOST_VAIN = 16 };
 
 void pl_capture_look_well(pl_space *space)
 {
-    for (size_t n = MOST_LOOKS + space->n_captures; n > 0; n--) {
-        if (!pl_capture_look(space) && space->looked_up == NULL) {
+    for (size_t n = MOST_LOOKS + space->captures.n; n > 0; n--) {
+        if (!pl_capture_look(space) && space->captures.looked_up == NULL) {
             return;
         }
         pl_space_breathe(space);
@@ -107,7 +107,7 @@ static void pass_on(pl_space *space, pl_capture *capture)
 
 static pl_capture *find_under_way(const pl_space *space, const pl_private *pool)
 {
-    pl_capture *capture = LIST_FIRST(&space->under_way);
+    pl_capture *capture = LIST_FIRST(&space->captures.under_way);
 
     while (capture != NULL && capture->pool != pool) {
         pl_lock_touch(1);

@@ -10,7 +10,8 @@
 /* Does the caller announce captures, and is none announced? */
 static inline bool pl_capture_all_told(const pl_space *space)
 {
-    return space->options.capture == PL_CAPTURE_TOLD && atomic_load(&space->n_expected) == 0;
+    return space->options.capture == PL_CAPTURE_TOLD &&
+           atomic_load(&space->captures.n_expected) == 0;
 }
 
 /* Is a capture of the stream ruled out without asking the driver? The legacy default stream is

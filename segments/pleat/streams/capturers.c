@@ -1,5 +1,5 @@
 /* capturers.c - see capturers.h. Guarded by the device lock; a thread that is kept inside its call
- * waits on space.landed, which is signalled when a hold or a recording ends. */
+ * waits on space.flights.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/streams/capturers.h"
 
 #include "segments/pleat/front/front.h"
@@ -26,9 +26,9 @@ static pl_capturer *find_own(pl_space *space)
 {
     const pl_thread_life *own = is_capturer ? pl_thread_life_own() : NULL;
 
-    for (unsigned i = 0; own != NULL && i < space->n_capturers; i++) {
-        if (space->capturers[i].life == own) {
-            return &space->capturers[i];
+    for (unsigned i = 0; own != NULL && i < space->captures.n_capturers; i++) {
+        if (space->captures.capturers[i].life == own) {
+            return &space->captures.capturers[i];
         }
     }
     return NULL;
@@ -37,16 +37,18 @@ static pl_capturer *find_own(pl_space *space)
 static void forget(pl_space *space, pl_capturer *capturer)
 {
     pl_thread_life_drop(capturer->life);
-    *capturer = space->capturers[--space->n_capturers];
+    *capturer = space->captures.capturers[--space->captures.n_capturers];
 }
 
 /* The one that was seen capturing the longest ago. */
 static pl_capturer *find_oldest(pl_space *space)
 {
-    pl_capturer *oldest = &space->capturers[0];
+    pl_capturer *oldest = &space->captures.capturers[0];
 
-    for (unsigned i = 1; i < space->n_capturers; i++) {
-        oldest = space->capturers[i].seen_ms < oldest->seen_ms ? &space->capturers[i] : oldest;
+    for (unsigned i = 1; i < space->captures.n_capturers; i++) {
+        oldest = space->captures.capturers[i].seen_ms < oldest->seen_ms
+                     ? &space->captures.capturers[i]
+                     : oldest;
     }
     return oldest;
 }
@@ -59,11 +61,11 @@ void pl_capturers_note(pl_space *space)
     is_capturer = life != NULL;
     pl_capturer *own = find_own(space);
     if (own == NULL && life != NULL) {
-        if (space->n_capturers == PL_MOST_CAPTURERS) {
+        if (space->captures.n_capturers == PL_MOST_CAPTURERS) {
             forget(space, find_oldest(space));
         }
         pl_thread_life_hold(life);
-        own = &space->capturers[space->n_capturers++];
+        own = &space->captures.capturers[space->captures.n_capturers++];
         *own = (pl_capturer){ .life = life };
     }
     if (own != NULL) {
@@ -74,8 +76,8 @@ void pl_capturers_note(pl_space *space)
 
 void pl_capturers_forget_all(pl_space *space)
 {
-    while (space->n_capturers > 0) {
-        forget(space, &space->capturers[0]);
+    while (space->captures.n_capturers > 0) {
+        forget(space, &space->captures.capturers[0]);
     }
 }
 
@@ -101,7 +103,7 @@ static bool is_kept_inside(const pl_context *context)
 
 void pl_capturers_go_out(pl_space *space)
 {
-    while (is_kept_inside(&space->context)) {
+    while (is_kept_inside(&space->streams.context)) {
         pl_space_wait(space);
     }
     pl_capturer *own = find_own(space); /* only now: others may have moved it */
@@ -132,11 +134,11 @@ static bool is_in_the_way(pl_capturer *capturer, uint64_t now)
 static bool is_clear(pl_space *space)
 {
     const pl_capturer *own = find_own(space);
-    uint64_t now = space->n_capturers > 0 ? pl_clock_ms() : 0;
+    uint64_t now = space->captures.n_capturers > 0 ? pl_clock_ms() : 0;
     bool is_any = pl_capture_forbids_tick(space);
 
-    for (unsigned i = space->n_capturers; i > 0; i--) {
-        pl_capturer *capturer = &space->capturers[i - 1];
+    for (unsigned i = space->captures.n_capturers; i > 0; i--) {
+        pl_capturer *capturer = &space->captures.capturers[i - 1];
         if (capturer == own) {
             continue;
         }
@@ -162,7 +164,7 @@ static bool hold(pl_space *space)
 {
     bool is_now = is_clear(space);
 
-    space->context.is_holding = true;
+    space->streams.context.is_holding = true;
     for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
         if (n < SHORT_LOOKS) {
             pl_lock_yield(&space->lock); /* threads outside need the lock to come in */
@@ -171,7 +173,7 @@ static bool hold(pl_space *space)
         }
         is_now = is_clear(space);
     }
-    space->context.is_holding = false;
+    space->streams.context.is_holding = false;
     if (!is_now) {
         pl_space_wake(space);
     }
@@ -186,12 +188,12 @@ bool pl_capturers_gather(pl_space *space, uint32_t patience_ms)
         return is_now;
     }
     uint64_t end = pl_clock_ms() + patience_ms;
-    space->context.is_gathering = true;
+    space->streams.context.is_gathering = true;
     for (is_now = hold(space); !is_now && pl_clock_ms() < end; is_now = hold(space)) {
         for (unsigned n = PAUSES_BETWEEN; n > 0; n--) {
             pl_capturers_pause(space);
         }
     }
-    space->context.is_gathering = false;
+    space->streams.context.is_gathering = false;
     return is_now;
 }

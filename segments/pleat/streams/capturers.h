@@ -28,7 +28,7 @@ void pl_capturers_go_out(pl_space *space);
  * to call pl_capturers_leave. Where no thread makes captures this is one comparison. */
 static inline bool pl_capturers_enter(pl_space *space, bool is_capturing)
 {
-    return __builtin_expect(space->n_capturers > 0, false) && !is_capturing &&
+    return __builtin_expect(space->captures.n_capturers > 0, false) && !is_capturing &&
            pl_capturers_come_in(space);
 }
 /* May drop the lock: such a thread waits while a tick is being recorded, or is about to be. */

@@ -16,8 +16,8 @@
 
 static void end_recording(pl_space *space)
 {
-    space->context.is_busy = false;
-    space->context.is_recording = false;
+    space->streams.context.is_busy = false;
+    space->streams.context.is_recording = false;
     pl_space_wake(space);
 }
 
@@ -28,7 +28,7 @@ enum { SOON_MS = 2, MOST_PATIENCE_MS = 400, MOST_MISSED = 6 };
  * the next tick without a waiting caller is put off, each time for twice as long. */
 static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 {
-    pl_context *context = &space->context;
+    pl_context *context = &space->streams.context;
 
     patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
     context->is_busy = true;
@@ -48,10 +48,10 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 
 static uint64_t begin_context_tick(pl_space *space)
 {
-    pl_context *context = &space->context;
-    uint64_t number = space->clock;
+    pl_context *context = &space->streams.context;
+    uint64_t number = space->streams.clock;
 
-    context->next_tick = ++space->clock;
+    context->next_tick = ++space->streams.clock;
     context->is_busy = true;
     context->is_recording = true;
     context->is_wanted = false;
@@ -75,7 +75,7 @@ typedef enum act {
 static pleat_status act_behind_all(pl_space *space, act what, pl_care care, uint32_t patience_ms,
                                    pl_tick *out)
 {
-    pl_context *context = &space->context;
+    pl_context *context = &space->streams.context;
 
     if (pl_capture_forbids_tick(space) || !find_moment(space, care, patience_ms)) {
         return PLEAT_ECAPTURE;
@@ -101,7 +101,7 @@ static pleat_status act_behind_all(pl_space *space, act what, pl_care care, uint
 
 pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms)
 {
-    pl_context *context = &space->context;
+    pl_context *context = &space->streams.context;
     pl_tick tick = { .number = 0 };
 
     if (context->is_busy || context->tick.fence != NULL) {
@@ -126,8 +126,8 @@ pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t pati
 
 void pl_context_tick_want(pl_space *space)
 {
-    space->context.is_wanted = true;
-    if (space->context.n_refused == 0) {
+    space->streams.context.is_wanted = true;
+    if (space->streams.context.n_refused == 0) {
         (void)pl_context_tick_record(space, PL_CARE_NOW, 0);
     }
 }
@@ -141,11 +141,11 @@ enum { CONTEXT_SHARE_LOG2 = 6, URGENT_SHARE_LOG2 = 3, LATE_LOG2 = 6 };
 
 void pl_context_tick_record_if_due(pl_space *space)
 {
-    const pl_context *context = &space->context;
-    size_t held = space->n_held << space->granule_log2;
+    const pl_context *context = &space->streams.context;
+    size_t held = space->chunks.n_held << space->granule_log2;
     uint64_t n_calls = space->n_calls - context->call;
-    bool is_guarded = space->n_capturers > 0; /* the tick can choose its moment */
-    bool is_wary = context->n_refused > 0 || (space->next_capture > 0 && !is_guarded);
+    bool is_guarded = space->captures.n_capturers > 0; /* the tick can choose its moment */
+    bool is_wary = context->n_refused > 0 || (space->captures.newest > 0 && !is_guarded);
     uint64_t n_least = (is_wary ? WARY_CALLS : CONTEXT_CALLS)
                        << (context->n_refused + context->n_missed);
     bool is_time = n_calls >= n_least;
@@ -164,8 +164,8 @@ void pl_context_tick_record_if_due(pl_space *space)
 
 static void note_passed(pl_space *space, uint64_t number)
 {
-    if (number > space->context.passed_tick) {
-        space->context.passed_tick = number;
+    if (number > space->streams.context.passed_tick) {
+        space->streams.context.passed_tick = number;
     }
 }
 
@@ -184,7 +184,7 @@ static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience
  * fence meanwhile. */
 static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
 {
-    pl_context *context = &space->context;
+    pl_context *context = &space->streams.context;
     pl_tick tick = context->tick;
 
     if (tick.fence == NULL) {
@@ -227,7 +227,7 @@ static uint32_t patience_left(const waiting *w)
 
 static bool is_covered(const pl_space *space, uint64_t upto)
 {
-    const pl_context *context = &space->context;
+    const pl_context *context = &space->streams.context;
 
     return context->passed_tick >= upto ||
            (context->tick.fence != NULL && context->tick.number >= upto);
@@ -239,9 +239,10 @@ static bool is_covered(const pl_space *space, uint64_t upto)
  * wait. */
 static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
-    while (space->context.is_busy) {
-        bool is_long = space->context.is_unsupported || space->context.is_gathering ||
-                       space->context.is_synchronizing;
+    while (space->streams.context.is_busy) {
+        bool is_long = space->streams.context.is_unsupported ||
+                       space->streams.context.is_gathering ||
+                       space->streams.context.is_synchronizing;
         if (is_covered(space, w->upto)) {
             return PLEAT_OK;
         }
@@ -265,15 +266,15 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
 {
     pl_tick tick;
 
-    while (space->context.is_busy) {
+    while (space->streams.context.is_busy) {
         pl_capturers_pause(space);
     }
-    pleat_status st = space->context.is_unsupported
+    pleat_status st = space->streams.context.is_unsupported
                           ? PLEAT_ENOTSUP
                           : act_behind_all(space, ACT_RECORD_LONG, PL_CARE_LAST, MOST_PATIENCE_MS,
                                            &tick);
     if (st == PLEAT_ENOTSUP) {
-        space->context.is_unsupported = true;
+        space->streams.context.is_unsupported = true;
         return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);
     }
     if (st != PLEAT_OK) {
@@ -295,21 +296,21 @@ enum { MOST_CONTEXT_WAITS = 4 };
 
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
 {
-    waiting w = { .upto = space->clock, .wait_ms = wait_ms, .began_ms = pl_clock_ms() };
+    waiting w = { .upto = space->streams.clock, .wait_ms = wait_ms, .began_ms = pl_clock_ms() };
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
         uint32_t left_ms = pl_deadline_left(
             wait_ms); /* a caller with time has 1 ms or more for each tick */
         st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
-        if (st != PLEAT_OK || space->context.passed_tick >= w.upto) {
+        if (st != PLEAT_OK || space->streams.context.passed_tick >= w.upto) {
             return st;
         }
         st = have_context_tick(space, care, &w);
-        if (st == PLEAT_EPENDING && space->context.tick.fence != NULL) {
+        if (st == PLEAT_EPENDING && space->streams.context.tick.fence != NULL) {
             st = PLEAT_OK; /* another thread was faster */
         }
-        if (st == PLEAT_OK && space->context.passed_tick >= w.upto) {
+        if (st == PLEAT_OK && space->streams.context.passed_tick >= w.upto) {
             return st;
         }
     }

@@ -11,8 +11,8 @@ void pl_private_open_segment(pl_space *space, pl_segment *seg)
     seg->is_private = false;
     seg->is_opening = true;
     seg->opened = seg->range.base;
-    seg->next_opening = space->opening;
-    space->opening = seg;
+    seg->next_opening = space->places.opening;
+    space->places.opening = seg;
 }
 
 /* The pool's graphs use the area no more. The granules of free blocks become loose some at a time.
@@ -30,8 +30,9 @@ static void open_area(pl_space *space, pl_area *area)
 static void push_draining(pl_space *space, pl_private *pool)
 {
     pool->next = NULL;
-    *(space->draining != NULL ? &space->last_draining->next : &space->draining) = pool;
-    space->last_draining = pool;
+    *(space->places.draining != NULL ? &space->places.last_draining->next
+                                     : &space->places.draining) = pool;
+    space->places.last_draining = pool;
 }
 
 static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
@@ -59,13 +60,13 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
     seg->opened = b != NULL ? b->base : end;
     if (b == NULL) {
         seg->is_opening = false;
-        space->opening = seg->next_opening;
+        space->places.opening = seg->next_opening;
     }
 }
 
 static bool is_drained(const pl_space *space, const pl_private *pool)
 {
-    return pool->over_tick <= space->context.passed_tick ||
+    return pool->over_tick <= space->streams.context.passed_tick ||
            (pool->n_graphs == 0 && !pool->is_unwatched);
 }
 
@@ -73,9 +74,9 @@ static bool is_drained(const pl_space *space, const pl_private *pool)
  * drained go to the end. */
 static pl_private *next_drained(pl_space *space)
 {
-    for (unsigned n = DRAIN_LOOKS; n > 0 && space->draining != NULL; n--) {
-        pl_private *pool = space->draining;
-        space->draining = pool->next;
+    for (unsigned n = DRAIN_LOOKS; n > 0 && space->places.draining != NULL; n--) {
+        pl_private *pool = space->places.draining;
+        space->places.draining = pool->next;
         if (is_drained(space, pool)) {
             return pool;
         }
@@ -90,9 +91,10 @@ bool pl_private_drain(pl_space *space)
     bool any = false;
 
     if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
-        pool->next = space->draining; /* the next call makes more captures forget the pool */
-        space->last_draining = space->draining != NULL ? space->last_draining : pool;
-        space->draining = pool;
+        pool->next = space->places.draining; /* the next call makes more captures forget the pool */
+        space->places.last_draining = space->places.draining != NULL ? space->places.last_draining
+                                                                     : pool;
+        space->places.draining = pool;
         return true;
     }
     if (pool != NULL) {
@@ -104,8 +106,8 @@ bool pl_private_drain(pl_space *space)
         pl_meta_free(&space->meta, pool);
         any = true;
     }
-    if (space->opening != NULL) {
-        open_some(space, space->opening, OPEN_SOME);
+    if (space->places.opening != NULL) {
+        open_some(space, space->places.opening, OPEN_SOME);
         any = true;
     }
     return any;
@@ -115,6 +117,6 @@ void pl_private_begin_drain(pl_space *space, pl_private *pool)
 {
     push_draining(space, pool);
     pool->is_draining = true;
-    pool->over_tick = space->clock;
-    space->context.next_tick = ++space->clock;
+    pool->over_tick = space->streams.clock;
+    space->streams.context.next_tick = ++space->streams.clock;
 }

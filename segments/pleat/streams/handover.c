@@ -25,7 +25,8 @@ pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_
     pl_lane *best = NULL;
     size_t n_looks = PL_LANE_LOOKS;
 
-    for (pl_lane *lane = space->busy.first; lane != NULL && n_looks > 0; lane = lane->busy.next) {
+    for (pl_lane *lane = space->streams.busy.first; lane != NULL && n_looks > 0;
+         lane = lane->busy.next) {
         n_looks--;
         if (lane != user && !lane->is_capture && lane->tried_turn != turn &&
             pl_handover_is_possible(space, lane, is_private) &&
@@ -155,7 +156,7 @@ static size_t adopt_all_shared(pl_space *space, pl_lane *user, bool is_private)
     size_t n_adopted = 0;
     pl_lane *next_lane;
 
-    for (pl_lane *lane = space->busy.first; lane != NULL && n_lanes > 0; lane = next_lane) {
+    for (pl_lane *lane = space->streams.busy.first; lane != NULL && n_lanes > 0; lane = next_lane) {
         next_lane = lane->busy.next;
         n_lanes--;
         pl_block *next;
@@ -275,8 +276,9 @@ pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t 
                          bool is_private, size_t *n_moved)
 {
     uint64_t behind = pl_handover_behind(user, other->number);
-    uint64_t passed = space->context.passed_tick > other->passed_tick ? space->context.passed_tick
-                                                                      : other->passed_tick;
+    uint64_t passed = space->streams.context.passed_tick > other->passed_tick
+                          ? space->streams.context.passed_tick
+                          : other->passed_tick;
     haul h = { 0 };
 
     behind = behind > passed ? behind : passed;

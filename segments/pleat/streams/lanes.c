@@ -46,8 +46,8 @@ static void return_ticks(pl_space *space, pl_lane *lane)
         pl_fence_return(lane->ticks[lane->first_tick].fence);
         lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
     }
-    pl_lane_ring_remove_ticking(&space->ticking, lane);
-    pl_lane_ring_remove_ripe(&space->ripe, lane);
+    pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
+    pl_lane_ring_remove_ripe(&space->streams.ripe, lane);
 }
 
 /* The stream's other lane, or NULL. */
@@ -55,7 +55,7 @@ static pl_lane *other_of(const pl_space *space, const pl_lane *lane)
 {
     uint32_t other = pl_lane_plain(lane->number) + !lane->is_capture;
 
-    return other <= space->n_lane_rooms ? space->lanes[other - 1] : NULL;
+    return other <= space->streams.n_rooms ? space->streams.lanes[other - 1] : NULL;
 }
 
 static void give_up(pl_space *space, pl_lane *lane)
@@ -67,8 +67,8 @@ static void give_up(pl_space *space, pl_lane *lane)
         }
     }
     pl_capture_lose_lane(space, lane);
-    space->lanes[lane->number - 1] = NULL;
-    space->n_lanes--;
+    space->streams.lanes[lane->number - 1] = NULL;
+    space->streams.n_lanes--;
     if (lane->is_capture) {
         other_of(space, lane)->n_refs--;
     }
@@ -118,11 +118,13 @@ static void let_leave(pl_space *space, pl_lane *lane)
 
 void pl_lanes_look_for_gone(pl_space *space, unsigned n)
 {
-    n = n < space->n_lane_rooms ? n : (unsigned)space->n_lane_rooms;
+    n = n < space->streams.n_rooms ? n : (unsigned)space->streams.n_rooms;
     pl_lock_touch(n);
     for (; n > 0; n--) {
-        space->looked_at = space->looked_at + 1 < space->n_lane_rooms ? space->looked_at + 1 : 0;
-        pl_lane *lane = space->lanes[space->looked_at];
+        space->streams.looked_at = space->streams.looked_at + 1 < space->streams.n_rooms
+                                       ? space->streams.looked_at + 1
+                                       : 0;
+        pl_lane *lane = space->streams.lanes[space->streams.looked_at];
         if (lane == NULL) {
             continue;
         }
@@ -147,8 +149,8 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
     pl_lanes_look_for_gone(space, LOOK_AT);
-    pleat_status st = pl_space_reserve_room(space, &space->lanes, sizeof(pl_lane *),
-                                            &space->n_lane_rooms, i);
+    pleat_status st = pl_space_reserve_room(space, &space->streams.lanes, sizeof(pl_lane *),
+                                            &space->streams.n_rooms, i);
     if (st != PLEAT_OK) {
         return st;
     }
@@ -160,9 +162,9 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
     lane->is_idle = pl_stream_is_idle(stream);
     lane->number = i + 1;
     lane->is_capture = is_capture;
-    lane->next_tick = space->clock;
-    space->lanes[i] = lane;
-    space->n_lanes++;
+    lane->next_tick = space->streams.clock;
+    space->streams.lanes[i] = lane;
+    space->streams.n_lanes++;
     if (is_capture) {
         pl_space_lane_at(space, pl_lane_plain(lane->number))->n_refs++;
     }

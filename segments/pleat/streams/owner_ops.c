@@ -37,9 +37,9 @@ static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture,
 /* Launches may be under way on any stream. Only a tick of the context tells when they are over. */
 static void release_launched(pl_space *space, pl_capture *capture)
 {
-    uint64_t over_tick = space->clock;
+    uint64_t over_tick = space->streams.clock;
 
-    space->context.next_tick = ++space->clock;
+    space->streams.context.next_tick = ++space->streams.clock;
     pl_capture_hold(capture);
     capture->is_released = true;
     capture->over_tick = over_tick;
@@ -72,7 +72,7 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
             release_launched(space, capture);
         } else if (!capture->is_disowned) {
             capture->is_disowned = true;
-            space->n_disowned++;
+            space->captures.n_disowned++;
             pl_capture_forget_parts(space, capture);
         }
     }
@@ -82,23 +82,21 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
 
 pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pleat_status st = release_of_stream(space, handle);
     (void)pl_settle_some(space, PL_SETTLE_SOME);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     return st;
 }
 
 /* A hold keeps the capture in the list while the lock is dropped. */
 void pl_pleat_let_captures_go(pl_allocator *a)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
     size_t n_looks = 0;
 
-    pl_lock_acquire(&space->lock);
-    for (pl_capture *c = LIST_FIRST(&space->all_captures); c != NULL;) {
+    for (pl_capture *c = LIST_FIRST(&space->captures.all); c != NULL;) {
         pl_capture_hold(c);
         while (c->has_ended && c->waiting.first != NULL) {
             (void)pl_capture_release(space, c, 0);
@@ -112,34 +110,28 @@ void pl_pleat_let_captures_go(pl_allocator *a)
         pl_capture_drop(space, c);
         c = next;
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 /* is_expected: a capture may begin when this returns. So the call waits until no thread is
  * recording a tick of the context. Otherwise: an announced capture has ended. */
 void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     if (is_expected) {
         pl_fronts_unbind(space, 0);
         pl_capturers_note(space); /* the thread may also make captures that it does not announce */
     }
-    atomic_fetch_add(&space->n_expected, is_expected ? 1 : SIZE_MAX);
+    atomic_fetch_add(&space->captures.n_expected, is_expected ? 1 : SIZE_MAX);
     pl_device_note_capture(space->dev, is_expected);
-    while (is_expected && space->context.is_recording) {
+    while (is_expected && space->streams.context.is_recording) {
         pl_space_wait(space);
     }
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
     if (is_expected) {
         pl_device_wait_for_recorders(space->dev);
     }
-}
-
-pleat_status pl_pleat_release_capture(pl_allocator *a, pl_stream *stream)
-{
-    return pl_pleat_release_capture_of(a, pl_stream_handle(stream));
 }
 
 /* ---- streams that go ------------------------------------------------------------------------- */
@@ -178,7 +170,7 @@ void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
     bool is_seen = pl_capture_is_told(space, stream) ||
                    pl_stream_capture(stream, &info) == PLEAT_OK;
 
-    pl_lock_acquire(&space->lock);
+    pl_space_enter(space);
     pl_fronts_unbind(space, pl_lane_number(stream, false));
     if (is_seen) {
         see(space, stream, &info);
@@ -191,15 +183,14 @@ void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
         pl_stream_release(stream);
     }
     pl_lanes_look_for_gone(space, 1);
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }
 
 void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream)
 {
-    pl_space *space = (pl_space *)a;
+    pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_lock_acquire(&space->lock);
     pl_stream_doubt(stream);
     pl_fronts_unbind(space, pl_lane_number(stream, false));
-    pl_lock_release(&space->lock);
+    pl_space_leave(space);
 }

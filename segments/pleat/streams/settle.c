@@ -69,16 +69,16 @@ size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
  * first. */
 static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
 {
-    size_t n_looks = space->ripe.n < PL_LANE_LOOKS ? space->ripe.n : PL_LANE_LOOKS;
+    size_t n_looks = space->streams.ripe.n < PL_LANE_LOOKS ? space->streams.ripe.n : PL_LANE_LOOKS;
     size_t n_settled = 0;
 
     pl_lock_touch(n_looks);
     for (; n_looks > 0 && n_settled < n && !pl_space_is_tired(space, since); n_looks--) {
-        pl_lane *lane = space->ripe.first;
-        pl_lane_ring_remove_ripe(&space->ripe, lane);
+        pl_lane *lane = space->streams.ripe.first;
+        pl_lane_ring_remove_ripe(&space->streams.ripe, lane);
         n_settled += settle_lane(space, lane, n - n_settled, since);
         if (has_first_over(space, lane)) {
-            pl_lane_ring_push_ripe(&space->ripe, lane);
+            pl_lane_ring_push_ripe(&space->streams.ripe, lane);
         }
     }
     return n_settled;
@@ -86,18 +86,18 @@ static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
 
 size_t pl_settle_some(pl_space *space, size_t n)
 {
-    size_t n_looks = space->busy.n < PL_LANE_LOOKS ? space->busy.n : PL_LANE_LOOKS;
+    size_t n_looks = space->streams.busy.n < PL_LANE_LOOKS ? space->streams.busy.n : PL_LANE_LOOKS;
     uint64_t since = space->n_pieces;
     size_t n_settled = pl_shared_pass_context(space, n);
 
     n_settled += settle_ripe(space, n - n_settled, since);
     pl_lock_touch(n_looks);
-    for (; n_looks > 0 && n_settled < n && space->busy.first != NULL &&
+    for (; n_looks > 0 && n_settled < n && space->streams.busy.first != NULL &&
            !pl_space_is_tired(space, since);
          n_looks--) {
-        pl_lane *lane = space->busy.first;
-        pl_lane_ring_remove_busy(&space->busy, lane);
-        pl_lane_ring_push_busy(&space->busy, lane);
+        pl_lane *lane = space->streams.busy.first;
+        pl_lane_ring_remove_busy(&space->streams.busy, lane);
+        pl_lane_ring_push_busy(&space->streams.busy, lane);
         n_settled += settle_lane(space, lane, n - n_settled, since);
         pl_space_note_busy(space, lane);
     }
@@ -116,7 +116,7 @@ bool pl_settle_all(pl_space *space)
     /* Enough looks to see all lanes. A look that settles blocks is not counted, but its blocks are,
      * since other threads may go on freeing for ever. */
     size_t n_blocks = MOST_SETTLED;
-    for (size_t n = space->busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
+    for (size_t n = space->streams.busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
         size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
         any = any || n_settled > 0;
         n -= n_settled > 0 ? 0 : 1;
@@ -138,7 +138,7 @@ void pl_settle_everything(pl_space *space)
         is_more = pl_private_drain(space) || is_more;
         is_more = pl_settle_all(space) || is_more;
     }
-    while (space->opening != NULL && pl_private_drain(space)) { /* until none is opening */
+    while (space->places.opening != NULL && pl_private_drain(space)) { /* until none is opening */
         pl_lock_yield(&space->lock);
     }
 }
@@ -196,8 +196,8 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
     if (pl_shared_is_uncovered(space, lane)) {
         bytes += lane->shared_bytes;
     }
-    space->context.gone_bytes += bytes;
-    space->context.is_wanted = space->context.is_wanted || bytes > 0;
+    space->streams.context.gone_bytes += bytes;
+    space->streams.context.is_wanted = space->streams.context.is_wanted || bytes > 0;
 }
 
 /* A wish without an answer for so many calls may never get one: drivers do not tell when a stream
@@ -219,15 +219,16 @@ enum { MOST_ANSWERS = 8 };
  * tick was recorded. */
 static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_any)
 {
-    size_t n_looks = space->busy.n < n ? space->busy.n : n;
+    size_t n_looks = space->streams.busy.n < n ? space->streams.busy.n : n;
     pl_lane *staying[MOST_ANSWERS];
     size_t n_staying = 0;
 
     pl_lock_touch(n_looks);
     for (; n_looks > 0; n_looks--) {
-        pl_lane *lane = space->busy.first;
-        pl_lane_ring_remove_busy(&space->busy, lane); /* goes last: the next look sees new lanes */
-        pl_lane_ring_push_busy(&space->busy, lane);
+        pl_lane *lane = space->streams.busy.first;
+        pl_lane_ring_remove_busy(&space->streams.busy,
+                                 lane); /* goes last: the next look sees new lanes */
+        pl_lane_ring_push_busy(&space->streams.busy, lane);
         if (lane == user || lane->is_gone || lane->is_capture ||
             !pl_settle_has_uncovered(space, lane) || !(is_any || pl_due_is_worth(space, lane))) {
             continue;

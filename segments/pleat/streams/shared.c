@@ -18,7 +18,7 @@ enum {
 
 static size_t *bytes_of(pl_space *space, const pl_block *b)
 {
-    return b->is_private ? &space->n_private_shared_bytes : &space->n_shared_bytes;
+    return b->is_private ? &space->streams.n_private_shared_bytes : &space->streams.n_shared_bytes;
 }
 
 static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
@@ -28,7 +28,7 @@ static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
     if (use->capture != NULL) {
         return &use->capture->waiting;
     }
-    return use->lane == PL_LANE_CONTEXT ? &space->context.shared_pending
+    return use->lane == PL_LANE_CONTEXT ? &space->streams.context.shared_pending
                                         : &pl_space_lane_at(space, use->lane)->shared_pending;
 }
 
@@ -44,7 +44,7 @@ static void wait_in_line(pl_space *space, pl_block *b)
         use->tick = pl_uses_last(queue->last)->tick;
     }
     bool is_captured = use->capture != NULL && use->is_captured;
-    pl_segment_become(b->segment, &space->store, b,
+    pl_segment_become(b->segment, &space->blocks.store, b,
                       is_captured ? PL_BLOCK_CAPTURED : PL_BLOCK_SHARED);
     pl_queue_push(queue, b);
     if (!is_captured) {
@@ -86,7 +86,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use
 bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
 {
     if (use->lane == PL_LANE_CONTEXT) {
-        return use->tick <= space->context.passed_tick;
+        return use->tick <= space->streams.context.passed_tick;
     }
     return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
 }
@@ -113,9 +113,14 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
 
 void pl_shared_end(pl_space *space, pl_block *b)
 {
+    pl_area *area = b->segment->area;
+
     pl_uses_drop_all(space, b);
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_area_count_over(b->segment->area);
+    if (--area->n_used == 0 && area->rests_in != NULL) {
+        LIST_INSERT_HEAD(area->rests_in, area, rest);
+        area->rests_in = NULL;
+    }
     pl_space_lane_at(space, b->lane)->n_refs--;
 }
 
@@ -171,8 +176,8 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 static void park(pl_space *space, pl_block *b)
 {
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
-    pl_segment_become(b->segment, &space->store, b, PL_BLOCK_SHARED);
-    pl_queue_push_first(&space->context.shared_pending, b);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_SHARED);
+    pl_queue_push_first(&space->streams.context.shared_pending, b);
     *bytes_of(space, b) += b->bytes;
 }
 
@@ -229,7 +234,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
         begin_use(space, b, &uses->use[i]);
     }
     uses->n_late = uses->is_sorted ? uses->n : 0;
-    uses->freed_at = space->clock;
+    uses->freed_at = space->streams.clock;
     (void)go_on(space, b);
 }
 
@@ -267,7 +272,7 @@ size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n)
 
 size_t pl_shared_pass_context(pl_space *space, size_t n)
 {
-    return pass_queue(space, &space->context.shared_pending, n);
+    return pass_queue(space, &space->streams.context.shared_pending, n);
 }
 
 /* Blocks of private pools wait for the end of the capture only, all further blocks for the end of

@@ -25,7 +25,7 @@ static void push_tick(pl_space *space, pl_lane *lane, pl_tick tick)
     lane->ticks[(lane->first_tick + lane->n_ticks) % PL_LANE_TICKS] = tick;
     lane->n_ticks++;
     lane->recorded_tick = tick.number;
-    pl_lane_ring_push_ticking(&space->ticking, lane);
+    pl_lane_ring_push_ticking(&space->streams.ticking, lane);
 }
 
 /* A fence of a stream out of reach stands for the whole device, and no query finds the fence
@@ -34,8 +34,8 @@ static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick, size_t freed
 {
     if (pl_fence_is_whole_device(tick.fence)) {
         pl_fence_return(tick.fence);
-        space->context.is_wanted = space->context.is_wanted || freed_bytes > 0;
-        space->context.gone_bytes += freed_bytes;
+        space->streams.context.is_wanted = space->streams.context.is_wanted || freed_bytes > 0;
+        space->streams.context.gone_bytes += freed_bytes;
         return;
     }
     push_tick(space, lane, tick);
@@ -58,7 +58,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
         return;
     }
     tick.number = pl_lane_stamp(space, lane);
-    lane->next_tick = ++space->clock;
+    lane->next_tick = ++space->streams.clock;
     bool is_legacy = pl_stream_is_legacy(lane->stream);
     lane->is_recording = true;
     lane->n_refs++;
@@ -88,8 +88,8 @@ void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane)
 void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
 {
     if (lane->is_gone || lane->is_silent) {
-        space->context.is_wanted = true;
-        space->context.gone_bytes += bytes;
+        space->streams.context.is_wanted = true;
+        space->streams.context.gone_bytes += bytes;
     } else if (!lane->wants_tick) {
         lane->wants_tick = true;
         lane->wish_call = space->n_calls;
@@ -106,7 +106,7 @@ static pl_tick pop_tick(pl_space *space, pl_lane *lane)
     lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
     lane->n_ticks--;
     if (lane->n_ticks == 0) {
-        pl_lane_ring_remove_ticking(&space->ticking, lane);
+        pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
     }
     return tick;
 }
@@ -114,7 +114,7 @@ static pl_tick pop_tick(pl_space *space, pl_lane *lane)
 static void pass(pl_space *space, pl_lane *lane, uint64_t number)
 {
     if (lane->busy.is_linked) {
-        pl_lane_ring_push_ripe(&space->ripe, lane);
+        pl_lane_ring_push_ripe(&space->streams.ripe, lane);
     }
     lane->passed_tick = number > lane->passed_tick ? number : lane->passed_tick;
     lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
@@ -139,13 +139,14 @@ static void ask_about(questions *q, pl_lane *lane)
 /* Choose at most n lanes from the front of the ring. Every lane looked at goes to the end. */
 static void choose_lanes(pl_space *space, questions *q, size_t n)
 {
-    size_t n_looks = space->ticking.n < PL_LANE_LOOKS ? space->ticking.n : PL_LANE_LOOKS;
+    size_t n_looks = space->streams.ticking.n < PL_LANE_LOOKS ? space->streams.ticking.n
+                                                              : PL_LANE_LOOKS;
 
     pl_lock_touch(n_looks);
     for (; n_looks > 0 && q->n < n; n_looks--) {
-        pl_lane *lane = space->ticking.first;
-        pl_lane_ring_remove_ticking(&space->ticking, lane);
-        pl_lane_ring_push_ticking(&space->ticking, lane);
+        pl_lane *lane = space->streams.ticking.first;
+        pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
+        pl_lane_ring_push_ticking(&space->streams.ticking, lane);
         if (!lane->is_polled) {
             ask_about(q, lane);
         }
@@ -154,16 +155,16 @@ static void choose_lanes(pl_space *space, questions *q, size_t n)
 
 static void choose_context(pl_space *space, questions *q)
 {
-    if (space->context.tick.fence != NULL && !space->context.is_busy) {
-        space->context.is_busy = true;
+    if (space->streams.context.tick.fence != NULL && !space->streams.context.is_busy) {
+        space->streams.context.is_busy = true;
         q->lanes[q->n] = NULL;
-        q->fences[q->n++] = space->context.tick.fence;
+        q->fences[q->n++] = space->streams.context.tick.fence;
     }
 }
 
 void pl_tick_end_context(pl_space *space, bool has_passed)
 {
-    pl_context *context = &space->context;
+    pl_context *context = &space->streams.context;
 
     if (has_passed && context->tick.number > context->passed_tick) {
         context->passed_tick = context->tick.number;
@@ -178,7 +179,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     bool is_spoiled = pl_fence_is_spoiled(q->fences[i]); /* never passes */
 
     if (lane == NULL) {
-        space->context.is_busy = false;
+        space->streams.context.is_busy = false;
         if (q->passed[i] || is_spoiled) {
             pl_tick_end_context(space, q->passed[i]);
         }
@@ -239,7 +240,7 @@ bool pl_tick_poll(pl_space *space, size_t n)
     bool any = false;
 
     for (unsigned rounds = PL_LANE_TICKS; rounds > 0; rounds--) {
-        size_t n_left = space->ticking.n < n ? space->ticking.n : n;
+        size_t n_left = space->streams.ticking.n < n ? space->streams.ticking.n : n;
         bool passed = false;
         do {
             questions q = { .n = 0 };
@@ -289,7 +290,7 @@ enum { USES_LANE_LOG2 = 10, USES_ALL_LOG2 = 8 };
 /* More than a part of the held memory? */
 static bool is_much(const pl_space *space, size_t bytes, unsigned share_log2)
 {
-    return bytes >> space->granule_log2 > space->n_held >> share_log2;
+    return bytes >> space->granule_log2 > space->chunks.n_held >> share_log2;
 }
 
 /* Since its last tick the lane has freed more than a part of the held memory: worth a tick. */
@@ -304,14 +305,15 @@ static bool is_tight(const pl_space *space)
 {
     size_t cap = pl_space_cap(space);
 
-    return space->n_held + space->n_creating + (cap >> 4) >= cap;
+    return space->chunks.n_held + space->chunks.n_creating + (cap >> 4) >= cap;
 }
 
 /* Not long ago a request needed memory that pended on other streams. With several streams every
  * free then gets a tick, so that the next request finds all pending memory covered. */
 static bool is_short(const pl_space *space)
 {
-    return space->short_call != 0 && space->n_calls - space->short_call < SHORT_CALLS;
+    return space->streams.short_call != 0 &&
+           space->n_calls - space->streams.short_call < SHORT_CALLS;
 }
 
 /* A lane in use records a tick by itself before long. Of many lanes nearly all have a little memory
@@ -320,11 +322,12 @@ static bool is_short(const pl_space *space)
 bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
 {
     uint64_t n_quiet = space->n_calls - lane->free_call;
-    uint32_t n_worth = space->n_lanes > PL_LANE_LOOKS ? PL_FREES_PER_LOOK : PL_FREES_PER_TICK;
+    uint32_t n_worth = space->streams.n_lanes > PL_LANE_LOOKS ? PL_FREES_PER_LOOK
+                                                              : PL_FREES_PER_TICK;
     uint32_t n = lane->n_frees + lane->n_uses;
 
     return n == 0 || n >= n_worth || has_freed_much(space, lane) ||
-           n_quiet > PL_FREES_PER_TICK + (uint64_t)PL_FREES_PER_LOOK * space->n_lanes ||
+           n_quiet > PL_FREES_PER_TICK + (uint64_t)PL_FREES_PER_LOOK * space->streams.n_lanes ||
            lane->wants_tick || is_short(space);
 }
 
@@ -352,7 +355,7 @@ bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
     return lane->n_frees >= PL_FREES_PER_TICK || (bytes >= space->granule_bytes && is_young) ||
            ((has_freed_much(space, lane) || lane->n_frees >= FREES_WHEN_TIGHT) &&
             is_tight(space)) ||
-           lane->unticked_bytes >> space->granule_log2 > space->total_granules >> 6;
+           lane->unticked_bytes >> space->granule_log2 > space->chunks.total_granules >> 6;
 }
 
 /* Nobody can have this memory before the tick, nor be ordered behind the uses, unlike memory freed
@@ -361,7 +364,8 @@ bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
  * tick. */
 static bool is_time_for_uses(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
-    size_t n_waiting = space->n_shared_bytes + space->n_private_shared_bytes + bytes;
+    size_t n_waiting = space->streams.n_shared_bytes + space->streams.n_private_shared_bytes +
+                       bytes;
 
     return lane->n_used < PL_LANE_YOUNG || lane->is_gone || lane->is_silent ||
            lane->n_uses >= PL_FREES_PER_TICK || is_much(space, lane->used_bytes, USES_LANE_LOG2) ||

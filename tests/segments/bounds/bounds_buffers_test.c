@@ -125,7 +125,7 @@ START_TEST(one_block_of_very_many_granules_sleeps_and_wakes)
 {
     pleat_devptr ptr = 0;
     ck_assert_int_eq(
-        pleat.a->ops->private_alloc(pleat.a, heap, N_PAGES * GRANULE, pleat.streams[OWN], &ptr),
+        pleat.a->ops->alloc_asked(pleat.a, heap, N_PAGES * GRANULE, pleat.streams[OWN], NULL, &ptr),
         PLEAT_OK);
     pl_lock_reset_touched();
     ck_assert_int_eq(rest(), PLEAT_OK);
@@ -142,7 +142,7 @@ START_TEST(very_many_free_granules_sleep_and_wake)
 {
     pleat_devptr ptr = 0;
     ck_assert_int_eq(
-        pleat.a->ops->private_alloc(pleat.a, heap, N_PAGES * GRANULE, pleat.streams[OWN], &ptr),
+        pleat.a->ops->alloc_asked(pleat.a, heap, N_PAGES * GRANULE, pleat.streams[OWN], NULL, &ptr),
         PLEAT_OK);
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[OWN]), PLEAT_OK);
     pleat.sim.finish();
@@ -162,7 +162,7 @@ START_TEST(very_many_buffers_are_named_and_beside_them_requests_served)
     for (unsigned stream = OWN; stream <= OTHER; stream++) {
         pleat_devptr ptr = 0;
         ck_assert_int_eq(
-            pleat.a->ops->private_alloc(pleat.a, heap, 1 * MIB, pleat.streams[stream], &ptr),
+            pleat.a->ops->alloc_asked(pleat.a, heap, 1 * MIB, pleat.streams[stream], NULL, &ptr),
             PLEAT_OK);
     }
     assert_bounded();
@@ -198,7 +198,7 @@ START_TEST(very_many_small_blocks_sleep_wake_and_are_exported)
     };
     for (size_t i = 0; i < N_BLOCKS; i++) {
         ck_assert_int_eq(
-            pleat.a->ops->private_alloc(pleat.a, heap, 512, pleat.streams[OWN], &ptrs[i]),
+            pleat.a->ops->alloc_asked(pleat.a, heap, 512, pleat.streams[OWN], NULL, &ptrs[i]),
             PLEAT_OK);
     }
     pl_lock_reset_touched();

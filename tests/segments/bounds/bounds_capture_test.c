@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/support/release.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
@@ -28,7 +29,7 @@ static pleat_devptr get(pl_private *pool, size_t bytes, unsigned stream)
     pl_allocator *a = pleat.a;
     pleat_devptr ptr = 0;
     pleat_status st = pool != NULL
-                          ? a->ops->private_alloc(a, pool, bytes, pleat.streams[stream], &ptr)
+                          ? a->ops->alloc_asked(a, pool, bytes, pleat.streams[stream], NULL, &ptr)
                           : a->ops->alloc(a, bytes, pleat.streams[stream], &ptr);
     ck_assert_int_eq(st, PLEAT_OK);
     return ptr;
@@ -132,7 +133,7 @@ START_TEST(owners_say_one_after_the_other_that_very_many_are_gone)
     bytes = kept_bytes();
     for (size_t i = 0; i < N_GRAPHS; i++) {
         captures_destroy(graphs[i]);
-        ck_assert_int_eq(pleat.a->ops->release_capture(pleat.a, pleat.streams[OWN]), PLEAT_OK);
+        ck_assert_int_eq(release_capture(pleat.a, pleat.streams[OWN]), PLEAT_OK);
     }
     pleat.sim.finish();
     put(get(NULL, 2 * MIB, OWN), OWN);

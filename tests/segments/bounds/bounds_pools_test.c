@@ -46,7 +46,7 @@ static void open_large_pools(void)
 static pleat_status try_get(pl_private *pool, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     pl_allocator *a = pleat.a;
-    return pool != NULL ? a->ops->private_alloc(a, pool, bytes, pleat.streams[stream], out)
+    return pool != NULL ? a->ops->alloc_asked(a, pool, bytes, pleat.streams[stream], NULL, out)
                         : a->ops->alloc(a, bytes, pleat.streams[stream], out);
 }
 

@@ -169,9 +169,9 @@ START_TEST(a_private_pool_of_many_pieces_opens_by_and_by)
     ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
     put(get(512, OTHER), OTHER);
     for (size_t i = 0; i < N; i++) {
-        ck_assert_int_eq(
-            pleat.a->ops->private_alloc(pleat.a, pool, 4 * KIB, pleat.streams[BUSY], &blocks[i]),
-            PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, 4 * KIB, pleat.streams[BUSY],
+                                                   NULL, &blocks[i]),
+                         PLEAT_OK);
     }
     for (size_t i = 0; i < N; i += 2) {
         put(blocks[i], BUSY);

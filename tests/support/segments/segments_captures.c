@@ -1,5 +1,6 @@
 /* segments_captures.c - see segments_captures.h. */
 #include "tests/support/segments/segments_captures.h"
+#include "tests/support/release.h"
 
 #include <check.h>
 
@@ -43,7 +44,7 @@ void captures_end_announced(unsigned stream)
 
 pleat_status captures_release(unsigned stream)
 {
-    pleat_status st = pleat.a->ops->release_capture(pleat.a, pleat.streams[stream]);
+    pleat_status st = release_capture(pleat.a, pleat.streams[stream]);
     pleat_assert_sound();
     return st;
 }

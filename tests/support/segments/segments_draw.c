@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void draw_options(random_source *r, pl_allocator_options *options, size_t granule_bytes)
+static void draw_options(random_source *r, pl_allocator_options *options)
 {
     static const unsigned wait_ms[] = { 0, 1000, 1000 };
     pl_allocator_options_init(options);
@@ -16,7 +16,6 @@ static void draw_options(random_source *r, pl_allocator_options *options, size_t
     own.growth = (pl_growth)random_below(r, 3);
     own.cross_stream = random_once_in(r, 3) ? PL_CROSS_SETTLED : PL_CROSS_ORDER;
     options->wait_ms = wait_ms[random_below(r, 3)];
-    own.small_bytes = granule_bytes >> random_below(r, 5);
     pl_own_set(options, &pl_pleat_option_table, &own);
 }
 
@@ -31,7 +30,7 @@ drawn draw(random_source *r, size_t n_ops)
     }
     d.conf.depth = depths[random_below(r, 6)];
     d.conf.n_streams = 1 + (unsigned)random_below(r, PLAYER_STREAMS);
-    draw_options(r, &d.conf.options, d.conf.granule_bytes);
+    draw_options(r, &d.conf.options);
     d.shape.n_ops = n_ops;
     d.shape.live_bytes = (uint64_t)random_between(r, 6, random_once_in(r, 2) ? 24 : 256) *
                          d.conf.granule_bytes;

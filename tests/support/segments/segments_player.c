@@ -9,6 +9,7 @@
 
 #include "segments/pleat/space/options.h"
 #include "segments/pleat/space/space.h"
+#include "tests/support/release.h"
 
 /* Some refusals on small granules are judged by trying every possible start. */
 enum { EXHAUSTIVE_EVERY = 32, EXHAUSTIVE_GRANULE = 64 << 10 };
@@ -593,7 +594,7 @@ void play_release_capture(player *p, unsigned stream)
     if (p->captured != 0 || !begin(p)) {
         return;
     }
-    if (p->a->ops->release_capture(p->a, p->streams[stream]) != PLEAT_OK) {
+    if (release_capture(p->a, p->streams[stream]) != PLEAT_OK) {
         blame(p, "releasing a capture");
     }
     player_gate_leave(&p->gate);

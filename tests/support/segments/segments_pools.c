@@ -46,8 +46,9 @@ void pools_rest(pl_private *pool)
 pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 0;
-    ck_assert_int_eq(pleat.a->ops->private_alloc(pleat.a, pool, bytes, pleat.streams[stream], &ptr),
-                     PLEAT_OK);
+    ck_assert_int_eq(
+        pleat.a->ops->alloc_asked(pleat.a, pool, bytes, pleat.streams[stream], NULL, &ptr),
+        PLEAT_OK);
     pleat_work(stream, ptr, bytes);
     pleat_assert_sound();
     told_assert_agrees(pleat.a);
@@ -57,8 +58,8 @@ pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream)
 pleat_status pools_refused(pl_private *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 4711;
-    pleat_status st = pleat.a->ops->private_alloc(pleat.a, pool, bytes, pleat.streams[stream],
-                                                  &ptr);
+    pleat_status st = pleat.a->ops->alloc_asked(pleat.a, pool, bytes, pleat.streams[stream], NULL,
+                                                &ptr);
     ck_assert_int_ne(st, PLEAT_OK);
     ck_assert_uint_eq(ptr, 4711);
     pleat_assert_sound();

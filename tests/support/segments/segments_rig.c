@@ -22,8 +22,8 @@ static void add_lane(uint32_t number)
     lane->number = number;
     lane->next_tick = 1;
     lane->recorded_tick = UINT64_MAX - 1; /* this tick covers everything freed */
-    rig.lanes[number - 1] = lane;
-    rig.n_lanes++;
+    rig.streams.lanes[number - 1] = lane;
+    rig.streams.n_lanes++;
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
         pl_area *area;
         ck_assert_int_eq(pl_space_area(&rig, lane, (pl_class)kind, &area), PLEAT_OK);
@@ -35,20 +35,20 @@ void rig_open(void)
     memset(&rig, 0, sizeof(rig));
     pl_meta_fail_never();
     ck_assert_int_eq(pl_meta_init(&rig.meta), PLEAT_OK);
-    pl_block_store_init(&rig.store, &rig.meta);
+    pl_block_store_init(&rig.blocks.store, &rig.meta);
     pl_space_init_segments(&rig);
     rig.granule_bytes = RIG_GRANULE;
     rig.granule_log2 = RIG_GRANULE_LOG2;
-    rig.limit_granules = SIZE_MAX;
-    rig.total_granules = MOST_CHARACTERS;
-    rig.full_at = SIZE_MAX;
-    rig.lanes = pl_meta_calloc(&rig.meta, RIG_LANES, sizeof(*rig.lanes));
-    ck_assert_ptr_nonnull(rig.lanes);
-    rig.n_lane_rooms = RIG_LANES;
+    rig.chunks.limit_granules = SIZE_MAX;
+    rig.chunks.total_granules = MOST_CHARACTERS;
+    rig.chunks.full_at = SIZE_MAX;
+    rig.streams.lanes = pl_meta_calloc(&rig.meta, RIG_LANES, sizeof(*rig.streams.lanes));
+    ck_assert_ptr_nonnull(rig.streams.lanes);
+    rig.streams.n_rooms = RIG_LANES;
     for (uint32_t number = 1; number <= RIG_LANES; number++) {
         add_lane(number);
     }
-    rig.clock = 1;
+    rig.streams.clock = 1;
     next_base = RIG_BASE;
     next_chunk = 1;
 }
@@ -62,22 +62,22 @@ void rig_close(void)
         }
     }
     for (int kind = 0; kind < PL_N_CLASSES; kind++) {
-        for (unsigned i = 0; i < rig.n_areas[kind]; i++) {
-            pl_area_destroy(&rig.meta, rig.areas[kind][i]);
+        for (unsigned i = 0; i < rig.places.n_areas[kind]; i++) {
+            pl_area_destroy(&rig.meta, rig.places.areas[kind][i]);
         }
     }
-    for (uint32_t i = 0; i < rig.n_lane_rooms; i++) {
-        pl_meta_free(&rig.meta, rig.lanes[i]);
+    for (uint32_t i = 0; i < rig.streams.n_rooms; i++) {
+        pl_meta_free(&rig.meta, rig.streams.lanes[i]);
     }
-    pl_meta_free(&rig.meta, rig.lanes);
-    pl_ptrmap_fini(&rig.live, &rig.meta);
-    pl_block_store_fini(&rig.store);
+    pl_meta_free(&rig.meta, rig.streams.lanes);
+    pl_ptrmap_fini(&rig.blocks.live, &rig.meta);
+    pl_block_store_fini(&rig.blocks.store);
     ck_assert_uint_eq(pl_meta_fini(&rig.meta), 0);
 }
 
 pl_area *rig_area(uint32_t lane, pl_class class)
 {
-    return rig.lanes[lane - 1]->areas[class];
+    return rig.streams.lanes[lane - 1]->areas[class];
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -94,22 +94,22 @@ static bool is_free(char c)
 
 static void make_live(pl_block *b, char letter)
 {
-    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
+    pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
-    rig.lanes[0]->n_live++;
+    rig.streams.lanes[0]->n_live++;
     b->requested = (size_t)letter;
-    ck_assert_int_eq(pl_ptrmap_reserve(&rig.live, &rig.meta, 1), PLEAT_OK);
-    pl_ptrmap_insert(&rig.live, b->base, b);
+    ck_assert_int_eq(pl_ptrmap_reserve(&rig.blocks.live, &rig.meta, 1), PLEAT_OK);
+    pl_ptrmap_insert(&rig.blocks.live, b->base, b);
     unsigned pool = pl_stats_pool(b->bytes);
-    pl_usages_begin(&rig.usages, pool, b->bytes, b->requested);
+    pl_usages_begin(&rig.blocks.usages, pool, b->bytes, b->requested);
 }
 
 /* Lane 1 owns the block, and lane 2 uses it, too. */
 static void make_shared(pl_block *b)
 {
-    pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
+    pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
-    ck_assert_int_eq(pl_uses_add(&rig, b, rig.lanes[1], NULL, false), PLEAT_OK);
+    ck_assert_int_eq(pl_uses_add(&rig, b, rig.streams.lanes[1], NULL, false), PLEAT_OK);
     pl_shared_free(&rig, b, NULL);
 }
 
@@ -117,28 +117,28 @@ static void make_other(pl_block *b, char letter)
 {
     switch (letter) {
     case '.':
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_HOLE);
+        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_HOLE);
         pl_queue_push(&b->segment->area->holes, b);
         return;
     case 'm':
         make_shared(b);
         return;
     case 'k':
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_CAPTURED);
+        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_CAPTURED);
         b->lane = 1;
-        rig.lanes[0]->n_refs++;
+        rig.streams.lanes[0]->n_refs++;
         return;
     case 's':
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_STALE);
-        pl_queue_push(&rig.stale, b);
-        rig.n_stale++;
+        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_STALE);
+        pl_queue_push(&rig.blocks.stale, b);
+        rig.blocks.n_stale++;
         return;
     case 'p':
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_POISON);
+        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_POISON);
         return;
     case 'f':
     case 'h':
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_FLIGHT);
+        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_FLIGHT);
         b->was = letter == 'f' ? PL_BLOCK_FREE : PL_BLOCK_HOLE;
         return;
     default:
@@ -152,9 +152,9 @@ static void make_block(pl_block *b, char letter)
     if (is_live(letter)) {
         make_live(b, letter);
     } else if (is_free(letter)) {
-        pl_segment_become(b->segment, &rig.store, b, PL_BLOCK_LIVE);
+        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
         b->lane = (uint32_t)(letter - '0');
-        b->tick = b->lane != PL_LANE_SETTLED ? rig.lanes[b->lane - 1]->next_tick : 0;
+        b->tick = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->next_tick : 0;
     } else {
         make_other(b, letter);
     }
@@ -186,7 +186,7 @@ static void back_granules(pl_segment *seg, const char *letters, size_t n)
     for (size_t i = 0; i < n; i += RIG_GRANULE / RIG_UNIT) {
         bool is_backed = strchr(".sph", letters[i]) == NULL;
         seg->chunks[i * RIG_UNIT / RIG_GRANULE] = is_backed ? next_chunk++ : 0;
-        rig.n_held += is_backed;
+        rig.chunks.n_held += is_backed;
         pl_space_pin(&rig, is_backed);
     }
 }
@@ -213,7 +213,7 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
     ck_assert_int_eq(pl_space_add_segment(&rig, area, range), PLEAT_OK);
     pl_segment *seg = area->newest;
     pl_segment_use_tables(&rig.meta, seg, range.base + range.bytes);
-    ck_assert_int_eq(pl_block_store_reserve(&rig.store, n), PLEAT_OK);
+    ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, n), PLEAT_OK);
     pl_block *b = seg->first;
     pl_queue_remove(&area->holes, b);
     for (size_t i = 0; i < n;) {
@@ -221,10 +221,11 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
         while (end < n && !starts[end]) {
             end++;
         }
-        pl_block *rest = end < n ? pl_segment_split(seg, &rig.store, b, rig_at(seg, end)) : NULL;
+        pl_block *rest = end < n ? pl_segment_split(seg, &rig.blocks.store, b, rig_at(seg, end))
+                                 : NULL;
         make_block(b, letters[i]);
         if (is_free(letters[i]) && b->lane != PL_LANE_SETTLED) {
-            rig.lanes[b->lane - 1]->next_tick++;
+            rig.streams.lanes[b->lane - 1]->next_tick++;
         }
         b = rest;
         i = end;
