@@ -39,15 +39,34 @@ static void put_locked(pl_history *history, const pl_history_entry *entry)
     ring->n_held += ring->n_held < ring->capacity;
 }
 
-/* The map holds a pool's index under its pointer, as an address. */
-static pleat_devptr key_of(const void *private_in)
+/* A pool that lives, and the index of its name. */
+typedef struct live_pool {
+    pl_tree_node node; /* in pl_history.live_pools */
+    uintptr_t private_in;
+    unsigned index;
+} live_pool;
+
+static live_pool *entry(const pl_tree_node *node)
 {
-    return (pleat_devptr)(uintptr_t)private_in;
+    return node ? PL_TREE_ENTRY(node, live_pool, node) : NULL;
+}
+
+static bool is_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    return entry(a)->private_in < entry(b)->private_in;
+}
+
+static live_pool *find_locked(const pl_history *history, const void *private_in)
+{
+    live_pool key = { .private_in = (uintptr_t)private_in };
+    live_pool *found = entry(pl_tree_floor(&history->live_pools, &key.node));
+    return found && found->private_in == key.private_in ? found : NULL;
 }
 
 static unsigned pool_index_locked(const pl_history *history, const void *private_in)
 {
-    return (unsigned)(uintptr_t)pl_keymap_find(&history->live_pools, key_of(private_in));
+    const live_pool *found = find_locked(history, private_in);
+    return found ? found->index : 0;
 }
 
 static void record_locked(pl_history *history, unsigned action, const pl_event *event, void *handle,
@@ -136,6 +155,7 @@ void pl_history_tell_looked_at(pl_history *history)
 void pl_history_init(pl_history *history, int device)
 {
     *history = (pl_history){ .observer = { .tell = tell_event }, .device = device };
+    pl_tree_init(&history->live_pools, is_before);
     pl_lock_init(&history->lock, PL_RANK_HISTORY);
 }
 
@@ -143,7 +163,10 @@ void pl_history_fini(pl_history *history)
 {
     pl_meta_free(&history->meta, history->ring);
     pl_meta_free(&history->meta, history->pools);
-    pl_keymap_fini(&history->live_pools, &history->meta);
+    for (live_pool *pool; (pool = entry(pl_tree_first(&history->live_pools))) != NULL;) {
+        pl_tree_remove(&history->live_pools, &pool->node);
+        pl_meta_free(&history->meta, pool);
+    }
     pl_stacks_fini(&history->stacks, &history->meta);
     size_t held_bytes = pl_meta_fini(&history->meta);
     pl_assert(held_bytes == 0);
@@ -159,7 +182,7 @@ size_t pl_history_host_bytes(pl_history *history)
     return bytes;
 }
 
-static bool open_host_locked(pl_history *history)
+static bool open_meta_locked(pl_history *history)
 {
     pl_lock_assert(&history->lock);
     return history->meta.is_open || pl_meta_init(&history->meta) == PLEAT_OK;
@@ -170,7 +193,7 @@ static bool open_host_locked(pl_history *history)
 static pl_history_ring *make_ring_locked(pl_history *history, size_t capacity)
 {
     pl_history_ring *ring = NULL;
-    if (open_host_locked(history)) {
+    if (open_meta_locked(history)) {
         ring = pl_meta_alloc(&history->meta,
                              sizeof *ring + capacity * sizeof ring->at[0]); /* < 2^35 */
     }
@@ -301,11 +324,13 @@ static unsigned take_index_locked(pl_history *history)
 
 static void forget_pool_locked(pl_history *history, const void *private_in)
 {
-    unsigned index = pool_index_locked(history, private_in);
-    if (index == 0) {
+    live_pool *pool = find_locked(history, private_in);
+    if (!pool) {
         return;
     }
-    (void)pl_keymap_remove(&history->live_pools, key_of(private_in));
+    unsigned index = pool->index;
+    pl_tree_remove(&history->live_pools, &pool->node);
+    pl_meta_free(&history->meta, pool);
     history->pools[index - 1].next_released = 0;
     if (history->released_first > 0) {
         history->pools[history->released_last - 1].next_released = (uint16_t)index;
@@ -317,16 +342,17 @@ static void forget_pool_locked(pl_history *history, const void *private_in)
 
 static unsigned name_pool_locked(pl_history *history, const void *private_in, pleat_pool_id id)
 {
-    if (!open_host_locked(history) ||
-        pl_keymap_reserve(&history->live_pools, &history->meta, 1) != PLEAT_OK) {
+    live_pool *pool = open_meta_locked(history) ? pl_meta_alloc(&history->meta, sizeof *pool)
+                                                : NULL;
+    unsigned index = pool ? take_index_locked(history) : 0;
+    if (index == 0) {
+        pl_meta_free(&history->meta, pool);
         return 0;
     }
-    unsigned index = take_index_locked(history);
-    if (index > 0) {
-        forget_pool_locked(history, private_in);
-        history->pools[index - 1] = (pl_history_pool){ .id = id };
-        pl_keymap_insert(&history->live_pools, key_of(private_in), (void *)(uintptr_t)index);
-    }
+    forget_pool_locked(history, private_in);
+    history->pools[index - 1] = (pl_history_pool){ .id = id };
+    *pool = (live_pool){ .private_in = (uintptr_t)private_in, .index = index };
+    pl_tree_insert(&history->live_pools, &pool->node);
     return index;
 }
 

@@ -20,8 +20,8 @@
 
 #include "api/history/stack.h"
 #include "api/pleat.h"
-#include "segments/base/keymap.h"
 #include "segments/base/observer.h"
+#include "segments/base/tree.h"
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"
 
@@ -64,7 +64,7 @@ typedef struct pl_history {
     pl_history_ring *ring;      /* lock: NULL until recording is first switched on */
     pl_history_stacks stacks;   /* lock */
     pl_history_pool *pools;     /* lock: [n_pools], the names of indices 1, 2... */
-    pl_keymap live_pools;       /* lock: from a pointer to its name's index */
+    pl_tree live_pools;         /* lock: by pointer, with the indices of their names */
     unsigned n_pools;           /* lock */
     unsigned capacity_of_pools; /* lock */
     unsigned released_first;    /* lock: indices, in the order of release; 0 = none */

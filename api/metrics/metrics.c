@@ -232,10 +232,10 @@ static void *run(void *unused)
     writer *w = &own;
     (void)unused;
     *w = (writer){ .capacity = 0 };
-    bool has_host = pl_meta_init(&w->meta) == PLEAT_OK;
+    bool has_meta = pl_meta_init(&w->meta) == PLEAT_OK;
     w->sheet.meta = &w->meta;
     pl_lock_acquire(&all.lock);
-    while (has_host && !all.is_stopping) {
+    while (has_meta && !all.is_stopping) {
         uint32_t pause_ms = work_locked(w);
         if (pause_ms == UINT32_MAX && !all.is_stopping) {
             pl_lock_wait(&all.lock, &all.changed);
@@ -243,11 +243,11 @@ static void *run(void *unused)
             pl_lock_wait_for(&all.lock, &all.changed, pause_ms);
         }
     }
-    if (has_host) {
+    if (has_meta) {
         write_last_locked(w);
     }
     pl_lock_release(&all.lock);
-    if (has_host) {
+    if (has_meta) {
         pl_sheet_clear(&w->sheet);
         pl_meta_free(&w->meta, w->text);
         (void)pl_meta_fini(&w->meta);

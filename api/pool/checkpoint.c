@@ -10,19 +10,33 @@ static _Atomic uint64_t last_number; /* of all instances: no two checkpoints sha
 
 /* ---- the table ---- */
 
-/* The map takes addresses, multiples of 512. */
-static pleat_devptr key_of(uint64_t number)
+static pl_checkpoint *entry(const pl_tree_node *node)
 {
-    return number << 9;
+    return node ? PL_TREE_ENTRY(node, pl_checkpoint, node) : NULL;
+}
+
+static bool is_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    return entry(a)->number < entry(b)->number;
+}
+
+void pl_pools_init_checkpoints(pl_pools *pools)
+{
+    pl_tree_init(&pools->checkpoints, is_before);
+}
+
+static pl_checkpoint *find_locked(const pl_pools *pools, pleat_checkpoint handle)
+{
+    pl_checkpoint key = { .number = handle.number };
+    pl_checkpoint *found = entry(pl_tree_floor(&pools->checkpoints, &key.node));
+    return found && found->number == handle.number ? found : NULL;
 }
 
 /* Counts the caller as a reader; NULL: no checkpoint has that number. */
 static pl_checkpoint *begin_reading(pl_pools *pools, pleat_checkpoint handle)
 {
     pl_lock_acquire(&pools->lock);
-    pl_checkpoint *checkpoint = handle.number == 0
-                                    ? NULL
-                                    : pl_keymap_find(&pools->checkpoints, key_of(handle.number));
+    pl_checkpoint *checkpoint = find_locked(pools, handle);
     if (checkpoint) {
         checkpoint->n_readers++;
     }
@@ -41,16 +55,12 @@ static pleat_status enter(pl_pools *pools, const pl_checkpoint *made_as)
 {
     pl_lock_acquire(&pools->lock);
     pl_checkpoint *checkpoint = pl_meta_alloc(&pools->meta, sizeof *checkpoint);
-    pleat_status st = checkpoint ? pl_keymap_reserve(&pools->checkpoints, &pools->meta, 1)
-                                 : PLEAT_ENOMEM_HOST;
-    if (st == PLEAT_OK) {
+    if (checkpoint) {
         *checkpoint = *made_as;
-        pl_keymap_insert(&pools->checkpoints, key_of(made_as->number), checkpoint);
-    } else {
-        pl_meta_free(&pools->meta, checkpoint);
+        pl_tree_insert(&pools->checkpoints, &checkpoint->node);
     }
     pl_lock_release(&pools->lock);
-    return st;
+    return checkpoint ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
 /* Takes the checkpoint out of the table and gives its memory back, except the roster in *out.
@@ -58,15 +68,13 @@ static pleat_status enter(pl_pools *pools, const pl_checkpoint *made_as)
 static pleat_status part(pl_pools *pools, pleat_checkpoint handle, pl_roster *out)
 {
     pl_lock_acquire(&pools->lock);
-    pl_checkpoint *checkpoint = handle.number == 0
-                                    ? NULL
-                                    : pl_keymap_find(&pools->checkpoints, key_of(handle.number));
+    pl_checkpoint *checkpoint = find_locked(pools, handle);
     pleat_status st = !checkpoint                 ? PLEAT_EINVAL
                       : checkpoint->n_readers > 0 ? PLEAT_EBUSY
                                                   : PLEAT_OK;
     if (st == PLEAT_OK) {
         *out = checkpoint->roster;
-        (void)pl_keymap_remove(&pools->checkpoints, key_of(handle.number));
+        pl_tree_remove(&pools->checkpoints, &checkpoint->node);
         pl_meta_free(&pools->meta, checkpoint);
     }
     pl_lock_release(&pools->lock);
@@ -75,13 +83,11 @@ static pleat_status part(pl_pools *pools, pleat_checkpoint handle, pl_roster *ou
 
 void pl_pools_forget_checkpoints(pl_pools *pools)
 {
-    size_t cursor = 0;
-    for (pl_checkpoint *c; (c = pl_keymap_next(&pools->checkpoints, &cursor)) != NULL;) {
+    for (pl_checkpoint *c; (c = entry(pl_tree_first(&pools->checkpoints))) != NULL;) {
+        pl_tree_remove(&pools->checkpoints, &c->node);
         pools->gpu->ops->roster_drop(pools->gpu->allocator, &c->roster);
         pl_meta_free(&pools->meta, c);
     }
-    pl_keymap_fini(&pools->checkpoints, &pools->meta);
-    pl_keymap_init(&pools->checkpoints);
 }
 
 /* ---- words ---- */

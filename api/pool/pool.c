@@ -130,10 +130,10 @@ static pleat_status open_private(pl_pools *pools, pl_pool *pool)
     return st;
 }
 
-pleat_status pl_pools_open_host(pl_pools *pools)
+pleat_status pl_pools_open_meta(pl_pools *pools)
 {
-    pleat_status st = pools->has_host ? PLEAT_OK : pl_meta_init(&pools->meta);
-    pools->has_host = st == PLEAT_OK;
+    pleat_status st = pools->has_meta ? PLEAT_OK : pl_meta_init(&pools->meta);
+    pools->has_meta = st == PLEAT_OK;
     return st;
 }
 
@@ -234,7 +234,7 @@ pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id)
 {
     pl_pool *pool = NULL;
     pl_lock_acquire(&pools->lock);
-    pleat_status st = pl_pools_open_host(pools);
+    pleat_status st = pl_pools_open_meta(pools);
     st = st == PLEAT_OK ? pl_pools_open(pools, id, &pool) : st;
     if (st == PLEAT_OK) {
         pool->n_users++;

@@ -20,7 +20,7 @@
 
 #include "api/pleat.h"
 #include "segments/base/allocator.h"
-#include "segments/base/keymap.h"
+#include "segments/base/tree.h"
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"
 
@@ -40,7 +40,7 @@ typedef struct pl_pools {
     pl_lock lock;              /* rank 10 */
     pl_cond filtered;          /* signals that an ended route's last filter call is over */
     pl_meta meta;              /* lock: opened by the first use */
-    bool has_host;             /* lock */
+    bool has_meta;             /* lock */
     pl_pool *oldest;           /* lock: in order of first use, gone pools included */
     pl_pool *newest;           /* lock: the other end of that order */
     pl_pool **heads;           /* lock: [PL_POOLS_HEADS], by name; NULL before the first pool */
@@ -53,7 +53,7 @@ typedef struct pl_pools {
     uint64_t n_numbers;        /* lock: pools ever made */
     pl_route *routes;          /* lock: newest first */
     pl_cond turned;            /* signals that a pool is open again, or that nobody is inside */
-    pl_keymap checkpoints;     /* lock: by number */
+    pl_tree checkpoints;       /* lock: by number */
 } pl_pools;
 
 /* ENOMEM_HOST (the system refuses a mutex). */

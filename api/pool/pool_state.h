@@ -42,6 +42,7 @@ struct pl_route {
 
 /* In the table, by number. */
 typedef struct pl_checkpoint {
+    pl_tree_node node;  /* in pl_pools.checkpoints */
     uint64_t number;    /* const */
     pleat_pool_id id;   /* const: of its pool */
     pl_roster roster;   /* const: the allocator's memory */
@@ -51,13 +52,15 @@ typedef struct pl_checkpoint {
 /* Number of pools, of any device, that this thread is inside of. */
 extern _Thread_local unsigned pl_pools_inside_here;
 
+/* checkpoint.c: an empty table. */
+void pl_pools_init_checkpoints(pl_pools *pools);
 /* pool.c, under the lock. NULL if no pool has that name. */
 pl_pool *pl_pools_find(const pl_pools *pools, pleat_pool_id id);
 /* The pool of that name with its memory, made if need be. PLEAT_OK; ENOMEM_HOST; all results of the
  * allocator. */
 pleat_status pl_pools_open(pl_pools *pools, pleat_pool_id id, pl_pool **out);
 /* Opens the host memory for pools and routes at the first use. PLEAT_OK; ENOMEM_HOST. */
-pleat_status pl_pools_open_host(pl_pools *pools);
+pleat_status pl_pools_open_meta(pl_pools *pools);
 
 /* pool.c, without the lock. Removes one user. PLEAT_OK; EPOOL; EBUSY. */
 pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id);

@@ -124,7 +124,7 @@ static void expect_captures(const pl_pools *pools, bool is_expected)
 
 static pleat_status begin_locked(pl_pools *pools, pleat_pool_id id, const pl_route *made_as)
 {
-    pleat_status st = pl_pools_open_host(pools);
+    pleat_status st = pl_pools_open_meta(pools);
     if (st != PLEAT_OK) {
         return st;
     }

@@ -4,6 +4,7 @@
 void pl_pools_init(pl_pools *pools, pl_gpu *gpu)
 {
     *pools = (pl_pools){ .gpu = gpu };
+    pl_pools_init_checkpoints(pools);
     pl_lock_init(&pools->lock, PL_RANK_API);
 }
 
@@ -17,7 +18,7 @@ void pl_pools_fini(pl_pools *pools)
         pl_meta_free(&pools->meta, pool);
     }
     pl_meta_free(&pools->meta, pools->heads);
-    if (pools->has_host) {
+    if (pools->has_meta) {
         (void)pl_meta_fini(&pools->meta);
     }
     pl_lock_fini(&pools->lock);

@@ -80,7 +80,7 @@ pleat_status pl_mxnet_not_live(const pl_mxnet *m, pleat_devptr ptr)
 
 pl_mxnet_block *pl_mxnet_find_live(const pl_mxnet *m, pleat_devptr ptr)
 {
-    pl_mxnet_block *block = pl_keymap_find(&m->blocks, ptr);
+    pl_mxnet_block *block = pl_mxnet_block_at(m, ptr);
     return is_live(block) ? block : NULL;
 }
 

@@ -38,7 +38,6 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_MXNET_H
 #define PLEAT_SEGMENTS_CLASSIC_MXNET_H
 
-#include "segments/base/keymap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/depart.h"
@@ -78,6 +77,7 @@ struct pl_mxnet_block {
 /* The free blocks of one size class. The list lives as long as any block of the class, free or
  * not. */
 struct pl_mxnet_list {
+    pl_tree_node node;     /* in pl_mxnet.lists */
     size_t bytes;          /* const */
     unsigned pool;         /* const: PLEAT_SIZES_SMALL or PLEAT_SIZES_LARGE */
     pl_mxnet_block *first; /* freed last */
@@ -93,7 +93,7 @@ typedef struct pl_mxnet_policy {
     bool is_pooled; /* false: a freed block goes to the driver */
 } pl_mxnet_policy;
 
-/* I1  by_address and blocks hold the same blocks: all except those on their way to the driver
+/* I1  by_address holds all blocks except those on their way to the driver
  * I2  a list holds cached blocks of its class only, and all of them; n_cached counts them
  * I3  pl_mxnet.held lists exactly the held blocks, and a block is held if and only if `held` != 0
  * I4  a live block's uses have its owner's lane and number 0; a cached or held block's uses have a
@@ -101,7 +101,7 @@ typedef struct pl_mxnet_policy {
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of allocated, active and requested agree with the blocks
  * I7  a list is found by its size; n_blocks counts the blocks of the size, at least one
- * I8  tree and maps keep their own rules
+ * I8  trees keep their own rules
  * I9  cached_bytes == bytes of the cached blocks; the doubtful list has the cached blocks used by
  *     streams other than the owner, except some with uses known to be over */
 typedef struct pl_mxnet {
@@ -110,15 +110,13 @@ typedef struct pl_mxnet {
     pl_mxnet_options options;      /* const */
     pl_order order;
     pl_tree by_address;
-    pl_keymap blocks; /* by address */
-    pl_keymap lists;  /* by size */
+    pl_tree lists; /* by size */
     pl_mxnet_block *held;
     size_t n_live;
     size_t n_cached;
     uint64_t cached_bytes;
     pl_doubt *doubtful;
-    size_t n_away;    /* blocks on their way to the driver that may return */
-    size_t n_growing; /* calls that may insert into the maps after a drop of the lock */
+    size_t n_away; /* blocks on their way to the driver that may return */
 } pl_mxnet;
 
 /* Tell the observer what happened to a block. Lock held. */
@@ -147,6 +145,8 @@ size_t pl_mxnet_round_not(const pl_mxnet_options *options, size_t bytes);
 
 /* mxnet_pool.c: lists and blocks. Lock held; only reuse drops the lock. */
 void pl_mxnet_pool_init(pl_mxnet *m);
+/* The block that begins at ptr, in any state, or NULL. */
+pl_mxnet_block *pl_mxnet_block_at(const pl_mxnet *m, pleat_devptr ptr);
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes); /* or NULL */
 void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block); /* taken -> cached, first in the list */
 pl_mxnet_block *pl_mxnet_take(pl_mxnet *m, pl_mxnet_block **link);      /* cached -> taken */

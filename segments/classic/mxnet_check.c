@@ -87,9 +87,6 @@ static int check_block(const pl_mxnet *m, const pl_mxnet_block *block, tally sum
 {
     tally *sum = &sums[block->list->pool];
     bool is_held = block->state == PL_MXNET_HELD;
-    if (pl_keymap_find(&m->blocks, block->ptr) != block) {
-        return 1;
-    }
     if (is_held != (block->held != 0)) {
         return 3;
     }
@@ -118,21 +115,21 @@ static int check_lists(const pl_mxnet *m)
 {
     size_t n_cached = 0;
     size_t n_blocks = 0;
-    size_t cursor = 0;
-    for (const pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
+    for (pl_tree_node *node = pl_tree_first(&m->lists); node; node = pl_tree_next(node)) {
+        const pl_mxnet_list *list = PL_TREE_ENTRY(node, pl_mxnet_list, node);
         n_blocks += list->n_blocks;
-        if (pl_keymap_find(&m->lists, list->bytes) != list || list->n_blocks == 0 ||
+        if (pl_mxnet_list_of(m, list->bytes) != list || list->n_blocks == 0 ||
             list->pool != pl_stats_pool(list->bytes)) {
             return 7;
         }
         for (const pl_mxnet_block *block = list->first; block; block = block->next) {
             if (block->state != PL_MXNET_CACHED || block->list != list ||
-                pl_keymap_find(&m->blocks, block->ptr) != block || ++n_cached > m->n_cached) {
+                pl_mxnet_block_at(m, block->ptr) != block || ++n_cached > m->n_cached) {
                 return 2;
             }
         }
     }
-    if (n_blocks != m->blocks.count + m->n_away) {
+    if (n_blocks != m->by_address.count + m->n_away) {
         return 7;
     }
     return n_cached == m->n_cached ? 0 : 2;
@@ -186,7 +183,7 @@ static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_SIZES])
     tally *all = &sums[PLEAT_SIZES_ALL];
     add_tally(all, &sums[PLEAT_SIZES_SMALL]);
     add_tally(all, &sums[PLEAT_SIZES_LARGE]);
-    if (all->n_blocks != m->blocks.count || all->n_live != m->n_live) {
+    if (all->n_blocks != m->by_address.count || all->n_live != m->n_live) {
         return 1;
     }
     if (all->bytes + m->base.releasing_bytes != m->base.reserved_bytes ||
@@ -205,8 +202,8 @@ static int check_totals(const pl_mxnet *m, tally sums[PLEAT_N_SIZES])
 static int check_pending(pl_mxnet *m)
 {
     uint64_t bytes = 0;
-    size_t cursor = 0;
-    for (const pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
+    for (pl_tree_node *node = pl_tree_first(&m->lists); node; node = pl_tree_next(node)) {
+        const pl_mxnet_list *list = PL_TREE_ENTRY(node, pl_mxnet_list, node);
         for (const pl_mxnet_block *block = list->first; block; block = block->next) {
             bytes += list->bytes;
         }
@@ -218,8 +215,7 @@ int pl_mxnet_check_all(pl_cache *c)
 {
     pl_lock_assert(&c->lock);
     pl_mxnet *m = pl_mxnet_of(&c->base);
-    if (pl_tree_check(&m->by_address) != 0 || pl_keymap_check(&m->blocks) != 0 ||
-        pl_keymap_check(&m->lists) != 0) {
+    if (pl_tree_check(&m->by_address) != 0 || pl_tree_check(&m->lists) != 0) {
         return 8;
     }
     tally sums[PLEAT_N_SIZES] = { 0 };

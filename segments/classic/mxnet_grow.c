@@ -28,18 +28,14 @@ static void fresh_fini(pl_mxnet *m, fresh *f)
     pl_meta_free(&m->base.meta, f->list);
 }
 
-/* Make room in the maps for blocks of this call and of other growing calls, and for blocks that the
- * driver may refuse to take. */
 static pleat_status fresh_init(pl_mxnet *m, fresh *f)
 {
-    size_t n = m->n_growing + m->n_away + 1;
     *f = (fresh){
         .block = pl_meta_alloc(&m->base.meta, sizeof *f->block),
         .list = pl_meta_alloc(&m->base.meta, sizeof *f->list),
         .turn = pl_waiter_begin(&m->base.waiter),
     };
-    if (!f->block || !f->list || pl_keymap_reserve(&m->blocks, &m->base.meta, n) != PLEAT_OK ||
-        pl_keymap_reserve(&m->lists, &m->base.meta, m->n_growing + 1) != PLEAT_OK) {
+    if (!f->block || !f->list) {
         fresh_fini(m, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -53,7 +49,7 @@ static pl_mxnet_list *commit_list(pl_mxnet *m, fresh *f, size_t class_bytes)
         list = f->list;
         f->list = NULL;
         *list = (pl_mxnet_list){ .bytes = class_bytes, .pool = pl_stats_pool(class_bytes) };
-        pl_keymap_insert(&m->lists, class_bytes, list);
+        pl_tree_insert(&m->lists, &list->node);
     }
     return list;
 }
@@ -61,14 +57,12 @@ static pl_mxnet_list *commit_list(pl_mxnet *m, fresh *f, size_t class_bytes)
 static void take_in(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_tree_insert(&m->by_address, &block->node);
-    pl_keymap_insert(&m->blocks, block->ptr, block);
     pl_mxnet_tell_segment(m, PL_ACTION_SEGMENT_ALLOC, block);
 }
 
 static void take_out(pl_mxnet *m, pl_mxnet_block *block)
 {
     pl_tree_remove(&m->by_address, &block->node);
-    pl_keymap_remove(&m->blocks, block->ptr);
     pl_mxnet_tell_segment(m, PL_ACTION_SEGMENT_FREE, block);
 }
 
@@ -119,7 +113,7 @@ static void forget_block(pl_mxnet *m, pl_mxnet_block *block)
     pl_mxnet_list *list = block->list;
     pl_meta_free(&m->base.meta, block);
     if (--list->n_blocks == 0) {
-        pl_keymap_remove(&m->lists, list->bytes);
+        pl_tree_remove(&m->lists, &list->node);
         pl_meta_free(&m->base.meta, list);
     }
 }
@@ -159,8 +153,8 @@ static pl_mxnet_block *leaving(const pl_leaver *leaver)
 static void pick(pl_cache *c, pl_departing *d)
 {
     pl_mxnet *m = pl_mxnet_of(&c->base);
-    size_t cursor = 0;
-    for (pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
+    for (pl_tree_node *node = pl_tree_first(&m->lists); node; node = pl_tree_next(node)) {
+        pl_mxnet_list *list = PL_TREE_ENTRY(node, pl_mxnet_list, node);
         pl_mxnet_block **link = &list->first;
         while (*link && pl_depart_wants_more(d)) {
             if (pl_depart_takes(d, &(*link)->uses, list->bytes)) {
@@ -176,8 +170,8 @@ static uint64_t open_of_cached(const pl_cache *c)
 {
     const pl_mxnet *m = (const pl_mxnet *)(const void *)c;
     uint64_t open = 0;
-    size_t cursor = 0;
-    for (const pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
+    for (pl_tree_node *node = pl_tree_first(&m->lists); node; node = pl_tree_next(node)) {
+        const pl_mxnet_list *list = PL_TREE_ENTRY(node, pl_mxnet_list, node);
         for (const pl_mxnet_block *block = list->first; block; block = block->next) {
             open |= pl_order_open(&m->order, &block->uses, NULL);
         }
@@ -234,12 +228,10 @@ size_t pl_mxnet_release_all(pl_cache *c)
         n_refused += pl_cache_mfree_last(c, block->ptr);
         pl_meta_free(&m->base.meta, block);
     }
-    size_t cursor = 0;
-    for (pl_mxnet_list *list; (list = pl_keymap_next(&m->lists, &cursor)) != NULL;) {
-        pl_meta_free(&m->base.meta, list);
+    for (pl_tree_node *node; (node = pl_tree_first(&m->lists)) != NULL;) {
+        pl_tree_remove(&m->lists, node);
+        pl_meta_free(&m->base.meta, PL_TREE_ENTRY(node, pl_mxnet_list, node));
     }
-    pl_keymap_fini(&m->blocks, &m->base.meta);
-    pl_keymap_fini(&m->lists, &m->base.meta);
     return n_refused;
 }
 
@@ -349,9 +341,7 @@ pleat_status pl_mxnet_grow(pl_mxnet *m, size_t class_bytes, pl_stream *stream, p
     if (st != PLEAT_OK) {
         return st;
     }
-    m->n_growing++;
     st = grow_with(m, &r, &f, out);
-    m->n_growing--;
     fresh_fini(m, &f);
     return st;
 }

@@ -13,17 +13,34 @@ static bool is_block_before(const pl_tree_node *a, const pl_tree_node *b)
     return x->ptr < y->ptr;
 }
 
+static bool is_list_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_mxnet_list *x = PL_TREE_ENTRY(a, const pl_mxnet_list, node);
+    const pl_mxnet_list *y = PL_TREE_ENTRY(b, const pl_mxnet_list, node);
+    return x->bytes < y->bytes;
+}
+
 void pl_mxnet_pool_init(pl_mxnet *m)
 {
     pl_tree_init(&m->by_address, is_block_before);
-    pl_keymap_init(&m->blocks);
-    pl_keymap_init(&m->lists);
+    pl_tree_init(&m->lists, is_list_before);
     pl_order_init(&m->order, m->base.dev, &m->base.lock);
+}
+
+pl_mxnet_block *pl_mxnet_block_at(const pl_mxnet *m, pleat_devptr ptr)
+{
+    pl_mxnet_block key = { .ptr = ptr };
+    pl_tree_node *node = pl_tree_floor(&m->by_address, &key.node);
+    pl_mxnet_block *block = node ? PL_TREE_ENTRY(node, pl_mxnet_block, node) : NULL;
+    return block && block->ptr == ptr ? block : NULL;
 }
 
 pl_mxnet_list *pl_mxnet_list_of(const pl_mxnet *m, size_t class_bytes)
 {
-    return pl_keymap_find(&m->lists, class_bytes);
+    pl_mxnet_list key = { .bytes = class_bytes };
+    pl_tree_node *node = pl_tree_floor(&m->lists, &key.node);
+    pl_mxnet_list *list = node ? PL_TREE_ENTRY(node, pl_mxnet_list, node) : NULL;
+    return list && list->bytes == class_bytes ? list : NULL;
 }
 
 void pl_mxnet_put(pl_mxnet *m, pl_mxnet_block *block)

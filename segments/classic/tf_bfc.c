@@ -67,10 +67,6 @@ static pleat_status reuse(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chu
                    pl_order_unordered(&b->order, &chunk->uses, stream) != 0)) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_keymap_reserve(&b->live, &b->base.meta, b->n_growing + 1);
-    if (st != PLEAT_OK) {
-        return st;
-    }
     pl_bfc_chunk *spare = NULL;
     if (pl_bfc_should_split(b, chunk, rounded)) {
         spare = pl_meta_alloc(&b->base.meta, sizeof *spare);
@@ -108,7 +104,7 @@ static pleat_status bfc_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, 
 
 static pl_bfc_chunk *find_live(const pl_bfc *b, pleat_devptr ptr)
 {
-    pl_bfc_chunk *chunk = pl_keymap_find(&b->live, ptr);
+    pl_bfc_chunk *chunk = pl_bfc_live_at(b, ptr);
     return chunk && chunk->state == PL_BFC_LIVE ? chunk : NULL;
 }
 

@@ -34,7 +34,6 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 #define PLEAT_SEGMENTS_CLASSIC_TF_BFC_H
 
-#include "segments/base/keymap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 #include "segments/classic/depart.h"
@@ -64,7 +63,7 @@ struct pl_bfc_region {
 };
 
 struct pl_bfc_chunk {
-    pl_tree_node node; /* in pl_bfc.free if free */
+    pl_tree_node node; /* in pl_bfc.free if free, in pl_bfc.live if live or freeing */
     size_t bytes;
     pleat_devptr ptr;
     pl_bfc_chunk *prev; /* neighbours in the region */
@@ -101,11 +100,11 @@ static inline pl_bfc_options pl_bfc_own(const pl_allocator_options *options)
 /* I1  every region's chunks tile it in address order, linked both ways; sizes are multiples of 256
  * I2  no two neighbouring chunks of a region are both free
  * I3  a chunk is in the tree of free chunks if and only if it is free
- * I4  the map holds exactly the live and the freeing chunks
+ * I4  the tree of live chunks holds exactly the live and the freeing chunks
  * I5  pl_bfc.held lists exactly the held chunks, and a chunk is held if and only if `held` != 0
  * I6  reserved_bytes == bytes of all regions + releasing_bytes, and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the chunks
- * I8  trees and map keep their own rules
+ * I8  trees keep their own rules
  * I9  free_bytes == bytes of the free chunks; the doubtful list has the free chunks used by several
  *     streams, except some with uses known to be over on all streams but one */
 typedef struct pl_bfc {
@@ -115,12 +114,11 @@ typedef struct pl_bfc {
     pl_order order;
     pl_tree free;    /* chunks by size and address */
     pl_tree regions; /* by address */
-    pl_keymap live;
+    pl_tree live;    /* live and freeing chunks, by address */
     pl_bfc_chunk *held;
     uint64_t free_bytes;
     pl_doubt *doubtful;
     size_t region_bytes; /* of the next region (curr_region_allocation_bytes_) */
-    size_t n_growing;    /* calls that may insert into the map after a drop of the lock */
 } pl_bfc;
 
 static inline pl_bfc *pl_bfc_of(pl_allocator *a)
@@ -159,6 +157,8 @@ static inline bool pl_bfc_is_whole(const pl_bfc_chunk *chunk)
 
 /* tf_bfc_chunk.c: the chunks. No driver calls; all with the lock held. */
 void pl_bfc_chunks_init(pl_bfc *b);
+/* The live or freeing chunk that begins at ptr, or NULL. */
+pl_bfc_chunk *pl_bfc_live_at(const pl_bfc *b, pleat_devptr ptr);
 pl_bfc_chunk *pl_bfc_find(const pl_bfc *b, size_t rounded_bytes); /* best fit, or NULL */
 /* The best fit that `stream` may have without a wait, or NULL. */
 pl_bfc_chunk *pl_bfc_find_quiet(const pl_bfc *b, size_t rounded_bytes, const pl_stream *stream);

@@ -123,7 +123,7 @@ static int check_chunk(const pl_bfc *b, const pl_bfc_chunk *chunk, census *c)
     if (is_in_tree(b, chunk) != is_free) {
         return 3;
     }
-    if ((pl_keymap_find(&b->live, chunk->ptr) == chunk) != is_allocated(chunk)) {
+    if ((pl_bfc_live_at(b, chunk->ptr) == chunk) != is_allocated(chunk)) {
         return 4;
     }
     if (is_held != (chunk->held != 0)) {
@@ -238,7 +238,7 @@ int pl_bfc_check(pl_cache *cache)
     pl_lock_assert(&cache->lock);
     pl_bfc *b = pl_bfc_of(&cache->base);
     if (pl_tree_check(&b->free) != 0 || pl_tree_check(&b->regions) != 0 ||
-        pl_keymap_check(&b->live) != 0) {
+        pl_tree_check(&b->live) != 0) {
         return 8;
     }
     census c = { 0 };

@@ -12,6 +12,21 @@ static bool is_chunk_before(const pl_tree_node *a, const pl_tree_node *b)
     return x->bytes != y->bytes ? x->bytes < y->bytes : x->ptr < y->ptr;
 }
 
+static bool is_address_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_bfc_chunk *x = PL_TREE_ENTRY(a, const pl_bfc_chunk, node);
+    const pl_bfc_chunk *y = PL_TREE_ENTRY(b, const pl_bfc_chunk, node);
+    return x->ptr < y->ptr;
+}
+
+pl_bfc_chunk *pl_bfc_live_at(const pl_bfc *b, pleat_devptr ptr)
+{
+    pl_bfc_chunk key = { .ptr = ptr };
+    pl_tree_node *node = pl_tree_floor(&b->live, &key.node);
+    pl_bfc_chunk *chunk = node ? PL_TREE_ENTRY(node, pl_bfc_chunk, node) : NULL;
+    return chunk && chunk->ptr == ptr ? chunk : NULL;
+}
+
 static bool is_region_before(const pl_tree_node *a, const pl_tree_node *b)
 {
     const pl_bfc_region *x = PL_TREE_ENTRY(a, const pl_bfc_region, node);
@@ -23,7 +38,7 @@ void pl_bfc_chunks_init(pl_bfc *b)
 {
     pl_tree_init(&b->free, is_chunk_before);
     pl_tree_init(&b->regions, is_region_before);
-    pl_keymap_init(&b->live);
+    pl_tree_init(&b->live, is_address_before);
     pl_order_init(&b->order, b->base.dev, &b->base.lock);
 }
 
@@ -149,7 +164,7 @@ void pl_bfc_hand_out(pl_bfc *b, pl_bfc_chunk *chunk, pl_bfc_chunk *spare, size_t
     chunk->stream = stream;
     chunk->requested_bytes = bytes;
     chunk->uses = (pl_order_uses){ .lanes = pl_order_lane(stream) };
-    pl_keymap_insert(&b->live, chunk->ptr, chunk);
+    pl_tree_insert(&b->live, &chunk->node);
     pl_stats_add(b->base.stats.allocation, pool, 1);
     pl_stats_add(b->base.stats.allocated_bytes, pool, chunk->bytes);
     pl_stats_add(b->base.stats.active, pool, 1);
@@ -164,7 +179,7 @@ void pl_bfc_end_live(pl_bfc *b, pl_bfc_chunk *chunk)
     pl_lock_assert(&b->base.lock);
     pl_assert(chunk->state == PL_BFC_LIVE);
     unsigned pool = pl_stats_pool(chunk->bytes);
-    pl_keymap_remove(&b->live, chunk->ptr);
+    pl_tree_remove(&b->live, &chunk->node);
     chunk->state = PL_BFC_TAKEN;
     pl_stats_sub(b->base.stats.allocation, pool, 1);
     pl_stats_sub(b->base.stats.allocated_bytes, pool, chunk->bytes);

@@ -39,8 +39,7 @@ static pleat_status fresh_init(pl_bfc *b, fresh *f)
         .spare = pl_meta_alloc(&b->base.meta, sizeof *f->spare),
         .turn = pl_waiter_begin(&b->base.waiter),
     };
-    if (!f->region || !f->chunk || !f->spare ||
-        pl_keymap_reserve(&b->live, &b->base.meta, b->n_growing + 1) != PLEAT_OK) {
+    if (!f->region || !f->chunk || !f->spare) {
         fresh_fini(b, f);
         return PLEAT_ENOMEM_HOST;
     }
@@ -255,7 +254,6 @@ size_t pl_bfc_release_all(pl_cache *c)
         }
         pl_meta_free(&b->base.meta, region);
     }
-    pl_keymap_fini(&b->live, &b->base.meta);
     return n_refused;
 }
 
@@ -364,9 +362,7 @@ pleat_status pl_bfc_get(pl_bfc *b, size_t bytes, pl_stream *stream, pl_bfc_chunk
     if (st != PLEAT_OK) {
         return st;
     }
-    b->n_growing++;
     st = get_with(b, &r, &f, &chunk);
-    b->n_growing--;
     if (st == PLEAT_OK) {
         bool is_split = pl_bfc_should_split(b, chunk, r.rounded_bytes);
         pl_bfc_hand_out(b, chunk, is_split ? f.spare : NULL, bytes, stream);

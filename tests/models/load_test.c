@@ -69,7 +69,7 @@ START_TEST(any_host_allocation_may_fail)
 {
     pl_allocator_options options = pages(2 * MIB, 2 * MIB);
     fault_scenario scenario = { .ops = all_ops[_i], .options = &options };
-    uint64_t least = scenario.ops == &pl_cuda_async_ops ? 8 : 14;
+    uint64_t least = scenario.ops == &pl_cuda_async_ops ? 8 : 12;
     ck_assert_uint_ge(fault_host(&scenario, false), least);
     ck_assert_uint_ge(fault_host(&scenario, true), least);
 }

@@ -18,10 +18,6 @@ static pleat_status reuse(pl_torch *t, const pl_torch_request *r, pl_torch_block
     if (!block) {
         return PLEAT_OK;
     }
-    pleat_status st = pl_keymap_reserve(&t->live, &t->base.meta, t->n_growing + 1);
-    if (st != PLEAT_OK) {
-        return st;
-    }
     pl_torch_block *spare = NULL;
     if (pl_torch_should_split(t, block, r->rounded_bytes)) {
         spare = pl_meta_alloc(&t->base.meta, sizeof *spare);
@@ -81,7 +77,7 @@ static pleat_status not_live(const pl_torch *t, pleat_devptr ptr)
 
 static pl_torch_block *find_live(const pl_torch *t, pleat_devptr ptr)
 {
-    pl_torch_block *block = pl_keymap_find(&t->live, ptr);
+    pl_torch_block *block = pl_torch_live_at(t, ptr);
     return block && block->state == PL_TORCH_LIVE ? block : NULL;
 }
 
@@ -89,7 +85,7 @@ static pl_torch_block *find_live(const pl_torch *t, pleat_devptr ptr)
 static void commit_free(pl_torch *t, pl_torch_block *block)
 {
     unsigned pool = block->pool->index;
-    pl_keymap_remove(&t->live, block->ptr);
+    pl_tree_remove(&t->live, &block->node);
     pl_stats_sub(t->base.stats.allocation, pool, 1);
     pl_stats_sub(t->base.stats.allocated_bytes, pool, block->bytes);
     t->base.stats.rounding_bytes -= block->bytes - block->requested_bytes;
@@ -189,7 +185,6 @@ static size_t release_all(pl_cache *c)
         n_refused += t->source->end_segment(t, PL_TREE_ENTRY(node, pl_torch_segment, node));
     }
     n_refused += t->source->end ? t->source->end(t) : 0;
-    pl_keymap_fini(&t->live, &c->meta);
     return n_refused;
 }
 
@@ -307,7 +302,6 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options,
         t->pools[PLEAT_SIZES_SMALL].page_bytes = settled.expandable_small_page_bytes;
         t->pools[PLEAT_SIZES_LARGE].page_bytes = settled.expandable_large_page_bytes;
     }
-    pl_keymap_init(&t->live);
     *out = &c->base;
     return PLEAT_OK;
 }

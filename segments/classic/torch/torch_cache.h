@@ -22,7 +22,6 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_CACHE_H
 
-#include "segments/base/keymap.h"
 #include "segments/base/rounding.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
@@ -80,7 +79,7 @@ struct pl_torch_segment {
 };
 
 struct pl_torch_block {
-    pl_tree_node node; /* in a tree of its pool if free or unmapped */
+    pl_tree_node node; /* in a tree of its pool if free or unmapped; in pl_torch.live if live */
     unsigned stream_index;
     pl_torch_state state;
     bool is_mapped; /* const without pages: true */
@@ -143,12 +142,12 @@ struct pl_torch_source {
 /* I1  every segment's blocks tile it in address order, linked both ways; sizes are multiples of 512
  * I2  no two neighbouring blocks of a segment are both free, or both unmapped
  * I3  a block is in its pool's tree if and only if it is free, or unmapped
- * I4  the map holds exactly the live and the freeing blocks
+ * I4  the tree of live blocks holds exactly the live and the freeing blocks
  * I5  n_pending of a pending block counts its uses in queues and in `held`; other blocks have none
  * I6  reserved_bytes == bytes of all segments + releasing_bytes; with pages, bytes of all mapped
  *     blocks + refused chunks; and the statistic agrees
  * I7  the statistics of allocated, active, inactive split and requested agree with the blocks
- * I8  trees and map keep their own rules
+ * I8  trees keep their own rules
  * I9  with pages: an unmapped block is whole pages without chunks; under every other block, except
  *     one that is just being mapped, each page has a chunk */
 struct pl_torch {
@@ -161,7 +160,7 @@ struct pl_torch {
     uint64_t fraction_bytes;            /* const: limit by per_process_memory_fraction; 0 = none */
     pl_torch_pool pools[PLEAT_N_SIZES]; /* [PLEAT_SIZES_ALL] is unused */
     pl_tree segments;                   /* by address */
-    pl_keymap live;
+    pl_tree live;                       /* live and freeing blocks, by address */
     uint64_t next_counter;
     pl_torch_queue *queues; /* by stream index */
     unsigned n_queues;
@@ -169,7 +168,6 @@ struct pl_torch {
     size_t n_queued;     /* uses in queues */
     size_t n_moving;     /* uses on their way from held to a queue */
     uint64_t lost_bytes; /* in reserved_bytes, under lost blocks */
-    size_t n_growing;    /* calls that may insert into the map after a drop of the lock */
     bool is_polling;     /* a thread pops fences */
 };
 
@@ -194,6 +192,8 @@ static inline void pl_torch_tell(const pl_torch *t, pl_action action, const pl_t
 void pl_torch_pools_init(pl_torch *t);
 pl_torch_request pl_torch_request_of(pl_torch *t, size_t bytes, pl_stream *stream);
 /* the block stays in its pool */
+/* The live or freeing block that begins at ptr, or NULL. */
+pl_torch_block *pl_torch_live_at(const pl_torch *t, pleat_devptr ptr);
 pl_torch_block *pl_torch_find_free(pl_torch *t, const pl_torch_request *r);
 bool pl_torch_should_split(const pl_torch *t, const pl_torch_block *block, size_t rounded_bytes);
 /* Make `block`, free or taken, live for the request. For a split, `spare` becomes the first, live

@@ -32,7 +32,7 @@ static int check_place(const pl_torch *t, const pl_torch_block *block)
         is_in(&block->pool->unmapped, block) != (block->state == PL_TORCH_UNMAPPED)) {
         return 3;
     }
-    if (is_live != (pl_keymap_find(&t->live, block->ptr) == block)) {
+    if (is_live != (pl_torch_live_at(t, block->ptr) == block)) {
         return 4;
     }
     return (block->state == PL_TORCH_PENDING) != (block->n_pending != 0) ? 5 : 0;
@@ -231,7 +231,7 @@ static bool are_trees_sound(const pl_torch *t)
             return false;
         }
     }
-    return pl_tree_check(&t->segments) == 0 && pl_keymap_check(&t->live) == 0;
+    return pl_tree_check(&t->segments) == 0 && pl_tree_check(&t->live) == 0;
 }
 
 int pl_torch_check(pl_cache *c)

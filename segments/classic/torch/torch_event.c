@@ -262,8 +262,8 @@ void pl_torch_drop_uses(pl_torch *t)
     t->n_queued = 0;
     drop_list(t, t->held);
     t->held = NULL;
-    size_t cursor = 0;
-    for (pl_torch_block *block; (block = pl_keymap_next(&t->live, &cursor)) != NULL;) {
+    for (pl_tree_node *node = pl_tree_first(&t->live); node; node = pl_tree_next(node)) {
+        pl_torch_block *block = PL_TREE_ENTRY(node, pl_torch_block, node);
         drop_list(t, block->uses);
         block->uses = NULL;
     }

@@ -122,12 +122,7 @@ pleat_status pl_torch_grow(pl_torch *t, const pl_torch_request *r, pl_torch_bloc
     if (!a.spare) {
         return PLEAT_ENOMEM_HOST;
     }
-    t->n_growing++;
-    pleat_status st = pl_keymap_reserve(&t->live, &t->base.meta, t->n_growing);
-    if (st == PLEAT_OK) {
-        st = grow_with(t, r, &a, out);
-    }
-    t->n_growing--;
+    pleat_status st = grow_with(t, r, &a, out);
     pl_meta_free(&t->base.meta, a.spare);
     return st;
 }

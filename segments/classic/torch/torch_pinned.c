@@ -17,14 +17,12 @@ static unsigned class_of(size_t bytes)
 static void take_in(pl_pinned *p, pl_pinned_block *b)
 {
     pl_tree_insert(&p->by_address, &b->node);
-    pl_keymap_insert(&p->blocks, b->ptr, b);
     pl_tell(p->base.observer, PL_ACTION_SEGMENT_ALLOC, b->ptr, pl_pinned_bytes(b), NULL, NULL);
 }
 
 static void take_out(pl_pinned *p, pl_pinned_block *b)
 {
     pl_tree_remove(&p->by_address, &b->node);
-    pl_keymap_remove(&p->blocks, b->ptr);
     pl_tell(p->base.observer, PL_ACTION_SEGMENT_FREE, b->ptr, pl_pinned_bytes(b), NULL, NULL);
 }
 
@@ -56,13 +54,10 @@ static pleat_status grow(pl_pinned *p, unsigned class, pl_pinned_block **out)
 {
     pleat_devptr ptr = 0;
     pl_pinned_block *b = pl_meta_alloc(&p->base.meta, sizeof *b);
-    if (!b || pl_keymap_reserve(&p->blocks, &p->base.meta, p->n_growing + 1) != PLEAT_OK) {
-        pl_meta_free(&p->base.meta, b);
+    if (!b) {
         return PLEAT_ENOMEM_HOST;
     }
-    p->n_growing++;
     pleat_status st = ask_driver(p, (size_t)1 << class, &ptr);
-    p->n_growing--;
     if (st != PLEAT_OK) {
         pl_meta_free(&p->base.meta, b);
         return st;
@@ -80,11 +75,9 @@ static pleat_status release_one(pl_pinned *p, pl_pinned_block *b)
     p->lists[b->class] = b->next;
     take_out(p, b);
     p->base.releasing_bytes += bytes;
-    p->n_growing++;
     pl_lock_release(&p->base.lock);
     pleat_status st = pl_device_mfree(p->base.dev, b->ptr);
     pl_lock_acquire(&p->base.lock);
-    p->n_growing--;
     p->base.releasing_bytes -= bytes;
     if (st != PLEAT_OK) {
         take_in(p, b);
@@ -136,7 +129,6 @@ static size_t release_all(pl_cache *c)
         n_refused += pl_cache_mfree_last(c, b->ptr);
         pl_meta_free(&c->meta, b);
     }
-    pl_keymap_fini(&p->blocks, &c->meta);
     return n_refused;
 }
 
@@ -199,11 +191,10 @@ static pl_pinned_block *block_around(const pl_pinned *p, pleat_devptr ptr)
 /* The live block at ptr. NULL: *st tells why there is none. */
 static pl_pinned_block *find_live(const pl_pinned *p, pleat_devptr ptr, pleat_status *st)
 {
-    pl_pinned_block *b = pl_keymap_find(&p->blocks, ptr);
-    if (b && b->state == PL_PINNED_LIVE) {
-        return b;
+    pl_pinned_block *around = block_around(p, ptr);
+    if (around && around->ptr == ptr && around->state == PL_PINNED_LIVE) {
+        return around;
     }
-    const pl_pinned_block *around = block_around(p, ptr);
     *st = around && around->state != PL_PINNED_LIVE ? PLEAT_EDOUBLEFREE : PLEAT_EFOREIGN;
     return NULL;
 }
@@ -278,7 +269,6 @@ static pleat_status create(pl_device *dev, const pl_allocator_options *options, 
         return st;
     }
     pl_tree_init(&pl_pinned_of(c)->by_address, is_before);
-    pl_keymap_init(&pl_pinned_of(c)->blocks);
     *out = &c->base;
     return PLEAT_OK;
 }

@@ -28,7 +28,6 @@
 #ifndef PLEAT_SEGMENTS_CLASSIC_TORCH_PINNED_H
 #define PLEAT_SEGMENTS_CLASSIC_TORCH_PINNED_H
 
-#include "segments/base/keymap.h"
 #include "segments/base/tree.h"
 #include "segments/classic/cache.h"
 
@@ -63,24 +62,22 @@ struct pl_pinned_block {
     unsigned n_pending;    /* pending: its fences, and streams being captured */
 };
 
-/* I1  by_address and blocks hold the same blocks: all but those on their way to the driver
+/* I1  by_address holds all blocks but those on their way to the driver
  * I2  a list holds cached blocks of its class only, and all of them
  * I3  a block is pending if and only if n_pending > 0; only live blocks have uses of their own
  * I4  the queue has n_queued uses, each with a fence and of a pending block
  * I5  reserved_bytes == bytes of all blocks + releasing_bytes, and the statistic agrees
  * I6  the statistics of live and active blocks, and pending_bytes, agree with the blocks
- * I7  tree and map keep their own rules */
+ * I7  the tree keeps its own rules */
 typedef struct pl_pinned {
     pl_cache base;
     pl_tree by_address;
-    pl_keymap blocks; /* by address */
     pl_pinned_block *lists[PL_PINNED_CLASSES];
     pl_pinned_use *first; /* the queue */
     pl_pinned_use *last;
     size_t n_queued;
-    bool is_polling;  /* one thread at a time takes uses out of the queue */
-    pl_cond polled;   /* broadcast when polling has ended */
-    size_t n_growing; /* calls that may insert into the map after a drop of the lock */
+    bool is_polling; /* one thread at a time takes uses out of the queue */
+    pl_cond polled;  /* broadcast when polling has ended */
     uint64_t pending_bytes;
 } pl_pinned;
 

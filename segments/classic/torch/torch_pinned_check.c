@@ -36,13 +36,10 @@ void pl_pinned_visit(pl_cache *c, void (*see)(void *context, const pl_piece *pie
     }
 }
 
-static int check_block(const pl_pinned *p, const pl_pinned_block *b, tally *sum)
+static int check_block(const pl_pinned_block *b, tally *sum)
 {
     size_t bytes = pl_pinned_bytes(b);
     bool is_pending = b->state == PL_PINNED_PENDING;
-    if (pl_keymap_find(&p->blocks, b->ptr) != b) {
-        return 1;
-    }
     if (is_pending != (b->n_pending > 0) || (b->uses && !pl_pinned_is_live(b))) {
         return 3;
     }
@@ -89,7 +86,7 @@ static int check_queue(const pl_pinned *p, const tally *sum)
 static int check_totals(const pl_pinned *p, const tally *sum)
 {
     const pleat_stats *s = &p->base.stats;
-    if (sum->n_blocks != p->blocks.count) {
+    if (sum->n_blocks != p->by_address.count) {
         return 1;
     }
     if (sum->bytes + p->base.releasing_bytes != p->base.reserved_bytes ||
@@ -110,11 +107,11 @@ int pl_pinned_check(pl_cache *c)
     const pl_pinned *p = pl_pinned_of(c);
     tally sum = { 0 };
     pl_lock_assert(&c->lock);
-    if (pl_tree_check(&p->by_address) != 0 || pl_keymap_check(&p->blocks) != 0) {
+    if (pl_tree_check(&p->by_address) != 0) {
         return 7;
     }
     for (pl_tree_node *node = pl_tree_first(&p->by_address); node; node = pl_tree_next(node)) {
-        int broken = check_block(p, PL_TREE_ENTRY(node, pl_pinned_block, node), &sum);
+        int broken = check_block(PL_TREE_ENTRY(node, pl_pinned_block, node), &sum);
         if (broken != 0) {
             return broken;
         }

@@ -34,6 +34,21 @@ static bool is_address_before(const pl_tree_node *a, const pl_tree_node *b)
     return x->ptr < y->ptr;
 }
 
+static bool is_live_before(const pl_tree_node *a, const pl_tree_node *b)
+{
+    const pl_torch_block *x = PL_TREE_ENTRY(a, const pl_torch_block, node);
+    const pl_torch_block *y = PL_TREE_ENTRY(b, const pl_torch_block, node);
+    return x->ptr < y->ptr;
+}
+
+pl_torch_block *pl_torch_live_at(const pl_torch *t, pleat_devptr ptr)
+{
+    pl_torch_block key = { .ptr = ptr };
+    pl_tree_node *node = pl_tree_floor(&t->live, &key.node);
+    pl_torch_block *block = node ? PL_TREE_ENTRY(node, pl_torch_block, node) : NULL;
+    return block && block->ptr == ptr ? block : NULL;
+}
+
 static bool is_segment_before(const pl_tree_node *a, const pl_tree_node *b)
 {
     const pl_torch_segment *x = PL_TREE_ENTRY(a, const pl_torch_segment, node);
@@ -44,6 +59,7 @@ static bool is_segment_before(const pl_tree_node *a, const pl_tree_node *b)
 void pl_torch_pools_init(pl_torch *t)
 {
     pl_tree_init(&t->segments, is_segment_before);
+    pl_tree_init(&t->live, is_live_before);
     for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         pl_tree_init(&t->pools[i].free, is_block_before);
         pl_tree_init(&t->pools[i].unmapped, is_address_before);
@@ -219,7 +235,7 @@ pl_torch_block *pl_torch_hand_out(pl_torch *t, pl_torch_block *block, pl_torch_b
     }
     block->state = PL_TORCH_LIVE;
     block->requested_bytes = r->bytes;
-    pl_keymap_insert(&t->live, block->ptr, block);
+    pl_tree_insert(&t->live, &block->node);
     pl_stats_add(t->base.stats.allocation, pool, 1);
     pl_stats_add(t->base.stats.allocated_bytes, pool, block->bytes);
     pl_stats_add(t->base.stats.active, pool, 1);
