@@ -207,17 +207,16 @@ pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sle
                                  pl_slept *out)
 {
     pl_space *space = (pl_space *)a;
-    pl_slept told = { .bytes = 0 };
 
+    *out = (pl_slept){ .bytes = 0 };
     pl_deadline_begin();
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
-    pleat_status st = sleep_locked(space, heap, how, &told);
+    pleat_status st = sleep_locked(space, heap, how, out);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_space_leave(space);
-    *out = told;
     return st;
 }
 

@@ -306,16 +306,15 @@ pleat_status pl_pleat_heap_wake(pl_allocator *a, pl_private *heap, uint64_t most
                                 pl_slept *out)
 {
     pl_space *space = (pl_space *)a;
-    pl_slept told = { .bytes = 0 };
 
+    *out = (pl_slept){ .bytes = 0 };
     pl_deadline_begin();
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space);
-    pleat_status st = wake_locked(space, heap, most_bytes, &told);
+    pleat_status st = wake_locked(space, heap, most_bytes, out);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_space_leave(space);
-    *out = told;
     return st;
 }

@@ -191,10 +191,7 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
         return PLEAT_OK;
     }
     pl_fence_share(tick.fence, 1);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
-    pl_fence_return(tick.fence);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_tick_await(space, tick.fence, wait_ms);
     if (st == PLEAT_OK) {
         note_passed(space, tick.number);
     }
@@ -280,10 +277,7 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_lock_release(&space->lock);
-    st = pl_fence_wait(tick.fence, most_ms);
-    pl_fence_return(tick.fence);
-    pl_lock_acquire(&space->lock);
+    st = pl_tick_await(space, tick.fence, most_ms);
     if (st == PLEAT_OK) {
         note_passed(space, tick.number);
     }

@@ -260,6 +260,15 @@ bool pl_tick_poll(pl_space *space, size_t n)
 
 /* ---- the host waits -------------------------------------------------------------------------- */
 
+pleat_status pl_tick_await(pl_space *space, pl_fence *fence, uint32_t wait_ms)
+{
+    pl_lock_release(&space->lock);
+    pleat_status st = pl_fence_wait(fence, wait_ms);
+    pl_fence_return(fence);
+    pl_lock_acquire(&space->lock);
+    return st;
+}
+
 pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
 {
     if (lane->n_ticks == 0) {
@@ -268,10 +277,7 @@ pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
     pl_tick tick = *newest_tick(lane);
     lane->n_refs++;
     pl_fence_share(tick.fence, 1);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_wait(tick.fence, wait_ms);
-    pl_fence_return(tick.fence);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_tick_await(space, tick.fence, wait_ms);
     lane->n_refs--;
     if (st == PLEAT_OK) {
         pass(space, lane, tick.number);

@@ -31,6 +31,9 @@ bool pl_tick_poll_lane(pl_space *space, pl_lane *lane);
 /* The context's tick was queried, and is done with. Note whether the tick has passed, and return
  * its fence. */
 void pl_tick_end_context(pl_space *space, bool has_passed);
+/* Block the host until the fence has passed, at most wait_ms, and return the caller's share of the
+ * fence. PLEAT_OK; EPENDING; EDRIVER. */
+pleat_status pl_tick_await(pl_space *space, pl_fence *fence, uint32_t wait_ms);
 /* Block the host until the lane's newest tick has passed, at most wait_ms. PLEAT_OK (also without a
  * tick); EPENDING; EDRIVER. */
 pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
