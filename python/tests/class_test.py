@@ -3,12 +3,15 @@ patches."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import RUNTIME, Run, run_arguments
+from conftest import RUNTIME, SIMULATOR, Run, Zygote, run_arguments
 
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
 
@@ -436,23 +439,31 @@ def test_graphs_replay_and_are_shared(run_class: Run) -> None:
     )
 
 
+COMPILE_COMMAND = """
+import json; from pathlib import Path; from pleat.torch import _class
+include = [*_class.torch_include(), _class.cuda_include()]
+compiler, standard = _class.find_compiler(), _class.standards()[0]
+print(json.dumps([*_class.compile_command(compiler, standard, include, Path("probe.so"))]))
+"""
+
+
 @pytest.fixture(scope="session")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """class_probe.cpp, compiled like the class."""
-    path = tmp_path_factory.mktemp("probe") / "probe.so"
-    run_arguments(
-        "-c",
-        "import subprocess, sys; from pathlib import Path; from pleat.torch import _class\n"
-        "include = [*_class.torch_include(), _class.cuda_include()]\n"
-        "command = _class.compile_command(_class.find_compiler(), _class.standards()[0], include, "
-        "Path(sys.argv[2]))\n"
-        "source = str(_class.SOURCE / 'all.cpp')\n"
-        "subprocess.run([sys.argv[1] if word == source else word for word in command], check=True)",
-        str(Path(__file__).parent / "class_probe.cpp"),
-        str(path),
-        cwd=path.parent,
-    )
-    return str(path)
+def probe(tmp_path_factory: pytest.TempPathFactory, cuda_zygote: Zygote) -> str:
+    """class_probe.cpp, compiled like the class, but not optimized. A compiler cache, where there is
+    one, knows the object of another suite or run: torch's headers take half a minute."""
+    folder = tmp_path_factory.mktemp("probe")
+    done = cuda_zygote.run("-c", COMPILE_COMMAND, cwd=folder)
+    command = [word for word in json.loads(done.stdout) if not word.endswith(".cpp")]
+    links = [word for word in command if word == "-shared" or word.startswith(("-L", "-l", "-Wl"))]
+    compiles = [word for word in command if word not in (*links, "-O2", "-o", "probe.so")]
+    cache = ["ccache"] if shutil.which("ccache") and "ccache" not in compiles[0] else []
+    source = str(Path(__file__).parent / "class_probe.cpp")
+    for line in (
+        [*cache, *compiles, "-c", source, "-o", "probe.o"],
+        [*compiles, "probe.o", "-o", "probe.so", *links],
+    ):
+        subprocess.run(line, cwd=folder, check=True)
+    return str(folder / "probe.so")
 
 
 PROBE = """
@@ -772,13 +783,15 @@ def main(binding):
 
 @pytest.mark.parametrize("binding", ["class", "hooks"])
 def test_spawned_children_inherit_the_installation(
-    run_cuda: Run, tmp_path: Path, binding: str
+    run_cuda: Run, forked_python: Path, tmp_path: Path, binding: str
 ) -> None:
+    """Children that inherit are fresh pythons. The last one, which does not, is a fork."""
     (tmp_path / "spawning.py").write_text(SPAWNING)
-    code = f"import os, sys; sys.path.insert(0, os.getcwd()); import spawning; spawning.main({binding!r})"
+    code = f"import spawning; spawning.main({binding!r})"
     done = run_cuda(code)
     assert done.stdout.startswith(f"0 {binding} 4096 ") and "growth:frugal" in done.stdout
     assert "own allocator" not in done.stderr
     if binding == "class":
-        done = run_cuda(code, PLEAT_TORCH_SPAWN="0")
+        given = {"LD_PRELOAD": str(RUNTIME), "PLEAT_SIM": SIMULATOR, "PLEAT_TORCH_SPAWN": "0"}
+        done = run_arguments("-c", code, cwd=tmp_path, python=forked_python, **given)
         assert done.stdout.startswith("0 None ")

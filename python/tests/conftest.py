@@ -36,11 +36,15 @@ def clean_environment(**extra: str) -> dict[str, str]:
 
 
 def run_arguments(
-    *arguments: str, cwd: Path, status: int | None = 0, **extra: str
+    *arguments: str,
+    cwd: Path,
+    status: int | None = 0,
+    python: str | Path = sys.executable,
+    **extra: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run python; with a wrong exit status the test fails and shows the output."""
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [python, *arguments],
         cwd=cwd,
         env=clean_environment(**extra),
         capture_output=True,
@@ -72,26 +76,18 @@ def run_python(tmp_path: Path) -> Run:
     return run_it  # type: ignore[return-value]
 
 
-AS_MODULE = """
-import runpy, sys
-sys.path[0] = ""
-sys.argv = [{module!r}, *{arguments!r}]
-runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
-"""
-
-
 class Zygote:
     """Forks of a python that has imported torch, made on demand."""
 
-    def __init__(self, **extra: str) -> None:
+    def __init__(self, *modules: str, **extra: str) -> None:
         self.extra = extra
-        self.forks = Forks(clean_environment(**extra))
+        self.forks = Forks(clean_environment(**extra), "torch", *modules)
 
     def run(
-        self, code: str, cwd: Path, status: int | None = 0, **extra: str
+        self, *arguments: str, cwd: Path, status: int | None = 0, **extra: str
     ) -> subprocess.CompletedProcess[str]:
-        environment = clean_environment(**self.extra, **extra)
-        done = self.forks.run(textwrap.dedent(code), cwd, environment)
+        environment = clean_environment(**{**self.extra, **extra})
+        done = self.forks.run(*arguments, cwd=cwd, environment=environment)
         if done.returncode == LACKING and status != LACKING:
             pytest.skip(done.stdout.strip())
         if status is not None and done.returncode != status:
@@ -121,7 +117,8 @@ def run_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
     """run_torch(CODE, status=0, VARIABLE=...): like run, with torch imported already."""
 
     def run_code(code: str, status: int | None = 0, **extra: str) -> object:
-        return torch_zygote.run(code, tmp_path, status, **extra)
+        given = textwrap.dedent(code)
+        return torch_zygote.run("-c", given, cwd=tmp_path, status=status, **extra)
 
     return run_code  # type: ignore[return-value]
 
@@ -132,17 +129,36 @@ def run_pleat_torch(torch_zygote: Zygote, tmp_path: Path) -> Run:
     torch imported already."""
 
     def run_it(*arguments: str, status: int | None = 0, **extra: str) -> object:
-        code = AS_MODULE.format(module="pleat.torch", arguments=arguments)
-        return torch_zygote.run(code, tmp_path, status, **extra)
+        words = ("-m", "pleat.torch", *arguments)
+        return torch_zygote.run(*words, cwd=tmp_path, status=status, **extra)
 
     return run_it  # type: ignore[return-value]
 
 
 @pytest.fixture
-def run_cuda(cuda_zygote: Zygote, tmp_path: Path) -> Run:
+def run_forked_python(cuda_zygote: Zygote, tmp_path: Path) -> Run:
+    """run_forked_python(ARGUMENT..., status=0, VARIABLE=...): python with these arguments, torch
+    imported already, on the simulated CUDA runtime, one device of 4 GiB."""
+
+    def run_it(*arguments: str, status: int | None = 0, **extra: str) -> object:
+        given = {"PLEAT_SIM": SIMULATOR, **extra}
+        return cuda_zygote.run(*arguments, cwd=tmp_path, status=status, **given)
+
+    return run_it  # type: ignore[return-value]
+
+
+@pytest.fixture
+def run_cuda(run_forked_python: Run) -> Run:
     """Run code on the simulated CUDA runtime, one device of 4 GiB."""
 
     def run_code(code: str, status: int | None = 0, **extra: str) -> object:
-        return cuda_zygote.run(code, tmp_path, status, **{"PLEAT_SIM": SIMULATOR, **extra})
+        return run_forked_python("-c", textwrap.dedent(code), status=status, **extra)
 
     return run_code  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session")
+def forked_python(cuda_zygote: Zygote) -> Path:
+    """A program that acts as a fresh python on the simulated runtime, with torch imported already.
+    So do the pythons that it starts."""
+    return cuda_zygote.forks.python

@@ -2,18 +2,20 @@
 FSDP2 train, natively, with expandable segments and under pleat.
 
 There are two runs of torchrun: of a script, and of `-m pleat.torch` with the script. Importing
-torch takes most of a run. So each rank forks a child for each program, before any use of CUDA."""
+torch takes most of a run. So each rank forks a child for each program, before any use of CUDA.
+torchrun itself and the script's ranks are forks. The ranks of pleat.torch start afresh."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import RUNTIME, clean_environment
+from conftest import RUNTIME, Zygote, clean_environment
 
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
 
@@ -185,16 +187,32 @@ class Run(NamedTuple):
     status: int
 
 
-def torchrun(folder: Path, programs: dict[str, Program], *before: str) -> Run:
+@pytest.fixture(scope="module")
+def python() -> Iterator[str]:
+    """A python for torchrun, and for ranks that may be forks."""
+    modules = ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.run")
+    zygote = Zygote(*modules, LD_PRELOAD=str(RUNTIME), OMP_NUM_THREADS="1")
+    yield str(zygote.forks.python)
+    zygote.end()
+
+
+def torchrun(
+    python: str, ranks_python: str, folder: Path, programs: dict[str, Program], *before: str
+) -> Run:
     listed = [(COMMON + code, sim, settings) for code, sim, settings in programs.values()]
     (folder / "programs.json").write_text(json.dumps(listed))
     path = folder / "ranks.py"
     path.write_text(RANKS)
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         + [*before, str(path), str(folder)],
         cwd=folder,
-        env=clean_environment(LD_PRELOAD=str(RUNTIME), PLEAT_SIM=SIM, OMP_NUM_THREADS="1"),
+        env=clean_environment(
+            LD_PRELOAD=str(RUNTIME),
+            PLEAT_SIM=SIM,
+            OMP_NUM_THREADS="1",
+            PYTHON_EXEC=ranks_python,
+        ),
         capture_output=True,
         text=True,
         check=False,
@@ -210,13 +228,14 @@ def torchrun(folder: Path, programs: dict[str, Program], *before: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return torchrun(tmp_path_factory.mktemp("native"), NATIVE)
+def native(tmp_path_factory: pytest.TempPathFactory, python: str) -> Run:
+    return torchrun(python, python, tmp_path_factory.mktemp("native"), NATIVE)
 
 
 @pytest.fixture(scope="module")
-def pleat(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = torchrun(tmp_path_factory.mktemp("pleat"), PLEAT, "-m", "pleat.torch")
+def pleat(tmp_path_factory: pytest.TempPathFactory, python: str) -> Run:
+    folder = tmp_path_factory.mktemp("pleat")
+    run = torchrun(python, sys.executable, folder, PLEAT, "-m", "pleat.torch")
     assert run.status == 0
     return run
 

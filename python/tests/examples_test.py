@@ -56,8 +56,13 @@ def needs(package: str) -> pytest.MarkDecorator:
         pytest.param("rlhf_loop.py", "where and what they were", marks=needs("torch")),
     ],
 )
-def test_it_runs_on_the_simulated_device(run_python: Run, program: str, said: str) -> None:
-    done = run_python(
+def test_it_runs_on_the_simulated_device(
+    request: pytest.FixtureRequest, program: str, said: str
+) -> None:
+    # Those with torch are forks of a python that has imported it.
+    fixture = "run_python" if program == "numba_arrays.py" else "run_forked_python"
+    run: Run = request.getfixturevalue(fixture)
+    done = run(
         str(EXAMPLES / program),
         LD_PRELOAD=str(RUNTIME),
         PLEAT_SIM="capacity:1G,backing:memory",

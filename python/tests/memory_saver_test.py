@@ -116,7 +116,7 @@ def test_get_cpu_backup(run_saver: Run) -> None:
     )
 
 
-def test_retain_cpu_backup(run_saver: Run) -> None:
+def test_retain_cpu_backup(run_saver: Run, run_cuda: Run) -> None:
     run_saver(
         """
         for device in range(2):
@@ -147,14 +147,13 @@ def test_retain_cpu_backup(run_saver: Run) -> None:
             saver.resume(tag)
             from pleat import _tag
             assert all(_tag.stats(name, device).kept_bytes == 0 for name in _tag.names())
-        from subprocess import run
-        import sys
-        code = "from pleat.torch_memory_saver import torch_memory_saver as saver;"
-        code += "raise SystemExit(not saver.retain_cpu_backup)"
-        environment = {**os.environ, "TMS_RETAIN_CPU_BACKUP": "1"}
-        assert run([sys.executable, "-c", code], env=environment).returncode == 0
         """
     )
+    code = """
+    from pleat.torch_memory_saver import torch_memory_saver as saver
+    raise SystemExit(not saver.retain_cpu_backup)
+    """
+    run_cuda(code, TMS_RETAIN_CPU_BACKUP="1")
 
 
 def test_disk_backup(run_saver: Run) -> None:

@@ -1,4 +1,7 @@
-"""CUDA tensors of another process, through torch.multiprocessing: their bytes, there and back."""
+"""CUDA tensors of another process, through torch.multiprocessing: their bytes, there and back.
+
+Processes are forks of a python that has imported torch, the spawned ones too. class_test.py starts
+fresh ones."""
 
 from __future__ import annotations
 
@@ -63,14 +66,17 @@ if __name__ == "__main__":
 """
 
 
-def run_script(tmp_path: Path, allocator: str, script: str, **extra: str) -> str:
-    """Run a script, fresh; its output."""
+def run_script(
+    tmp_path: Path, python: Path, allocator: str, script: str, **extra: str
+) -> str:
+    """Run a script, by that python; its output."""
     path = tmp_path / "script.py"
     path.write_text(script)
     done = run_arguments(
         str(path),
         allocator,
         cwd=tmp_path,
+        python=python,
         LD_PRELOAD=str(RUNTIME),
         **{"PLEAT_SIM": CONTENTS, "OMP_NUM_THREADS": "1", **extra},
     )
@@ -189,7 +195,9 @@ def give(there, back, end):
 
 
 @pytest.fixture(scope="module", params=["native", "class"])
-def exchanges(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+def exchanges(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, forked_python: Path
+) -> str:
     """What two processes with that allocator say after each exchange."""
     folder = tmp_path_factory.mktemp("both")
     for name, script in (
@@ -199,7 +207,7 @@ def exchanges(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         ("large", LARGE),
     ):
         (folder / f"{name}.py").write_text(COMMON + script)
-    return run_script(folder, request.param, BOTH)
+    return run_script(folder, forked_python, request.param, BOTH)
 
 
 @pytest.mark.parametrize("name", ["exchanged", "within", "released", "large"])
@@ -220,8 +228,8 @@ if __name__ == "__main__":
 """
 
 
-def test_the_configuration_can_say_no(tmp_path: Path) -> None:
-    assert run_script(tmp_path, "class", COMMON + REFUSED) == "refused\n"
+def test_the_configuration_can_say_no(tmp_path: Path, forked_python: Path) -> None:
+    assert run_script(tmp_path, forked_python, "class", COMMON + REFUSED) == "refused\n"
 
 
 WITHOUT = """
@@ -238,9 +246,11 @@ if __name__ == "__main__":
 """
 
 
-def test_a_device_that_cannot_share_serves_all_the_same(tmp_path: Path) -> None:
-    sim = "capacity:4G,profile:old_driver"
-    assert run_script(tmp_path, "class", COMMON + WITHOUT, PLEAT_SIM=sim) == "True\n"
+def test_a_device_that_cannot_share_serves_all_the_same(
+    tmp_path: Path, forked_python: Path
+) -> None:
+    script, sim = COMMON + WITHOUT, "capacity:4G,profile:old_driver"
+    assert run_script(tmp_path, forked_python, "class", script, PLEAT_SIM=sim) == "True\n"
 
 
 CALLS = """

@@ -136,15 +136,17 @@ def main(kind):
 
 @pytest.mark.parametrize("kind, held", [("pinned", 2 << 20), ("plain", 1024)])
 def test_spawned_children_inherit_it(
-    run_cuda: Run, tmp_path: Path, kind: str, held: int
+    run_cuda: Run, forked_python: Path, tmp_path: Path, kind: str, held: int
 ) -> None:
+    """The first child is a fresh python. The second, which inherits nothing, is a fork."""
     (tmp_path / "spawning.py").write_text(SPAWNING)
-    code = f"import os, sys; sys.path.insert(0, os.getcwd()); import spawning; spawning.main({kind!r})"
+    code = f"import spawning; spawning.main({kind!r})"
     sim = "capacity:4G,backing:memory"
     done = run_cuda(code, PLEAT_SIM=sim)
     assert done.stdout == f"child class {held}\nparent class {held}\n", done.stdout
     assert "own allocator" not in done.stderr, done.stderr
-    done = run_cuda(code, PLEAT_SIM=sim, PLEAT_TORCH_SPAWN="0")
+    given = {"LD_PRELOAD": str(RUNTIME), "PLEAT_SIM": sim, "PLEAT_TORCH_SPAWN": "0"}
+    done = run_arguments("-c", code, cwd=tmp_path, python=forked_python, **given)
     assert done.stdout == f"child None 1024\nparent class {held}\n", done.stdout
 
 
@@ -164,8 +166,8 @@ if __name__ == "__main__":
 """
 
 
-def test_a_child_may_ask_for_what_it_has_inherited(tmp_path: Path) -> None:
+def test_a_child_may_ask_for_what_it_has_inherited(run_forked_python: Run, tmp_path: Path) -> None:
     script = tmp_path / "top.py"
     script.write_text(AT_THE_TOP)
-    done = run_arguments(str(script), cwd=tmp_path, LD_PRELOAD=str(RUNTIME))
+    done = run_forked_python(str(script))
     assert done.stdout == "done\n", done.stdout

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import RUNTIME, run_arguments
+from conftest import RUNTIME, Run
 
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
 
@@ -16,12 +16,10 @@ PROGRAM = Path(__file__).parent / "random_program.py"
 STEPS = 300
 
 
-def play(cwd: Path, seed: int, n_threads: int, megabytes: int) -> dict[str, object]:
-    done = run_arguments(
+def play(run: Run, seed: int, n_threads: int, megabytes: int) -> dict[str, object]:
+    done = run(
         str(PROGRAM),
         *(str(word) for word in (seed, STEPS, n_threads, "pleat")),
-        cwd=cwd,
-        LD_PRELOAD=str(RUNTIME),
         PLEAT_SIM=f"capacity:{megabytes}M,backing:memory",
     )
     said: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
@@ -33,9 +31,9 @@ def play(cwd: Path, seed: int, n_threads: int, megabytes: int) -> dict[str, obje
     "seed, n_threads, megabytes", [(1, 1, 300), (2, 2, 500), (3, 4, 900), (4, 3, 4000)]
 )
 def test_no_byte_is_given_out_too_early(
-    tmp_path: Path, seed: int, n_threads: int, megabytes: int
+    run_forked_python: Run, seed: int, n_threads: int, megabytes: int
 ) -> None:
-    said = play(tmp_path, seed, n_threads, megabytes)
+    said = play(run_forked_python, seed, n_threads, megabytes)
     assert said["left"] == {}, said
     assert said["hazards"] == 0, said
     for what in ("compared", "captures", "replays"):

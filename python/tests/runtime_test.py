@@ -468,11 +468,13 @@ print(torch.cuda.memory_summary().count("\\n"))
 """
 
 
-def test_an_unchanged_script_prints_right_numbers(run_python: Run, tmp_path: Path) -> None:
+def test_an_unchanged_script_prints_right_numbers(
+    run_forked_python: Run, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(UNCHANGED)
-    done = run_python("-m", "pleat.torch", "--report", "--snapshot", "end.pickle", str(script),
-                      LD_PRELOAD=str(RUNTIME), PLEAT_SIM=SIMULATOR)  # fmt: skip
+    options = ("--report", "--snapshot", "end.pickle")
+    done = run_forked_python("-m", "pleat.torch", *options, str(script))
     assert done.stdout.splitlines()[0] == "10 50 True"
     report = done.stderr.strip().splitlines()[-1]
     assert report.startswith("pleat: device 0: peak reserved 0.0")

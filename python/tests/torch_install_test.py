@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import RUNTIME, Run
+from conftest import Run
 
 
 def test_the_driver_is_forced_to_cuda(run_torch: Run) -> None:
@@ -333,9 +333,9 @@ def test_without_a_gpu_the_simulated_one_is_named(run_pleat_torch: Run, tmp_path
     assert done.stderr.splitlines()[-1].strip() == line
 
 
-def test_on_a_simulated_one_nothing_is_said(run_python: Run, tmp_path: Path) -> None:
+def test_on_a_simulated_one_nothing_is_said(run_forked_python: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch; print(torch.cuda.device_count())")
-    done = run_python("-m", "pleat.torch", "train.py", LD_PRELOAD=str(RUNTIME))
+    done = run_forked_python("-m", "pleat.torch", "train.py")
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 

@@ -4,7 +4,10 @@
 is read back. The first wrong byte ends a call. The report has an answer to each question.
 
 The second call runs with PLEAT_TEST_PERCENT=100 only (`./dev test --long`). It runs the programs of
-the first call with other numbers. Each program imports torch again, which adds a minute in all."""
+the first call with other numbers.
+
+Programs of both calls are forks of a python that has imported torch. The call with a tensor that is
+freed too early starts fresh ones."""
 import json
 import math
 import os
@@ -19,12 +22,13 @@ import pytest
 ROOT = pathlib.Path(os.environ.get("PLEAT_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
 BUILD = pathlib.Path(os.environ.get("PLEAT_BUILD_DIR", ROOT / "build"))
 GPU = ROOT / "bench" / "gpu"
-sys.path.insert(0, str(GPU))
+sys.path[:0] = [str(GPU), str(ROOT / "python" / "tests")]
 
 import child                    # noqa: E402
 import report                   # noqa: E402
 import run as command           # noqa: E402
 import search                   # noqa: E402
+from forks import Forks         # noqa: E402
 
 SETUP = types.SimpleNamespace(simulate=True, driver="sim", earlier=None)
 STEPS = {call: [step.name for step in steps_of(SETUP)]
@@ -45,10 +49,28 @@ def pack(tmp_path_factory):
     return folder
 
 
-def play(pack, call, out, *more):
+# run.py, with another python for the programs.
+AS_PYTHON = """
+import os, runpy, sys
+sys.executable = sys.argv.pop(1)
+del sys.argv[0]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def python(pack):
+    forks = Forks(child.laid_over({"LD_PRELOAD": str(pack / "libpleat_runtime.so")}), "torch")
+    yield str(forks.python)
+    forks.end()
+
+
+def play(pack, python, call, out, *more):
     """The call's file. What goes wrong is told with the log."""
-    ended = subprocess.run([sys.executable, "-B", pack / "bench/gpu/run.py", call, "--out", out,
-                            "--simulate", *more], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-B", "-c", AS_PYTHON, python,
+                            pack / "bench/gpu/run.py", call, "--out", out, "--simulate", *more],
+                           capture_output=True, text=True, check=False)
     log = out / f"{call}.log"
     assert ended.returncode == 0, \
         ended.stdout + ended.stderr + (log.read_text()[-20000:] if log.exists() else "")
@@ -56,22 +78,22 @@ def play(pack, call, out, *more):
 
 
 @pytest.fixture(scope="module")
-def a(pack, tmp_path_factory):
-    return play(pack, "a", tmp_path_factory.mktemp("a"))
+def a(pack, python, tmp_path_factory):
+    return play(pack, python, "a", tmp_path_factory.mktemp("a"))
 
 
 IS_LONG = os.environ.get("PLEAT_TEST_PERCENT") == "100"
 
 
 @pytest.fixture(scope="module")
-def b(pack, tmp_path_factory, a):
+def b(pack, python, tmp_path_factory, a):
     if not IS_LONG:
         pytest.skip("the second call: PLEAT_TEST_PERCENT=100")
     out = tmp_path_factory.mktemp("b")
     a = json.loads(json.dumps(a))
     a["steps"]["stalls"]["stalls"]["status"] = "failed"
     (out / "earlier.json").write_text(json.dumps(a))
-    return play(pack, "b", out, "--earlier", out / "earlier.json")
+    return play(pack, python, "b", out, "--earlier", out / "earlier.json")
 
 
 def results(call, step):

@@ -218,6 +218,32 @@ START_TEST(a_fill_is_verified_by_seed_and_place)
 }
 END_TEST
 
+START_TEST(a_wrong_byte_is_found_at_each_place)
+{
+    cu_stream stream = world_stream();
+    cu_devptr at = map_pages(1) + 5;
+    size_t n_wrong = 0;
+    for (uint64_t bytes = 1; bytes <= 26; bytes++) {
+        for (uint64_t place = 0; place < bytes; place++) {
+            ck_ok(pleat_sim_fill(stream, at, bytes, bytes));
+            pleat_sim_finish();
+            *host(at + bytes) ^= 1; /* none of the verified bytes */
+            *host(at + place) ^= 1;
+            ck_ok(pleat_sim_verify(stream, at, bytes, bytes));
+            pleat_sim_finish();
+            pleat_sim_hazard found[26 * 27 / 2];
+            ck_assert_uint_eq(pleat_sim_hazards(found, ++n_wrong), n_wrong);
+            ck_assert_uint_eq(found[n_wrong - 1].ptr, at + place);
+            ck_assert_uint_eq(found[n_wrong - 1].bytes, bytes - place);
+        }
+    }
+    ck_ok(cuStreamDestroy_v2(stream));
+    unmap_pages(at - 5, 1);
+    world_end_with(PLEAT_SIM_CONTENTS, n_wrong);
+    begin();
+}
+END_TEST
+
 START_TEST(a_wrong_order_shows_as_wrong_bytes)
 {
     cu_stream a = world_stream();
@@ -339,6 +365,7 @@ SUITE(sim_backing)
     tcase_add_checked_fixture(contents, begin, world_end);
     tcase_add_test(contents, work_writes_when_it_finishes);
     tcase_add_test(contents, a_fill_is_verified_by_seed_and_place);
+    tcase_add_test(contents, a_wrong_byte_is_found_at_each_place);
     tcase_add_test(contents, a_wrong_order_shows_as_wrong_bytes);
     tcase_add_test(contents, unfinished_work_on_unmapped_memory_touches_nothing);
     suite_add_tcase(suite, contents);

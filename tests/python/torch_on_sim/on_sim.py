@@ -44,22 +44,16 @@ def environment(allocator: str, sim: str) -> dict[str, str]:
     }
 
 
-PROGRAM = """
-import runpy, sys
-sys.path.insert(0, {folder!r})
-sys.argv = {argv!r}
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 _forks: dict[tuple[str, ...], Forks] = {}
 
 
-def forks_of(given: dict[str, str], modules: tuple[str, ...]) -> Forks:
+def forks_of(given: dict[str, str], modules: tuple[str, ...] = ()) -> Forks:
     """One python serves all programs with the same backend, since torch reads the backend at its
     import."""
     conf = given.get("PYTORCH_CUDA_ALLOC_CONF", "")
     key = (conf if "backend:" in conf else "", *modules)
     if key not in _forks:
-        _forks[key] = Forks({**given, "PYTORCH_CUDA_ALLOC_CONF": key[0]}, *modules)
+        _forks[key] = Forks({**given, "PYTORCH_CUDA_ALLOC_CONF": key[0]}, "torch", *modules)
         atexit.register(_forks[key].end)
     return _forks[key]
 
@@ -74,10 +68,9 @@ def run(
 ) -> str:
     """Run programs/PROGRAM.py and return its output. A nonzero exit status fails the test. The
     program is a fork of a python that has imported torch and `modules`."""
-    argv = [str(HERE / "programs" / f"{program}.py"), *arguments]
-    given = {**environment(allocator, sim), **extra}
-    code = PROGRAM.format(folder=str(HERE), argv=argv)
-    done = forks_of(given, modules).run(code, Path.cwd(), given)
+    given = {**environment(allocator, sim), "PYTHONPATH": str(HERE), **extra}
+    path = str(HERE / "programs" / f"{program}.py")
+    done = forks_of(given, modules).run(path, *arguments, cwd=Path.cwd(), environment=given)
     if done.returncode != 0:
         pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
     return done.stdout

@@ -1,4 +1,5 @@
-"""The command pleat-runtime: options, exit status, report."""
+"""The command pleat-runtime: options, exit status, report. Programs that import torch are forks of
+a python that has imported torch, but for the first."""
 # labels: python
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from on_sim import BUILD, SOURCE, environment
+from on_sim import BUILD, SOURCE, environment, forks_of
 
 COMMAND = str(BUILD / "pleat-runtime")
 
@@ -31,6 +32,11 @@ def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     return run(*options, sys.executable, "-c", code)
 
 
+@pytest.fixture(scope="module")
+def torch_python() -> str:
+    return str(forks_of(environment("native", "")).python)
+
+
 # Asks the runtime without importing torch, which takes seconds.
 ASK_FREE = """
 import ctypes, sys
@@ -43,6 +49,7 @@ sys.exit(status != 0)
 
 def test_a_run_is_reported(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
+    # A fresh python: the simulated runtime is loaded before torch.
     code = "import torch; torch.zeros(30 << 20, dtype=torch.uint8, device='cuda').add_(1)"
     done = python(code, "--memory", "1.5G", "--context", "0", "--report", str(report))
     assert done.returncode == 0, done.stderr
@@ -53,18 +60,18 @@ def test_a_run_is_reported(tmp_path: Path) -> None:
     assert found["kernels"] >= 1
 
 
-def test_the_report_is_text_on_stderr_by_default() -> None:
+def test_the_report_is_text_on_stderr_by_default(torch_python: str) -> None:
     code = "import torch; torch.zeros(1, device='cuda')"
-    done = python(code, "--allocator", "expandable", "--context", "1G")
+    done = run("--allocator", "expandable", "--context", "1G", torch_python, "-c", code)
     assert "device 0 of 80.00 GiB held 1.00 GiB" in done.stderr
     assert "cuMemCreate" in done.stderr
     done = python(ASK_FREE, "--quiet")
     assert done.stdout and "pleat_runtime" not in done.stderr
 
 
-def test_what_does_not_fit_fails_with_the_program_s_status() -> None:
+def test_what_does_not_fit_fails_with_the_program_s_status(torch_python: str) -> None:
     code = "import torch; torch.empty(2 << 30, dtype=torch.uint8, device='cuda')"
-    done = python(code, "--memory", "1G")
+    done = run("--memory", "1G", torch_python, "-c", code)
     assert done.returncode == 1
     assert "OutOfMemoryError" in done.stderr
 
@@ -76,7 +83,7 @@ def test_a_context_takes_its_share() -> None:
     assert python(ASK_FREE, "--memory", "256M").returncode == 1
 
 
-def test_device_options_reach_the_program() -> None:
+def test_device_options_reach_the_program(torch_python: str) -> None:
     code = """
 import torch
 assert torch.cuda.device_count() == 3
@@ -85,7 +92,7 @@ assert torch.cuda.get_device_name() == "Some GPU"
 assert torch.equal(torch.arange(5).cuda().cpu(), torch.arange(5))
 """
     options = ("--devices", "3", "--compute", "8.9", "--contents", "--sim", "name:Some GPU")
-    done = python(code, *options)
+    done = run(*options, torch_python, "-c", code)
     assert done.returncode == 0, done.stderr
 
 
@@ -103,14 +110,14 @@ assert driver.value == runtime.value == of_driver.value == 13020
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_found_can_be_made_up() -> None:
+def test_what_is_found_can_be_made_up(torch_python: str) -> None:
     text = (SOURCE / "docs/runtime.md").read_text()
     snippet = textwrap.dedent(text.split("<!-- found:begin -->")[1].split("<!-- found:end -->")[0])
     code = """
 x = torch.randn(8, 6, device="cuda")
 print(*x.nonzero().shape, *x[x > 0].shape, *torch.where(x > 0)[0].shape, *x[x[:, 0] > 0].shape)
 """
-    done = python(snippet + code)
+    done = run(torch_python, "-c", snippet + code)
     assert done.stdout.split() == "24 2 24 24 4 6".split(), done.stderr
 
 
@@ -216,7 +223,7 @@ def test_a_failure_without_a_word_of_memory_ends_the_search(tmp_path: Path) -> N
     assert "this Python lacks pleat: pip install" in done.stdout
 
 
-def test_a_program_of_pytorch_is_searched_for(tmp_path: Path) -> None:
+def test_a_program_of_pytorch_is_searched_for(tmp_path: Path, torch_python: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         """
@@ -231,7 +238,7 @@ more = make(700)
     )
     extra = {"PYTHONPATH": str(SOURCE / "python"), "PLEAT_TORCH_BINDING": "hooks"}
     asked = ("--fit", "--step", "512M", "--memory", "2G", "--context", "0", "--quiet")
-    done = run(*asked, "--allocator", "native,pleat", sys.executable, str(script), extra=extra)
+    done = run(*asked, "--allocator", "native,pleat", torch_python, str(script), extra=extra)
     rows = [row.split()[:3] for row in done.stdout.splitlines()[1:]]
     assert rows == [["native", "2G", "1536M"], ["pleat", "1536M", "1G"]], done.stderr
 
