@@ -57,16 +57,12 @@ static bool is_unexplained(const bench_verdict_input *in, uint64_t replayed)
            in->own_bytes - known > in->own_bytes / UNEXPLAINED_PARTS;
 }
 
-static void doubt_outcomes(const bench_verdict_input *in, const bench_verdict_device *devices,
-                           unsigned n, uint64_t sure_bytes, bench_outcome *outcomes)
+static void fail_below(uint64_t need, const bench_verdict_device *devices, unsigned n,
+                       bench_outcome *outcomes)
 {
     for (unsigned d = 0; d < n; d++) {
         bool completes = outcomes[d] == BENCH_OUTCOME_COMPLETES;
-        if (completes && devices[d].bytes < in->need_bytes) {
-            outcomes[d] = BENCH_OUTCOME_FAILS;
-        } else if (completes && devices[d].bytes < sure_bytes) {
-            outcomes[d] = BENCH_OUTCOME_UNKNOWN;
-        }
+        outcomes[d] = completes && devices[d].bytes < need ? BENCH_OUTCOME_FAILS : outcomes[d];
     }
 }
 
@@ -77,11 +73,10 @@ void bench_verdict_explain(bench_verdict_input *in)
         in->told.unexplained_bytes = in->own_bytes;
         in->told.replayed_bytes = in->settings[own].held_bytes;
     }
-    uint64_t sure = in->told.unexplained_bytes;
     for (unsigned s = 0; s < in->n_settings && bench_told_lacks_reason(&in->told); s++) {
         bench_verdict_setting *setting = &in->settings[s];
-        doubt_outcomes(in, in->devices, in->n_devices, sure, setting->on);
-        doubt_outcomes(in, in->near, in->n_near, sure, setting->near);
+        fail_below(in->need_bytes, in->devices, in->n_devices, setting->on);
+        fail_below(in->need_bytes, in->near, in->n_near, setting->near);
     }
 }
 
@@ -176,7 +171,8 @@ static void choose(const bench_verdict_input *in, const candidates *c, bench_ver
 /* R8 */
 static void doubt(const bench_verdict_input *in, bench_verdict *out)
 {
-    if (out->setting && bench_told_hides_need(&in->told, in->devices[out->device].bytes)) {
+    bool has_chosen = out->setting && !bench_told_is_whole(&in->told);
+    if (has_chosen || in->told.has_gone_on) {
         out->so_far = out->setting;
         out->advice = BENCH_ADVICE_RECORD;
         out->setting = NULL;
