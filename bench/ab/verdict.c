@@ -66,6 +66,13 @@ static void fail_below(uint64_t need, const bench_verdict_device *devices, unsig
     }
 }
 
+/* R11 */
+static void forget_outcomes(bench_verdict_setting *setting)
+{
+    memset(setting->on, BENCH_OUTCOME_UNKNOWN, sizeof setting->on);
+    memset(setting->near, BENCH_OUTCOME_UNKNOWN, sizeof setting->near);
+}
+
 void bench_verdict_explain(bench_verdict_input *in)
 {
     unsigned own = in->own ? find(in, in->own) : in->n_settings;
@@ -77,6 +84,9 @@ void bench_verdict_explain(bench_verdict_input *in)
         bench_verdict_setting *setting = &in->settings[s];
         fail_below(in->need_bytes, in->devices, in->n_devices, setting->on);
         fail_below(in->need_bytes, in->near, in->n_near, setting->near);
+    }
+    for (unsigned s = 0; s < in->n_settings && in->told.is_apart; s++) {
+        forget_outcomes(&in->settings[s]);
     }
 }
 
@@ -168,11 +178,11 @@ static void choose(const bench_verdict_input *in, const candidates *c, bench_ver
     out->setting = in->settings[chosen].allocator;
 }
 
-/* R8 */
+/* R8, R11 */
 static void doubt(const bench_verdict_input *in, bench_verdict *out)
 {
     bool has_chosen = out->setting && !bench_told_is_whole(&in->told);
-    if (has_chosen || in->told.has_gone_on) {
+    if (has_chosen || in->told.has_gone_on || in->told.is_apart) {
         out->so_far = out->setting;
         out->advice = BENCH_ADVICE_RECORD;
         out->setting = NULL;
@@ -192,9 +202,9 @@ void bench_verdict_reach(const bench_verdict_input *in, bench_verdict *out)
     }
     if (c.n > 0 && is_measured(in)) {
         choose(in, &c, out);
-        doubt(in, out);
     }
-    for (unsigned i = 0; i < c.n; i++) {
+    doubt(in, out);
+    for (unsigned i = 0; i < c.n && out->advice != BENCH_ADVICE_RECORD; i++) {
         out->is_provisional = out->is_provisional || !is_sure[c.of[i]];
     }
     bench_verdict_write_lines(in, out);

@@ -31,8 +31,9 @@ static void put_steps(const bench_verdict_input *in, bench_line *l)
 
 static void write_needs(const bench_verdict_input *in, bench_line *l)
 {
-    bench_line_put(l, "%s", bench_told_is_whole(&in->told) ? "" : "at least ");
+    bench_line_put(l, "%s", bench_told_is_recorded(&in->told) ? "at least " : ""); /* R9 */
     bench_line_size(l, (double)in->need_bytes);
+    bench_line_put(l, "%s", in->told.is_apart ? ", if its history has no gap," : ""); /* R11 */
     put_steps(in, l);
     if (in->n_ranks > 0) {
         bench_line_put(l, " in rank %s, the most of %u ranks", in->worst,
@@ -59,8 +60,8 @@ static void write_needs(const bench_verdict_input *in, bench_line *l)
         bench_line_put(l, " more are freed and wait for other streams, which is no need");
     }
     if (in->told.lacks_requests) {
-        bench_line_put(l, "; blocks that wait for other streams are counted, as the history lacks "
-                          "free_requested");
+        bench_line_put(l, "; less if blocks waited for other streams, which are counted, as the "
+                          "history lacks free_requested");
     } else if (in->told.lacks_ends) {
         bench_line_put(l, "; how much waits for other streams is unknown, as the history lacks "
                           "free_completed");
@@ -290,8 +291,9 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
         bench_line_put(l, "Too little was measured to tell");
         break;
     }
-    bench_line_put(l, "%s", v->is_provisional ? " (as far as it was measured)" : "");
-    bench_line_put(l, ".");
+    bool may_reverse = v->setting && bench_told_is_recorded(&in->told); /* R9 */
+    bench_line_put(l, "%s%s.", v->is_provisional ? " (as far as it was measured)" : "",
+                   may_reverse ? "; other steps may need more" : "");
 }
 
 /* Other settings of the recorded run stay. */

@@ -135,7 +135,9 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *l)
     put_doubt(told, l);
     put_reason(told, l);
     bench_line_put(l, "%s",
-                   told->has_gone_on ? "" : ". So the run needs at least what is said here");
+                   told->is_apart      ? ". So the run may need less or more than is said here"
+                   : told->has_gone_on ? ""
+                                       : ". So the run needs at least what is said here");
     bench_line_put(l, "%s", told->rise_bytes > 0 ? ". Each further step needs that much more" : "");
     if (!bench_told_wants_recording(told)) {
         bench_line_put(l, ". Only a run tells which device is enough");

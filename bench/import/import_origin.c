@@ -97,8 +97,8 @@ static void keep_set_options(char *conf, size_t n)
     snprintf(conf, n, "%s", kept);
 }
 
-/* A device that refuses a request has what it says is free, and what the run holds. That is no more
- * than the run ever holds. */
+/* `refused_on_bytes` is at least the device's memory: the most that a refusal says is free, and the
+ * most that the run ever holds. */
 static void find_failures(const bench_snapshot *snapshot, const bench_snapshot_held *held,
                           bench_told *out)
 {

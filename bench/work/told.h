@@ -86,6 +86,12 @@ static inline bool bench_told_is_whole(const bench_told *told)
            !bench_told_lacks_reason(told);
 }
 
+/* Recorded from a run, which may have other steps, too? Else it is a work that was made up. */
+static inline bool bench_told_is_recorded(const bench_told *told)
+{
+    return told->n_steps > 0 || !bench_told_is_whole(told);
+}
+
 /* Does a longer recording tell more, or one on a larger device? If not, only a run tells: each step
  * keeps more, or the run fills whatever device it has. */
 static inline bool bench_told_wants_recording(const bench_told *told)
