@@ -57,17 +57,20 @@ static bool is_unexplained(const bench_verdict_input *in, uint64_t replayed)
            in->own_bytes - known > in->own_bytes / UNEXPLAINED_PARTS;
 }
 
-static void doubt_outcomes(const bench_verdict_input *in, const bench_verdict_device *devices,
-                           unsigned n, uint64_t sure_bytes, bench_outcome *outcomes)
+static void fail_below(uint64_t need, const bench_verdict_device *devices, unsigned n,
+                       bench_outcome *outcomes)
 {
     for (unsigned d = 0; d < n; d++) {
         bool completes = outcomes[d] == BENCH_OUTCOME_COMPLETES;
-        if (completes && devices[d].bytes < in->need_bytes) {
-            outcomes[d] = BENCH_OUTCOME_FAILS;
-        } else if (completes && devices[d].bytes < sure_bytes) {
-            outcomes[d] = BENCH_OUTCOME_UNKNOWN;
-        }
+        outcomes[d] = completes && devices[d].bytes < need ? BENCH_OUTCOME_FAILS : outcomes[d];
     }
+}
+
+/* R11 */
+static void forget_outcomes(bench_verdict_setting *setting)
+{
+    memset(setting->on, BENCH_OUTCOME_UNKNOWN, sizeof setting->on);
+    memset(setting->near, BENCH_OUTCOME_UNKNOWN, sizeof setting->near);
 }
 
 void bench_verdict_explain(bench_verdict_input *in)
@@ -77,11 +80,13 @@ void bench_verdict_explain(bench_verdict_input *in)
         in->told.unexplained_bytes = in->own_bytes;
         in->told.replayed_bytes = in->settings[own].held_bytes;
     }
-    uint64_t sure = in->told.unexplained_bytes;
     for (unsigned s = 0; s < in->n_settings && bench_told_lacks_reason(&in->told); s++) {
         bench_verdict_setting *setting = &in->settings[s];
-        doubt_outcomes(in, in->devices, in->n_devices, sure, setting->on);
-        doubt_outcomes(in, in->near, in->n_near, sure, setting->near);
+        fail_below(in->need_bytes, in->devices, in->n_devices, setting->on);
+        fail_below(in->need_bytes, in->near, in->n_near, setting->near);
+    }
+    for (unsigned s = 0; s < in->n_settings && in->told.is_apart; s++) {
+        forget_outcomes(&in->settings[s]);
     }
 }
 
@@ -173,10 +178,11 @@ static void choose(const bench_verdict_input *in, const candidates *c, bench_ver
     out->setting = in->settings[chosen].allocator;
 }
 
-/* R8 */
+/* R8, R11 */
 static void doubt(const bench_verdict_input *in, bench_verdict *out)
 {
-    if (out->setting && bench_told_hides_need(&in->told, in->devices[out->device].bytes)) {
+    bool has_chosen = out->setting && !bench_told_is_whole(&in->told);
+    if (has_chosen || in->told.has_gone_on || in->told.is_apart) {
         out->so_far = out->setting;
         out->advice = BENCH_ADVICE_RECORD;
         out->setting = NULL;
@@ -196,9 +202,9 @@ void bench_verdict_reach(const bench_verdict_input *in, bench_verdict *out)
     }
     if (c.n > 0 && is_measured(in)) {
         choose(in, &c, out);
-        doubt(in, out);
     }
-    for (unsigned i = 0; i < c.n; i++) {
+    doubt(in, out);
+    for (unsigned i = 0; i < c.n && out->advice != BENCH_ADVICE_RECORD; i++) {
         out->is_provisional = out->is_provisional || !is_sure[c.of[i]];
     }
     bench_verdict_write_lines(in, out);

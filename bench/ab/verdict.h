@@ -17,18 +17,19 @@
  * R6  If the need exceeds all devices, no setting helps (TOO_LARGE); if it does not, and no
  *     candidate completes anywhere, the devices are too small by what is lost (NOBODY).
  * R7  What was not measured counts as neither; the advice says so where it could change it.
- * R8  Of a recording that is not whole the need is a least one, and what completes does so as far
- *     as it was recorded; the lines say so. Where what is missing may need more than the
- *     device that R4 or R5 choose (told.h), the advice is to record the whole (RECORD). R6 stays:
- *     what fails on a part fails on the whole.
- * R9  Where nothing is known to be missing, but steps were not seen to repeat, or they grow, the
- *     need is a least one, too. The advice stays with the words that a whole recording may say
- *     otherwise; of a rise between the steps it tells how many further ones its device has room
- *     for.
+ * R8  Of a recording that is not whole (told.h) the need is a least one, and no device is called
+ *     enough: what fails on a part fails on the whole, but what completes only leaves a device
+ *     possible. The lines tell the devices that are ruled out, and under which settings. Instead of
+ *     R4 and R5 the advice is what would tell more (RECORD): a longer recording, or a run. R6
+ *     stays, except where the run goes on after a refused request: it may take less elsewhere.
+ * R9  A recording is whole only if its steps were seen to repeat without a rise. Even then others
+ *     may follow, such as an evaluation. So the need is "at least" that of the recorded steps, and
+ *     the advice, which is about these steps, says that others may need more.
  * R10 Where the run held much more than the replay of its own setting, the history does not explain
- *     what was held, as of private pools of CUDA graphs. Then what a replay completes on a smaller
- *     device than the run held, or near the need, counts as not measured. What fails, fails; and
- *     below the need all fail. */
+ *     what was held, as of private pools of CUDA graphs: the recording is not whole. Below the need
+ *     all fail, whatever a replay says.
+ * R11 Where the history does not lead to the snapshot's blocks, blocks that a gap has freed may
+ *     count as live. So the need may be less, too, and no device is ruled out. */
 #ifndef PLEAT_BENCH_VERDICT_H
 #define PLEAT_BENCH_VERDICT_H
 
@@ -113,10 +114,10 @@ typedef enum bench_advice {
 
 typedef struct bench_verdict {
     bench_advice advice;
-    const char *setting;                    /* advised or kept; NULL = none */
-    const char *in_force;                   /* R2 */
-    unsigned device;                        /* of `setting`; BENCH_VERDICT_NOWHERE = none */
-    const char *so_far;                     /* of RECORD: the setting to advise or keep so far */
+    const char *setting;  /* advised or kept; NULL = none */
+    const char *in_force; /* R2 */
+    unsigned device;      /* of `setting`; BENCH_VERDICT_NOWHERE = none */
+    const char *so_far;   /* of RECORD: the setting that R4 and R5 choose; NULL = none */
     unsigned least[BENCH_VERDICT_SETTINGS]; /* R1; BENCH_VERDICT_NOWHERE = none */
     bool is_provisional;                    /* R7 */
     char lines[BENCH_VERDICT_LINES][BENCH_VERDICT_BYTES];

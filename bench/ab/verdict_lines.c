@@ -5,6 +5,7 @@
 
 #include "bench/ab/line.h"
 #include "bench/ab/verdict_recorded.h"
+#include "bench/ab/verdict_words.h"
 #include "bench/base/conf.h"
 #include "bench/base/text.h"
 
@@ -15,14 +16,6 @@ const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "recorded", "dev
                                                                 "type",     "at start", "at end" };
 
 enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, TYPE, AT_START, AT_END };
-
-static const char *words_of(const char *allocator)
-{
-    if (strcmp(allocator, "torch-native") == 0) {
-        return "PyTorch's default (torch-native)";
-    }
-    return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
-}
 
 static void put_steps(const bench_verdict_input *in, bench_line *l)
 {
@@ -38,8 +31,9 @@ static void put_steps(const bench_verdict_input *in, bench_line *l)
 
 static void write_needs(const bench_verdict_input *in, bench_line *l)
 {
-    bench_line_put(l, "%s", bench_told_is_whole(&in->told) ? "" : "at least ");
+    bench_line_put(l, "%s", bench_told_is_recorded(&in->told) ? "at least " : ""); /* R9 */
     bench_line_size(l, (double)in->need_bytes);
+    bench_line_put(l, "%s", in->told.is_apart ? ", if its history has no gap," : ""); /* R11 */
     put_steps(in, l);
     if (in->n_ranks > 0) {
         bench_line_put(l, " in rank %s, the most of %u ranks", in->worst,
@@ -60,19 +54,14 @@ static void write_needs(const bench_verdict_input *in, bench_line *l)
     bench_line_count(l, in->peak_event + 1);
     bench_line_put(l, " of ");
     bench_line_count(l, in->n_events);
-    if (bench_told_has_bound(&in->told) && in->told.held_before_bytes > in->need_bytes) {
-        bench_line_put(l, ", and perhaps as much as the ");
-        bench_line_size(l, (double)in->told.held_before_bytes);
-        bench_line_put(l, " that were held before the recording");
-    }
     if (in->pending_bytes > 0) {
         bench_line_put(l, "; up to ");
         bench_line_size(l, (double)in->pending_bytes);
         bench_line_put(l, " more are freed and wait for other streams, which is no need");
     }
     if (in->told.lacks_requests) {
-        bench_line_put(l, "; blocks that wait for other streams are counted, as the history lacks "
-                          "free_requested");
+        bench_line_put(l, "; less if blocks waited for other streams, which are counted, as the "
+                          "history lacks free_requested");
     } else if (in->told.lacks_ends) {
         bench_line_put(l, "; how much waits for other streams is unknown, as the history lacks "
                           "free_completed");
@@ -98,22 +87,16 @@ static void put_options(const bench_verdict_input *in, bench_line *l)
     }
 }
 
-/* A need that is not known is no measure. */
-static void put_ratio(const bench_verdict_input *in, bench_line *l)
-{
-    if (!bench_told_hides_need(&in->told, in->need_bytes) && !in->told.unexplained_bytes) {
-        bench_line_put(l, ": %.3f times its need%s", (double)in->own_bytes / (double)in->need_bytes,
-                       bench_told_is_whole(&in->told) ? "" : " as far as it was recorded");
-    }
-}
-
 static void write_held(const bench_verdict_input *in, bench_line *l)
 {
     if (in->own && in->own_bytes > 0) {
         bench_line_size(l, (double)in->own_bytes);
-        bench_line_put(l, " in the recorded run, under %s", words_of(in->own));
+        bench_line_put(l, " in the recorded run, under %s", bench_verdict_words_of(in->own));
         put_options(in, l);
-        put_ratio(in, l);
+        if (bench_told_is_whole(&in->told)) { /* a least need is no measure */
+            bench_line_put(l, ": %.3f times its need",
+                           (double)in->own_bytes / (double)in->need_bytes);
+        }
         bool goes_on = in->told.has_gone_on && !in->told.ends_failed;
         bench_line_put(l, "%s",
                        !in->own_failed ? ""
@@ -135,97 +118,57 @@ static void write_held(const bench_verdict_input *in, bench_line *l)
     }
 }
 
-static bool are_alike(const bench_verdict_input *in, unsigned a, unsigned b)
+static void put_unknown(const bench_verdict_input *in, unsigned device, bench_line *l)
 {
-    for (unsigned s = 0; s < in->n_settings; s++) {
-        if (in->settings[s].on[a] != in->settings[s].on[b]) {
-            return false;
-        }
-    }
-    return (in->need_bytes > in->devices[a].bytes) == (in->need_bytes > in->devices[b].bytes);
-}
-
-/* Names those with that outcome. */
-static void put_names(const bench_verdict_input *in, unsigned device, bench_outcome outcome,
-                      bench_line *l)
-{
-    const char *before = "";
-    for (unsigned s = 0; s < in->n_settings; s++) {
-        if (in->settings[s].on[device] == outcome) {
-            bench_line_put(l, "%s%s", before, in->settings[s].allocator);
-            before = ", ";
-        }
-    }
+    bench_line_put(l, " (not measured: ");
+    bench_verdict_put_names(in, device, BENCH_OUTCOME_UNKNOWN, l);
+    bench_line_put(l, ")");
 }
 
 static void put_outcomes(const bench_verdict_input *in, unsigned device, bench_line *l)
 {
-    unsigned n[3] = { 0 };
-    for (unsigned s = 0; s < in->n_settings; s++) {
-        n[in->settings[s].on[device]]++;
-    }
-    unsigned n_good = n[BENCH_OUTCOME_COMPLETES];
-    if (n_good == 0 && n[BENCH_OUTCOME_FAILS] == 0) {
+    unsigned n_good = bench_verdict_count(in, device, BENCH_OUTCOME_COMPLETES);
+    unsigned n_bad = bench_verdict_count(in, device, BENCH_OUTCOME_FAILS);
+    if (n_good == 0 && n_bad == 0) {
         bench_line_put(l, "unknown");
     } else if (n_good == 0) {
         bench_line_put(l, "%s",
                        in->need_bytes > in->devices[device].bytes ? "none, it needs more" : "none");
     } else if (n_good == in->n_settings) {
         bench_line_put(l, "all");
-    } else if (n[BENCH_OUTCOME_FAILS] > 0 && n[BENCH_OUTCOME_FAILS] < n_good &&
-               n[BENCH_OUTCOME_FAILS] <= MOST_NAMED) {
+    } else if (n_bad > 0 && n_bad < n_good && n_bad <= MOST_NAMED) {
         bench_line_put(l, "all but ");
-        put_names(in, device, BENCH_OUTCOME_FAILS, l);
+        bench_verdict_put_names(in, device, BENCH_OUTCOME_FAILS, l);
     } else {
-        put_names(in, device, BENCH_OUTCOME_COMPLETES, l);
+        bench_verdict_put_names(in, device, BENCH_OUTCOME_COMPLETES, l);
     }
-    if (n[BENCH_OUTCOME_UNKNOWN] > 0) {
-        bench_line_put(l, " (not measured: ");
-        put_names(in, device, BENCH_OUTCOME_UNKNOWN, l);
-        bench_line_put(l, ")");
-    }
-}
-
-/* "40, 48 GB", or "1.02x, 1.05x". */
-static void put_devices(const bench_verdict_input *in, unsigned first, unsigned end, bench_line *l)
-{
-    for (unsigned d = first; d < end; d++) {
-        const char *label = in->devices[d].label;
-        const char *unit = strstr(label, " GB");
-        bool is_last = d + 1 == end;
-        int n = unit && !is_last ? (int)(unit - label) : (int)strlen(label);
-        bench_line_put(l, "%.*s%s", n, label, is_last ? "" : ", ");
+    if (n_good + n_bad < in->n_settings) {
+        put_unknown(in, device, l);
     }
 }
 
 static void write_runs_on(const bench_verdict_input *in, bench_line *l)
 {
+    if (in->n_devices == 0) {
+        bench_line_put(l, "no size of a device was asked about");
+        return;
+    }
     if (!bench_told_is_whole(&in->told)) {
-        bench_line_put(l, "%s",
-                       bench_told_lacks_end(&in->told) ? "(up to where the recording stops) "
-                                                       : "(as far as it was recorded) ");
+        bench_verdict_write_fails_on(in, l);
+        return;
+    }
+    if (in->told.n_steps > 0) {
+        bench_line_put(l, "(the ");
+        bench_line_count(l, in->told.n_steps);
+        bench_line_put(l, " recorded steps) ");
     }
     for (unsigned first = 0, end; first < in->n_devices; first = end) {
-        for (end = first + 1; end < in->n_devices && are_alike(in, first, end); end++) {
-        }
+        end = bench_verdict_end_of(in, first);
         bench_line_put(l, "%s", first > 0 ? "; " : "");
-        put_devices(in, first, end, l);
+        bench_verdict_put_devices(in, first, end, l);
         bench_line_put(l, ": ");
         put_outcomes(in, first, l);
     }
-    if (in->n_devices == 0) {
-        bench_line_put(l, "no size of a device was asked about");
-    }
-}
-
-static unsigned least_of(const bench_verdict_input *in, const bench_verdict *v, const char *name)
-{
-    for (unsigned s = 0; s < in->n_settings; s++) {
-        if (strcmp(in->settings[s].allocator, name) == 0) {
-            return v->least[s];
-        }
-    }
-    return BENCH_VERDICT_NOWHERE;
 }
 
 /* The smallest multiple of the need on which it completes, or NULL. */
@@ -251,9 +194,20 @@ static void put_place(const char *label, bench_line *l)
                    label);
 }
 
+/* R9: "the 12 recorded steps "; empty for a work that is no recording. */
+static void put_what(const bench_verdict_input *in, bench_line *l)
+{
+    if (in->told.n_steps > 0) {
+        bench_line_put(l, "the ");
+        bench_line_count(l, in->told.n_steps);
+        bench_line_put(l, " recorded steps ");
+    }
+}
+
 static void write_keep(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
-    bench_line_put(l, "Change nothing: %s completes ", words_of(v->setting));
+    bench_line_put(l, "Change nothing: %s completes ", bench_verdict_words_of(v->setting));
+    put_what(in, l);
     put_place(in->devices[v->device].label, l);
     bench_line_put(l, ", ");
     if (v->device == 0) {
@@ -269,9 +223,11 @@ static void write_keep(const bench_verdict_input *in, const bench_verdict *v, be
 static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     const char *now = near_of(in, v->in_force);
-    bench_line_put(l, "%s suffices ", words_of(v->in_force));
+    bench_line_put(l, "%s completes ", bench_verdict_words_of(v->in_force));
+    put_what(in, l);
     put_place(in->devices[v->device].label, l);
-    bench_line_put(l, "; for a larger batch there use %s: it completes ", words_of(v->setting));
+    bench_line_put(l, "; for a larger batch there use %s: it completes ",
+                   bench_verdict_words_of(v->setting));
     put_place(near_of(in, v->setting), l);
     bench_line_put(l, now ? ", the other only " : ", the other not even ");
     put_place(now ? now : in->near[in->n_near - 1].label, l);
@@ -279,59 +235,26 @@ static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, 
 
 static void write_switch(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
-    unsigned now = least_of(in, v, v->in_force);
+    unsigned now = bench_verdict_least_of(in, v, v->in_force);
     bool is_expandable = strcmp(v->setting, "torch-expandable") == 0;
-    bench_line_put(
-        l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ", words_of(v->setting));
+    bench_line_put(l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ",
+                   bench_verdict_words_of(v->setting));
     bench_line_put(l, "it then completes ");
+    put_what(in, l);
     put_place(in->devices[v->device].label, l);
-    bench_line_put(l, ", with %s ", words_of(v->in_force));
+    bench_line_put(l, ", with %s ", bench_verdict_words_of(v->in_force));
     if (now == BENCH_VERDICT_NOWHERE) {
         bench_line_put(l, "on none of these");
     } else {
         bench_line_put(l, "only ");
         put_place(in->devices[now].label, l);
     }
-    bool has_pleat = least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
+    bool has_pleat = bench_verdict_least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
     if (is_expandable && has_pleat) {
-        bench_line_put(l, "; that suffices, and pleat completes on no smaller one");
+        bench_line_put(l, "; pleat completes on no smaller one");
     } else if (strcmp(v->setting, "pleat") == 0 &&
-               least_of(in, v, "torch-expandable") != v->device) {
+               bench_verdict_least_of(in, v, "torch-expandable") != v->device) {
         bench_line_put(l, "; expandable_segments do not suffice there");
-    }
-}
-
-/* Where a setting completes so far. */
-static void put_so_far(const bench_verdict_input *in, const bench_verdict *v, const char *name,
-                       bench_line *l)
-{
-    unsigned device = least_of(in, v, name);
-    bench_line_put(l, "%s %s %s", words_of(name), device == BENCH_VERDICT_NOWHERE ? "on" : "from",
-                   device == BENCH_VERDICT_NOWHERE ? "none of these" : in->devices[device].label);
-}
-
-static void write_record(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
-{
-    bool is_other = least_of(in, v, v->so_far) != least_of(in, v, v->in_force);
-    bench_line_put(
-        l, "Record the whole run before you choose: what is missing may need more. So far ");
-    if (is_other) {
-        put_so_far(in, v, v->so_far, l);
-        bench_line_put(l, ", ");
-    }
-    put_so_far(in, v, v->in_force, l);
-    bench_line_put(l, " %s", is_other ? "complete" : "completes");
-}
-
-/* How long the rise leaves room on the chosen device. The last device without room for the need at
- * all is no setting's. */
-static void put_steps_left(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
-{
-    const bench_verdict_device *device = &in->devices[v->device];
-    if (in->told.rise_bytes > 0 && device->bytes > in->need_bytes) {
-        bench_line_put(l, ": by the rise, ");
-        bench_line_count(l, (device->bytes - in->need_bytes) / in->told.rise_bytes);
-        bench_line_put(l, " further steps fill %s", device->label);
     }
 }
 
@@ -355,25 +278,22 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
             in->devices[in->n_devices - 1].label);
         break;
     case BENCH_ADVICE_NOBODY:
-        bench_line_put(
-            l, "None of these sizes suffices, though the largest holds what the job needs: search "
-               "the least one that does");
+        bench_line_put(l, "None of these sizes suffices%s",
+                       bench_told_is_whole(&in->told)
+                           ? ", though the largest holds what the job needs: search the least one "
+                             "that does"
+                           : ": what was recorded fails on all of them");
         break;
     case BENCH_ADVICE_RECORD:
-        write_record(in, v, l);
+        bench_verdict_write_record(in, v, l);
         break;
     case BENCH_ADVICE_UNKNOWN:
         bench_line_put(l, "Too little was measured to tell");
         break;
     }
-    bench_line_put(l, "%s", v->is_provisional ? " (as far as it was measured)" : "");
-    if (v->setting && !bench_told_is_whole(&in->told)) {
-        bench_line_put(l, "; %s may say otherwise",
-                       bench_told_has_both_ends(&in->told) ? "a run on that device"
-                                                           : "a whole recording");
-        put_steps_left(in, v, l);
-    }
-    bench_line_put(l, ".");
+    bool may_reverse = v->setting && bench_told_is_recorded(&in->told); /* R9 */
+    bench_line_put(l, "%s%s.", v->is_provisional ? " (as far as it was measured)" : "",
+                   may_reverse ? "; other steps may need more" : "");
 }
 
 /* Other settings of the recorded run stay. */
@@ -397,10 +317,9 @@ static void write_type(const bench_verdict_input *in, const bench_verdict *v, be
     if (v->advice == BENCH_ADVICE_KEEP) {
         bench_line_put(l, "nothing");
     } else if (v->advice == BENCH_ADVICE_RECORD) {
-        bench_line_put(l, "%s", bench_verdict_run_of(&in->told));
+        bench_verdict_write_what_tells(in, v, l);
     } else if (v->advice == BENCH_ADVICE_TOO_LARGE && !in->is_rmm) {
-        bench_line_put(l, "pleat-runtime --memory %lluM python3 YOUR_SCRIPT.py",
-                       (unsigned long long)(in->devices[in->n_devices - 1].bytes >> 20));
+        bench_verdict_put_run(&in->devices[in->n_devices - 1], l);
     } else if (!is_change) {
         bench_line_put(l, "pleat fit '%s' --allocator torch-native,torch-expandable,pleat",
                        in->work);
@@ -432,7 +351,7 @@ void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out
     write_runs_on(in, &lines[RUNS_ON]);
     write_advice(in, out, &lines[ADVICE]);
     write_type(in, out, &lines[TYPE]);
-    if (out->advice == BENCH_ADVICE_RECORD) {
+    if (out->advice == BENCH_ADVICE_RECORD && bench_told_wants_recording(&in->told)) {
         bench_verdict_write_calls(&in->told, &lines[AT_START], &lines[AT_END]);
     }
     for (unsigned i = 0; i < BENCH_VERDICT_LINES; i++) {

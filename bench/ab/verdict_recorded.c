@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "bench/ab/verdict_words.h"
+
 /* pleat-runtime records nothing itself: the script's two calls do, on any device. */
 #define START_CALL "torch.cuda.memory._record_memory_history(max_entries=10_000_000)"
 #define END_CALL "torch.cuda.memory._dump_snapshot(\"whole.pickle\")"
@@ -50,7 +52,10 @@ static void put_end(const bench_told *told, bench_line *l)
             bench_line_put(l, " of ");
             bench_line_size(l, (double)told->most_refused_bytes);
         }
-        bench_line_put(l, ", which is not counted and a larger device would have served");
+        bench_line_put(l, ", which is not counted: %s",
+                       bench_told_wants_room(told)
+                           ? "a larger device would have served it, a smaller one refuses more"
+                           : "it takes what a device has, so the need is that on its own");
     }
     if (told->ends_early) {
         bench_line_put(l,
@@ -104,22 +109,18 @@ static void put_reason(const bench_told *told, bench_line *l)
     }
 }
 
-static bool needs_room(const bench_told *told)
+static const char *run_of(const bench_told *told)
 {
-    return told->ends_failed || told->has_gone_on;
-}
-
-const char *bench_verdict_run_of(const bench_told *told)
-{
-    return needs_room(told) ? "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py"
-                            : "python3 YOUR_SCRIPT.py";
+    return bench_told_wants_room(told) ? "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py"
+                                       : "python3 YOUR_SCRIPT.py";
 }
 
 void bench_verdict_write_calls(const bench_told *told, bench_line *start, bench_line *end)
 {
     bench_line_put(start, START_CALL "  # before the first tensor");
     bench_line_put(end, END_CALL "  # %s",
-                   bench_told_lacks_end(told) && !needs_room(told)
+                   bench_told_wants_room(told) ? "after the last step"
+                   : told->ends_early || bench_told_is_unproven(told)
                        ? "after more steps, and between two"
                        : "after the last step");
 }
@@ -133,27 +134,19 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *l)
     put_end(told, l);
     put_doubt(told, l);
     put_reason(told, l);
-    bench_line_put(l, ". So the run needs at least what is said here");
-    if (bench_told_lacks_end(told)) {
-        bench_line_put(l, ", and \"completes\" means up to where the recording stops");
-    }
-    if (told->unexplained_bytes > 0) {
-        bench_line_put(l, ". On less than ");
-        bench_line_size(l, (double)told->unexplained_bytes);
-        bench_line_put(l, " only a run tells whether it completes");
-    }
-    if (bench_told_has_both_ends(told) && !told->has_gone_on) {
-        return;
-    }
-    if (bench_told_is_only_unproven(told)) {
-        bench_line_put(l, "%s",
-                       told->rise_bytes > 0 ? ". Each further step needs that much more" : "");
-        return;
-    }
-    bench_line_put(l, ". The whole is recorded by " START_CALL " before the first tensor and "
-                      "torch.cuda.memory._dump_snapshot after the last step");
-    if (needs_room(told)) {
-        bench_line_put(l, ", under %s", bench_verdict_run_of(told));
+    bench_line_put(l, "%s",
+                   told->is_apart      ? ". So the run may need less or more than is said here"
+                   : told->has_gone_on ? ""
+                                       : ". So the run needs at least what is said here");
+    bench_line_put(l, "%s", told->rise_bytes > 0 ? ". Each further step needs that much more" : "");
+    if (!bench_told_wants_recording(told)) {
+        bench_line_put(l, ". Only a run tells which device is enough");
+    } else if (bench_told_is_cut(told)) {
+        bench_line_put(l,
+                       ". The whole is recorded by " START_CALL " before the first tensor and "
+                       "torch.cuda.memory._dump_snapshot after the last step%s%s",
+                       bench_told_wants_room(told) ? ", under " : "",
+                       bench_told_wants_room(told) ? run_of(told) : "");
     }
 }
 
@@ -162,6 +155,89 @@ void bench_verdict_recorded(const bench_told *told, char out[BENCH_VERDICT_BYTES
     bench_line l = { .text = out };
     out[0] = '\0';
     bench_verdict_write_recorded(told, &l);
+}
+
+/* ---- what a part tells (R8) ---- */
+
+void bench_verdict_write_fails_on(const bench_verdict_input *in, bench_line *l)
+{
+    const char *before = ", which fails on ";
+    bench_line_put(l, "unknown beyond what was recorded");
+    for (unsigned first = 0, end; first < in->n_devices; first = end) {
+        end = bench_verdict_end_of(in, first);
+        unsigned n_bad = bench_verdict_count(in, first, BENCH_OUTCOME_FAILS);
+        if (n_bad == 0) {
+            continue;
+        }
+        bench_line_put(l, "%s", before);
+        before = "; ";
+        bench_verdict_put_devices(in, first, end, l);
+        if (n_bad == in->n_settings) {
+            bool needs_more = in->need_bytes > in->devices[first].bytes;
+            bench_line_put(l, ": all%s", needs_more ? ", it needs more" : "");
+        } else {
+            bench_line_put(l, ": ");
+            bench_verdict_put_names(in, first, BENCH_OUTCOME_FAILS, l);
+        }
+    }
+    bench_line_put(l, "%s", before[0] == ',' ? ", which rules out none of these sizes" : "");
+}
+
+/* The largest device below `device` on which all fail, or BENCH_VERDICT_NOWHERE. */
+static unsigned ruled_out(const bench_verdict_input *in, unsigned device)
+{
+    for (unsigned d = device; d-- > 0;) {
+        if (bench_verdict_count(in, d, BENCH_OUTCOME_FAILS) == in->n_settings) {
+            return d;
+        }
+    }
+    return BENCH_VERDICT_NOWHERE;
+}
+
+/* A part tells only which devices are too small. */
+static void put_ruled_out(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
+{
+    unsigned possible = bench_verdict_least_of(in, v, v->so_far);
+    const bench_verdict_device *device = &in->devices[possible];
+    unsigned small = ruled_out(in, possible);
+    if (small != BENCH_VERDICT_NOWHERE && !in->told.has_gone_on) {
+        bench_line_put(l, ". %s is not enough, whatever the setting", in->devices[small].label);
+    }
+    if (bench_verdict_least_of(in, v, v->in_force) > possible) {
+        bench_line_put(l, ". On %s what was recorded fails with %s, and not with %s", device->label,
+                       bench_verdict_words_of(v->in_force), bench_verdict_words_of(v->so_far));
+    }
+    if (in->told.rise_bytes > 0 && device->bytes > in->need_bytes) {
+        bench_line_put(l, ". By the rise, ");
+        bench_line_count(l, (device->bytes - in->need_bytes) / in->told.rise_bytes);
+        bench_line_put(l, " further steps fill %s", device->label);
+    }
+}
+
+void bench_verdict_write_record(const bench_verdict_input *in, const bench_verdict *v,
+                                bench_line *l)
+{
+    const char *what = "Only a run tells which device is enough";
+    if (bench_told_wants_recording(&in->told)) {
+        what = bench_told_is_cut(&in->told)
+                   ? "Record the whole run before you choose: what is missing may need more"
+                   : "Record more steps before you choose: later ones may need more";
+    }
+    bench_line_put(l, "%s", what);
+    if (v->so_far) {
+        put_ruled_out(in, v, l);
+    }
+}
+
+void bench_verdict_write_what_tells(const bench_verdict_input *in, const bench_verdict *v,
+                                    bench_line *l)
+{
+    unsigned device = v->so_far ? bench_verdict_least_of(in, v, v->so_far) : in->n_devices - 1;
+    if (bench_told_wants_recording(&in->told)) {
+        bench_line_put(l, "%s", run_of(&in->told));
+    } else {
+        bench_verdict_put_run(&in->devices[device], l);
+    }
 }
 
 /* ---- the device ---- */

@@ -13,8 +13,14 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *line);
 /* Which device of the snapshot is judged, if others have memory, too. */
 void bench_verdict_write_device(const bench_verdict_input *input, bench_line *line);
 
-/* To record the whole: what to run, and the script's calls at its start and at its end. */
-const char *bench_verdict_run_of(const bench_told *told);
+/* Of a recording that is not whole (R8): the devices on which it fails, the advice, and what to
+ * type: to record more, or to run. */
+void bench_verdict_write_fails_on(const bench_verdict_input *input, bench_line *line);
+void bench_verdict_write_record(const bench_verdict_input *input, const bench_verdict *verdict,
+                                bench_line *line);
+void bench_verdict_write_what_tells(const bench_verdict_input *input, const bench_verdict *verdict,
+                                    bench_line *line);
+/* To record more: the script's calls at its start and at its end. */
 void bench_verdict_write_calls(const bench_told *told, bench_line *start, bench_line *end);
 
 #endif

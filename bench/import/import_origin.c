@@ -97,25 +97,30 @@ static void keep_set_options(char *conf, size_t n)
     snprintf(conf, n, "%s", kept);
 }
 
-static void find_failures(const bench_snapshot *snapshot, bench_told *out)
+/* `refused_on_bytes` is at least the device's memory: the most that a refusal says is free, and the
+ * most that the run ever holds. */
+static void find_failures(const bench_snapshot *snapshot, const bench_snapshot_held *held,
+                          bench_told *out)
 {
     bool is_refused = false; /* the last request so far */
-    uint64_t least = UINT64_MAX;
     uint64_t most = 0;
+    uint64_t most_free = 0;
     for (size_t i = 0; i < snapshot->n_entries; i++) {
         uint8_t action = snapshot->entries[i].action;
         if (action == BENCH_SNAPSHOT_OOM) {
+            const bench_snapshot_entry *entry = &snapshot->entries[i];
             is_refused = true;
-            least = snapshot->entries[i].bytes < least ? snapshot->entries[i].bytes : least;
-            most = snapshot->entries[i].bytes > most ? snapshot->entries[i].bytes : most;
+            most = entry->bytes > most ? entry->bytes : most;
+            most_free = entry->address > most_free ? entry->address : most_free;
         } else if (action == BENCH_SNAPSHOT_ALLOC) {
             out->has_gone_on = out->has_gone_on || is_refused;
             is_refused = false;
-            out->least_refused_bytes = out->has_gone_on ? least : 0;
             out->most_refused_bytes = out->has_gone_on ? most : 0;
         }
     }
     out->ends_failed = is_refused;
+    bool is_told = out->ends_failed || out->has_gone_on;
+    out->refused_on_bytes = is_told ? most_free + held->most_bytes : 0;
 }
 
 /* Blocks lie in memory that was taken from the driver, also if the snapshot tells of none. A
@@ -125,18 +130,6 @@ static bool holds_too_little(const bench_told *told, const bench_snapshot_held *
 {
     uint64_t rounding = (uint64_t)BENCH_BLOCK_UNIT * tape->n_slots;
     return !told->ends_failed && tape->peak_live_bytes > held->most_bytes + rounding;
-}
-
-/* Memory goes back to the driver in the recording, or all of it has gone at its end. */
-static bool gives_back(const bench_snapshot *snapshot)
-{
-    for (size_t i = 0; i < snapshot->n_entries; i++) {
-        uint8_t action = snapshot->entries[i].action;
-        if (action == BENCH_SNAPSHOT_SEGMENT_FREE || action == BENCH_SNAPSHOT_SEGMENT_UNMAP) {
-            return true;
-        }
-    }
-    return snapshot->held_bytes == 0;
 }
 
 static bench_told read_told(const bench_snapshot *snapshot, const bench_recording *recording,
@@ -157,8 +150,7 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     told.begins_late = recording->n_before > 0 || held->before_bytes > 0 || recording->is_cut;
     told.has_run_over = snapshot->is_full || is_round(n);
     told.may_run_over = told.has_run_over && !snapshot->is_full && !told.begins_late;
-    told.gives_back = gives_back(snapshot);
-    find_failures(snapshot, &told);
+    find_failures(snapshot, held, &told);
     told.is_apart = !recording->leads_to_state || !held->is_consistent ||
                     holds_too_little(&told, held, tape);
     told.ends_early = !told.ends_failed && recording->steps.ends_high;

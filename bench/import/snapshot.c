@@ -24,6 +24,7 @@ static const char *const wanted[] = { "segments",
                                       "device",
                                       "address",
                                       "addr",
+                                      "device_free",
                                       "size",
                                       "stream",
                                       "action",
@@ -156,8 +157,9 @@ static bool read_entry(reader *r, const value *from, bench_snapshot_entry *out)
         return true;
     }
     out->stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
-    bool has_address = out->action != BENCH_SNAPSHOT_OOM; /* 'device_free' is not needed */
-    return (!has_address || get_number(r, from, "an event", "addr", &out->address)) &&
+    bool is_oom = out->action == BENCH_SNAPSHOT_OOM;
+    return (is_oom ? get_number_or(r, from, "an event", "device_free", 0, &out->address)
+                   : get_number(r, from, "an event", "addr", &out->address)) &&
            get_number(r, from, "an event", "size", &out->bytes) &&
            get_number_or(r, from, "an event", "stream", 0, &out->stream);
 }

@@ -26,7 +26,7 @@ typedef enum bench_snapshot_action {
 } bench_snapshot_action;
 
 typedef struct bench_snapshot_entry {
-    uint64_t address;
+    uint64_t address; /* of a refused request: what was free on the device */
     uint64_t bytes;
     uint64_t stream; /* the handle */
     uint32_t at;     /* offset in the file */

@@ -478,8 +478,9 @@ function show(index) {
   work = opened[index];
   nowHovered = pinned = NOBODY;
   $('head').textContent = `${count(work.n_blocks + work.n_other)} blocks, ${count(work.n_events)} events, ` +
-    `peak ${sized(work.live[work.peak])} at event ${count(eventOf(work, work.peak) + 1)}`;
-  $('recorded').textContent = work.recorded && `A part of the run was recorded: ${work.recorded}.`;
+    `most live ${sized(work.live[work.peak])} at event ${count(eventOf(work, work.peak) + 1)}`;
+  $('recorded').textContent = [work.needs && `Needs ${work.needs}.`, work.recorded && `Recorded: ${work.recorded}.`]
+    .filter(Boolean).join(' ');
   $('rest').textContent = work.n_other ? ` The ${count(work.n_other)} smallest blocks are drawn as one, grey.` : '';
   tell(NOBODY);
   everything();

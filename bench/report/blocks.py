@@ -59,16 +59,16 @@ def in_units(values):
     return None if values is None else numpy.asarray(values, dtype=numpy.int64) // UNIT
 
 
-def of_work(row, recorded):
-    """One work, packed. `recorded` is the verdict's line about its recording."""
+def of_work(row, verdict):
+    """One work, packed, with the verdict's lines about its need and its recording."""
     frames = Frames()
     named = {}
     used, places = numpy.unique(numpy.asarray(row["stack"], dtype=numpy.int64), return_inverse=True)
     stacks = [row["stacks"][i] if i >= 0 else "" for i in used]
     site_of = [named.setdefault(sites.frame_of(s), len(named)) if s else None for s in stacks]
     return {
-        "name": row["blocks"], "recorded": recorded, "n_events": row["n_events"], "n_blocks": row["n_blocks"],
-        "n_other": row["n_other"], "unit": UNIT, "bytes": packed(row["bytes"]),
+        "name": row["blocks"], "needs": verdict.get("needs", ""), "recorded": verdict.get("recorded", ""),
+        "n_events": row["n_events"], "n_blocks": row["n_blocks"], "n_other": row["n_other"], "unit": UNIT, "bytes": packed(row["bytes"]),
         "steps": packed(steps(row["at"])), "other": packed(in_units(row["other"])),
         "of": packed(row["of"]), "stream": packed(row["stream"]), "stack": packed(places),
         "node": packed([frames.node_of(s) if s else 0 for s in stacks]),
@@ -82,9 +82,9 @@ def page(folder, templates):
     rows = [row for row in data.lines_of(pathlib.Path(folder) / "blocks.jsonl") if row["n_blocks"]]
     if not rows:
         return None
-    recorded = {v["work"]: dict(v["lines"]).get("recorded", "")
-                for v in data.lines_of(pathlib.Path(folder) / "verdicts.jsonl")}
-    held = json.dumps([of_work(row, recorded.get(row["blocks"], "")) for row in rows], separators=(",", ":")).replace("<", "\\u003c")
+    lines = {v["work"]: dict(v["lines"])
+             for v in data.lines_of(pathlib.Path(folder) / "verdicts.jsonl")}
+    held = json.dumps([of_work(row, lines.get(row["blocks"], {})) for row in rows], separators=(",", ":")).replace("<", "\\u003c")
     return templates.get_template("blocks.html.j2").render(
         works=[row["blocks"] for row in rows], held=held,
         style=(HERE / "report.css").read_text(encoding="utf-8"),

@@ -162,7 +162,7 @@ def of_size(memory):
     if memory == "unlimited":
         return ", memory unlimited"
     is_ratio = memory.endswith("x")
-    return f", on a device of {memory[:-1]} times the need" if is_ratio else f", on a device of {memory}"
+    return f", on a device of {memory[:-1]} times the peak of live bytes" if is_ratio else f", on a device of {memory}"
 
 
 def in_unit(of):

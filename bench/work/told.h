@@ -4,9 +4,9 @@
  *   recording             |--------------------------|
  *                 begins late, or its ring is full    ends out of memory, or in a step
  *
- * The missing part may need more memory than the recorded one. So a need is a lower bound. A
- * failure in a part of the run is a failure of the whole run. A success holds only up to the end of
- * the recording. */
+ * The missing part may need more memory than the recorded one. So a need is a lower bound, and
+ * nothing in the recording is an upper one: memory may have been held and given back before. A
+ * failure in a part of the run is a failure of the whole run. A success in a part says nothing. */
 #ifndef PLEAT_BENCH_TOLD_H
 #define PLEAT_BENCH_TOLD_H
 
@@ -20,7 +20,6 @@ typedef struct bench_told {
     bool begins_late;    /* blocks lived, or memory was held, before the first entry */
     bool has_run_over;   /* the ring is full, and older entries are gone; */
     bool may_run_over;   /* only the number of entries says so */
-    bool gives_back;     /* memory went back to the driver, so what is held is no bound */
     bool is_apart;       /* the history does not lead to the snapshot's blocks */
     bool ends_failed;    /* the last allocation was refused */
     bool has_gone_on;    /* a request was refused, and the run went on without it */
@@ -31,18 +30,18 @@ typedef struct bench_told {
                           * live, so the need is a bound above */
     bool lacks_ends;     /* free_completed: how long blocks were pending is unknown */
     uint64_t n_entries;
-    uint64_t n_steps;             /* recorded; of a job, of the rank with the fewest; 0 = unknown */
-    uint64_t rise_bytes;          /* of what lives between two steps, a step; 0 = no steady rise */
-    uint64_t n_rise_steps;        /* recorded steps with this rise */
-    uint64_t live_before_bytes;   /* live before the first entry, each block rounded up to 512; */
-    uint64_t held_before_bytes;   /* and from the driver; 0 = the snapshot does not tell */
-    uint64_t least_refused_bytes; /* of the requests that the run went on without: the least */
-    uint64_t most_refused_bytes;  /* and the largest */
-    uint64_t n_pools;             /* private pools of CUDA graphs, which share no memory */
-    uint64_t pool_bytes;          /* held by them at the end */
-    uint64_t pool_need_bytes;     /* least need with them; 0 = no pools */
-    uint64_t unexplained_bytes;   /* held by the run, of which; 0 = a replay holds about as much */
-    uint64_t replayed_bytes;      /* a replay under the run's own setting holds these */
+    uint64_t n_steps;            /* recorded; of a job, of the rank with the fewest; 0 = unknown */
+    uint64_t rise_bytes;         /* of what lives between two steps, a step; 0 = no steady rise */
+    uint64_t n_rise_steps;       /* recorded steps with this rise */
+    uint64_t live_before_bytes;  /* live before the first entry, each block rounded up to 512; */
+    uint64_t held_before_bytes;  /* and from the driver; 0 = the snapshot does not tell */
+    uint64_t most_refused_bytes; /* the largest request that the run went on without */
+    uint64_t refused_on_bytes;   /* most memory of the device that refused; of a job, the least */
+    uint64_t n_pools;            /* private pools of CUDA graphs, which share no memory */
+    uint64_t pool_bytes;         /* held by them at the end */
+    uint64_t pool_need_bytes;    /* least need with them; 0 = no pools */
+    uint64_t unexplained_bytes;  /* held by the run, of which; 0 = a replay holds about as much */
+    uint64_t replayed_bytes;     /* a replay under the run's own setting holds these */
 } bench_told;
 
 /* Something is missing at the beginning. */
@@ -58,10 +57,21 @@ static inline bool bench_told_is_unproven(const bench_told *told)
     return told->is_unrepeated || told->is_growing || told->rise_bytes > 0;
 }
 
-static inline bool bench_told_lacks_end(const bench_told *told)
+/* A device like the one on which the advice says to record. No card comes near. */
+#define BENCH_TOLD_AMPLE_BYTES (UINT64_C(990) << 30)
+
+/* Would the run go another way on a device with more memory? */
+static inline bool bench_told_wants_room(const bench_told *told)
 {
-    return told->has_no_history || told->is_apart || told->ends_failed || told->ends_early ||
-           bench_told_is_unproven(told);
+    return (told->ends_failed || told->has_gone_on) &&
+           told->refused_on_bytes < BENCH_TOLD_AMPLE_BYTES;
+}
+
+/* A part of the run is known to be missing. */
+static inline bool bench_told_is_cut(const bench_told *told)
+{
+    return bench_told_lacks_start(told) || told->ends_failed || told->has_gone_on ||
+           told->ends_early;
 }
 
 /* Did the run hold memory for which the history gives no reason? */
@@ -70,55 +80,35 @@ static inline bool bench_told_lacks_reason(const bench_told *told)
     return told->n_pools > 0 || told->unexplained_bytes > 0;
 }
 
-/* Is the whole run recorded, though perhaps not all that it held memory for? */
-static inline bool bench_told_has_both_ends(const bench_told *told)
-{
-    return !bench_told_lacks_start(told) && !bench_told_lacks_end(told);
-}
-
 static inline bool bench_told_is_whole(const bench_told *told)
 {
-    return bench_told_has_both_ends(told) && !told->has_gone_on && !bench_told_lacks_reason(told);
+    return !bench_told_is_cut(told) && !bench_told_is_unproven(told) &&
+           !bench_told_lacks_reason(told);
 }
 
-/* Does the memory held before the first entry bound what the run had needed by then? */
-static inline bool bench_told_has_bound(const bench_told *told)
+/* Recorded from a run, which may have other steps, too? Else it is a work that was made up. */
+static inline bool bench_told_is_recorded(const bench_told *told)
 {
-    return told->begins_late && !told->has_run_over && !told->is_apart && !told->gives_back;
+    return told->n_steps > 0 || !bench_told_is_whole(told);
 }
 
-static inline bench_told bench_told_without_doubt(const bench_told *told)
+/* Does a longer recording tell more, or one on a larger device? If not, only a run tells: each step
+ * keeps more, or the run fills whatever device it has. */
+static inline bool bench_told_wants_recording(const bench_told *told)
 {
-    bench_told rest = *told;
-    rest.is_unrepeated = rest.is_growing = false;
-    rest.rise_bytes = 0;
-    return rest;
-}
-
-/* Is the recording whole but for that? Then only further steps need more. */
-static inline bool bench_told_is_only_unproven(const bench_told *told)
-{
-    bench_told rest = bench_told_without_doubt(told);
-    return bench_told_is_unproven(told) && bench_told_has_both_ends(&rest) && !told->has_gone_on;
-}
-
-/* Can the missing part need more than `bytes`? PyTorch keeps the memory that it has taken from the
- * driver. So before the first entry the run needed at most the memory held there. A full ring
- * belongs to a long run, whose cache may have been emptied before. In this case there is no
- * bound. A run that is only unproven has no part of which is known that it is missing. A request
- * that was refused and given up is refused again on a device smaller than the request; a larger
- * device may serve it, and the run go another way. */
-static inline bool bench_told_hides_need(const bench_told *told, uint64_t bytes)
-{
-    bench_told rest = bench_told_without_doubt(told);
-    bool may_serve = told->has_gone_on && told->least_refused_bytes <= bytes;
-    return bench_told_lacks_end(&rest) || told->has_run_over || told->held_before_bytes > bytes ||
-           may_serve;
+    bool has_more_steps = told->is_unrepeated || (told->is_growing && told->rise_bytes == 0);
+    return bench_told_lacks_start(told) || told->ends_early || has_more_steps ||
+           bench_told_wants_room(told);
 }
 
 /* A job leaves a part out if any of its ranks does. */
 static inline void bench_told_unite(bench_told *into, const bench_told *other)
 {
+    bool was_refused = into->ends_failed || into->has_gone_on;
+    bool is_refused = other->ends_failed || other->has_gone_on;
+    if (is_refused && (!was_refused || other->refused_on_bytes < into->refused_on_bytes)) {
+        into->refused_on_bytes = other->refused_on_bytes;
+    }
     into->has_no_history = into->has_no_history || other->has_no_history;
     into->begins_late = into->begins_late || other->begins_late;
     into->has_run_over = into->has_run_over || other->has_run_over;
@@ -126,7 +116,6 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     into->ends_failed = into->ends_failed || other->ends_failed;
     into->has_gone_on = into->has_gone_on || other->has_gone_on;
     into->may_run_over = into->may_run_over || other->may_run_over;
-    into->gives_back = into->gives_back || other->gives_back;
     into->ends_early = into->ends_early || other->ends_early;
     into->is_unrepeated = into->is_unrepeated || other->is_unrepeated;
     into->is_growing = into->is_growing || other->is_growing;
@@ -144,10 +133,6 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     }
     if (into->n_steps == 0 || (other->n_steps > 0 && other->n_steps < into->n_steps)) {
         into->n_steps = other->n_steps;
-    }
-    uint64_t refused = other->least_refused_bytes;
-    if (refused > 0 && (into->least_refused_bytes == 0 || refused < into->least_refused_bytes)) {
-        into->least_refused_bytes = refused;
     }
     if (other->most_refused_bytes > into->most_refused_bytes) {
         into->most_refused_bytes = other->most_refused_bytes;

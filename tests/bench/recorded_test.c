@@ -124,7 +124,7 @@ START_TEST(a_whole_recording_is_known_as_one)
     ck_assert_uint_eq(told->n_entries, n_events);
     ck_assert_uint_eq(told->held_before_bytes, 0);
     ck_assert_uint_eq(origin.held_bytes, 64 * MIB);
-    ck_assert(!bench_told_hides_need(told, tape.peak_live_bytes));
+    ck_assert_uint_eq(told->refused_on_bytes, 0);
 }
 END_TEST
 
@@ -137,8 +137,7 @@ START_TEST(blocks_from_before_are_a_late_beginning)
     ck_assert(told->begins_late && !told->has_run_over && !told->is_apart && !told->ends_early);
     ck_assert_uint_eq(told->live_before_bytes, 16 * MIB);
     ck_assert_uint_eq(told->held_before_bytes, 64 * MIB);
-    ck_assert(!bench_told_hides_need(told, 64 * MIB));
-    ck_assert(bench_told_hides_need(told, 64 * MIB - 1));
+    ck_assert(bench_told_wants_recording(told));
 }
 END_TEST
 
@@ -151,7 +150,6 @@ START_TEST(memory_that_was_held_before_is_a_late_beginning)
     ck_assert(told->begins_late);
     ck_assert_uint_eq(told->live_before_bytes, 0);
     ck_assert_uint_eq(told->held_before_bytes, 64 * MIB);
-    ck_assert(bench_told_hides_need(told, tape.peak_live_bytes));
 }
 END_TEST
 
@@ -182,19 +180,6 @@ START_TEST(a_round_number_of_entries_is_perhaps_a_full_ring)
     ck_assert(!bench_told_is_whole(told));
     event("snapshot", 0, 0);
     ck_assert(bench_told_is_whole(read_it("")));
-}
-END_TEST
-
-/* More may have been held before, and have gone back. */
-START_TEST(memory_that_goes_back_is_no_bound)
-{
-    begin_whole();
-    memmove(events, events + 2, (n_events -= 2) * sizeof *events);
-    end_state();
-    ck_assert(bench_told_has_bound(read_it("")));
-    event("segment_alloc", KEPT_AT, 2 * MIB);
-    event("segment_free", KEPT_AT, 2 * MIB);
-    ck_assert(!bench_told_has_bound(read_it("")));
 }
 END_TEST
 
@@ -243,13 +228,16 @@ START_TEST(a_run_that_ends_out_of_memory_is_one)
     ck_assert(told->ends_failed && !told->has_gone_on && !told->begins_late);
     ck_assert(origin.has_failed);
     ck_assert_uint_eq(tape.peak_live_bytes, 96 * MIB);
+    ck_assert_uint_eq(told->refused_on_bytes, SEGMENT + 64 * MIB); /* free: SEGMENT */
+    ck_assert(bench_told_wants_room(told));
     step(8 * MIB);
     told = read_it("");
     ck_assert(!told->ends_failed && told->has_gone_on && origin.has_failed);
-    ck_assert_uint_eq(told->least_refused_bytes, 80 * MIB);
+    ck_assert_uint_eq(told->most_refused_bytes, 80 * MIB);
     ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB); /* a request that was given up is no need */
-    event("oom", 0, 81 * MIB);
+    event("oom", BENCH_TOLD_AMPLE_BYTES, 81 * MIB);
     told = read_it("");
+    ck_assert(!bench_told_wants_room(told));
     ck_assert(told->ends_failed && told->has_gone_on);
     ck_assert_uint_eq(told->most_refused_bytes, 80 * MIB);
     ck_assert_uint_eq(tape.peak_live_bytes, 97 * MIB);
@@ -296,7 +284,8 @@ START_TEST(private_pools_keep_what_they_took)
     snap_plan plan = { .segments = all };
     read_plan(&plan);
     const bench_told *told = &origin.told;
-    ck_assert(bench_told_has_both_ends(told) && !bench_told_is_whole(told));
+    ck_assert(!bench_told_is_cut(told) && !bench_told_is_whole(told));
+    ck_assert(!bench_told_wants_recording(told));
     ck_assert_uint_eq(tape.peak_live_bytes, 64 * MIB);
     ck_assert_uint_eq(told->n_pools, 3);
     ck_assert_uint_eq(told->pool_bytes, 3 * 8 * MIB);
@@ -382,7 +371,7 @@ START_TEST(few_steps_are_no_whole_run)
         ck_assert_uint_eq(told->n_steps, i < 2 ? 0 : i); /* one alone has no level to come to */
         ck_assert_int_eq(told->is_unrepeated, i < 4);
         ck_assert_int_eq(bench_told_is_whole(told), i >= 4);
-        ck_assert(!bench_told_hides_need(told, tape.peak_live_bytes)); /* nothing is missing */
+        ck_assert(!bench_told_is_cut(told)); /* nothing is missing */
     }
 }
 END_TEST
@@ -454,7 +443,6 @@ START_TEST(without_entries_there_is_no_history)
     ck_assert(told->has_no_history && !bench_told_is_whole(told));
     ck_assert_uint_eq(tape.peak_live_bytes, 16 * MIB);
     ck_assert_uint_eq(told->held_before_bytes, 64 * MIB);
-    ck_assert(bench_told_hides_need(told, 64 * MIB));
 }
 END_TEST
 
@@ -537,9 +525,8 @@ START_TEST(a_leak_of_each_step_is_a_steady_rise)
     const bench_told *told = read_rise(20, 200 << 10);
     ck_assert_uint_eq(told->rise_bytes, 200 << 10);
     ck_assert_uint_eq(told->n_rise_steps, 18); /* the first one comes after the loading */
-    ck_assert(!bench_told_is_whole(told) && bench_told_lacks_end(told));
-    ck_assert(bench_told_is_only_unproven(told));
-    ck_assert(!bench_told_hides_need(told, tape.peak_live_bytes));
+    ck_assert(!bench_told_is_whole(told) && !bench_told_is_cut(told));
+    ck_assert(!bench_told_wants_recording(told)); /* no recording is ever the whole */
 }
 END_TEST
 
@@ -753,7 +740,6 @@ SUITE(bench_recorded)
     tcase_add_test(all, memory_that_was_held_before_is_a_late_beginning);
     tcase_add_test(all, a_late_beginning_with_a_round_number_of_entries_is_a_full_ring);
     tcase_add_test(all, a_round_number_of_entries_is_perhaps_a_full_ring);
-    tcase_add_test(all, memory_that_goes_back_is_no_bound);
     tcase_add_test(all, a_history_that_does_not_lead_to_the_blocks_is_apart);
     tcase_add_test(all, more_taken_from_the_driver_than_is_held_is_apart);
     tcase_add_test(all, more_live_than_was_held_is_apart);

@@ -403,8 +403,11 @@ void bench_fleet_print(const json_t *object, FILE *out)
                 size_of(need, "median", texts[2]));
     }
     if (number_of(object, "in_part") > 0.0) {
-        fprintf(out, "; %lld were recorded in part, so they need at least that",
-                (long long)number_of(object, "in_part"));
+        fprintf(
+            out,
+            "\n%lld were recorded in part: they need at least that, and a device on which a part "
+            "completes\nis only not ruled out",
+            (long long)number_of(object, "in_part"));
     }
     fprintf(out, "\n\n%-16s %14s %14s %9s %9s %9s %9s\n", "setting", "holds in all", "saves",
             "smaller", "larger", "nowhere", "only this");

@@ -1,0 +1,87 @@
+/* verdict_words.c - see verdict_words.h. */
+#include "bench/ab/verdict_words.h"
+
+#include <string.h>
+
+const char *bench_verdict_words_of(const char *allocator)
+{
+    if (strcmp(allocator, "torch-native") == 0) {
+        return "PyTorch's default (torch-native)";
+    }
+    return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
+}
+
+unsigned bench_verdict_count(const bench_verdict_input *in, unsigned device, bench_outcome outcome)
+{
+    unsigned n = 0;
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        n += in->settings[s].on[device] == outcome;
+    }
+    return n;
+}
+
+static bool are_alike(const bench_verdict_input *in, unsigned a, unsigned b)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (in->settings[s].on[a] != in->settings[s].on[b]) {
+            return false;
+        }
+    }
+    return (in->need_bytes > in->devices[a].bytes) == (in->need_bytes > in->devices[b].bytes);
+}
+
+void bench_verdict_put_names(const bench_verdict_input *in, unsigned device, bench_outcome outcome,
+                             bench_line *l)
+{
+    const char *before = "";
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (in->settings[s].on[device] == outcome) {
+            bench_line_put(l, "%s%s", before, in->settings[s].allocator);
+            before = ", ";
+        }
+    }
+}
+
+void bench_verdict_put_devices(const bench_verdict_input *in, unsigned first, unsigned end,
+                               bench_line *l)
+{
+    for (unsigned d = first; d < end; d++) {
+        const char *label = in->devices[d].label;
+        const char *unit = strstr(label, " GB");
+        bool is_last = d + 1 == end;
+        int n = unit && !is_last ? (int)(unit - label) : (int)strlen(label);
+        bench_line_put(l, "%.*s%s", n, label, is_last ? "" : ", ");
+    }
+}
+
+unsigned bench_verdict_end_of(const bench_verdict_input *in, unsigned first)
+{
+    unsigned end = first + 1;
+    while (end < in->n_devices && are_alike(in, first, end)) {
+        end++;
+    }
+    return end;
+}
+
+unsigned bench_verdict_least_of(const bench_verdict_input *in, const bench_verdict *v,
+                                const char *name)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (strcmp(in->settings[s].allocator, name) == 0) {
+            return v->least[s];
+        }
+    }
+    return BENCH_VERDICT_NOWHERE;
+}
+
+void bench_verdict_put_run(const bench_verdict_device *device, bench_line *l)
+{
+    const char *unit = strstr(device->label, " GB");
+    bench_line_put(l, "pleat-runtime ");
+    if (unit) {
+        bench_line_put(l, "--card %.*sGB", (int)(unit - device->label), device->label);
+    } else {
+        bench_line_put(l, "--memory %lluM", (unsigned long long)(device->bytes >> 20));
+    }
+    bench_line_put(l, " python3 YOUR_SCRIPT.py");
+}
