@@ -127,8 +127,9 @@ static void trim(operation op)
 static void compact(void)
 {
     pleat_compaction out;
-    uint32_t allowed = FUZZ_BIT(PLEAT_OK) |
-                       FUZZ_BIT(world.is_pleat ? PLEAT_ECAPTURE : PLEAT_ENOTSUP);
+    uint32_t allowed = FUZZ_BIT(PLEAT_OK);
+    allowed |= world.is_pleat ? FUZZ_BIT(PLEAT_ECAPTURE) | FUZZ_BIT(PLEAT_ENOSPACE_VA)
+                              : FUZZ_BIT(PLEAT_ENOTSUP);
     if (world.is_capturing) {
         return; /* pleat may not know the stream yet, and its capture would break */
     }

@@ -6,13 +6,13 @@
  *
  * Why the remedies end. After a remedy that has changed something, the request looks for memory
  * again. If the request comes back, the table is gone through from the start. So the remedies must
- * run out. All but two have a bound in can_help, whatever other threads do. The two go from lane to
- * lane, in turns. A turn begins with the request, and after each wait for the whole context. At
- * most MOST_WAITS such waits are made, and only such a wait lets all fences be polled once more. In
- * a turn the host waits for each lane once. The stream is ordered after a lane until the lane
- * yields nothing. Every yield is at least a block, which pends on the request's own lane from then
- * on. A lane remembers only the last turn that tried the lane. So requests that run at the same
- * time may cause a lane to be tried again, at most as often as these requests try the lane.
+ * run out. All but order_next and wait_next have a bound in can_help, whatever other threads do.
+ * These two go from lane to lane, in turns. A turn begins with the request, and after each wait for
+ * the whole context. At most MOST_WAITS such waits are made, and only such a wait lets all fences
+ * be polled once more. In a turn the host waits for each lane once. The stream is ordered after a
+ * lane until the lane yields nothing. Every yield is at least a block, which pends on the request's
+ * own lane from then on. A lane remembers only the last turn that tried it, so each request that
+ * runs at the same time may cause one more try.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -335,7 +335,7 @@ static const remedy REMEDIES[] = {
      * cover. Bounded by a count. None after a failed wait, and only the first without wait_ms
      * left. */
     { STAGE_PENDING, may_wait_for_all, wait_for_all },
-    /* The two above, where nothing pends. */
+    /* Where nothing pends: unmap settled memory, then take from the reserve. */
     { STAGE_LAST, may_gather_for_reserve, gather },
     { STAGE_LAST, may_use_reserve, use_reserve },
     /* Ask again a driver that refused memory before the request began: other users of the device
