@@ -389,8 +389,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     return b;
 }
 
-/* Idle and created chunks become idle, even where a poisoned hole may still map them: nobody uses
- * the hole again. Taken chunks have never left their granules. */
+/* Chunks become idle, even under a hole that is now poison. Taken ones never left their place. */
 static void give_chunks_back(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
