@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdio>
 
-#include "../support/api_abi.h"
+#include "../support/api/api_abi.h"
 
 #define VALUE(constant, number) static_assert((constant) == (number), #constant);
 #define SIZE(type, bytes) static_assert(sizeof(type) == (bytes), #type);

@@ -21,7 +21,7 @@ for deb in "$work"/*.deb; do
 done
 for name in libpleat-dev libpleat0 pleat; do
     doc=$work/root/usr/share/doc/$name
-    grep -q Contains "$doc/copyright" || grep -q 'HOST_SYSTEM:BOOL=ON' "$build/CMakeCache.txt" ||
+    grep -q Contains "$doc/copyright" || grep -q 'META_SYSTEM:BOOL=ON' "$build/CMakeCache.txt" ||
         fail "$name does not carry the licence of jemalloc"
 done
 # Neither library is in two packages.

@@ -17,7 +17,7 @@ done
 
 # The licences of all that the libraries are made of.
 grep -q '^MIT License' "$prefix/share/doc/pleat/LICENSE" || fail "no licence"
-if [ -f "$(find "$prefix" -name libpleat.a)" ] && grep -q 'HOST_SYSTEM:BOOL=OFF' "$2/CMakeCache.txt"; then
+if [ -f "$(find "$prefix" -name libpleat.a)" ] && grep -q 'META_SYSTEM:BOOL=OFF' "$2/CMakeCache.txt"; then
     grep -q 'Jason Evans' "$prefix/share/doc/pleat/LICENSE.jemalloc" || fail "no licence of jemalloc"
 fi
 
