@@ -35,6 +35,7 @@ ENTRY = {
     "action": str, "addr": int, "size": int, "stream": int, "time_us": int,
     "compile_context": str, "user_metadata": str, "pool_id": tuple,
 }
+OOM_ENTRY = {"device_free" if name == "addr" else name: kind for name, kind in ENTRY.items()}
 SETTINGS = {
     "PYTORCH_CUDA_ALLOC_CONF": str, "max_split_size": int, "garbage_collection_threshold": float,
     "expandable_segments": bool, "pinned_num_register_threads": int,
@@ -47,6 +48,7 @@ STATES = ("active_allocated", "active_pending_free", "inactive")
 BLOCK_ACTIONS = ("alloc", "free_requested", "free_completed")
 GROWTH = ("segment_alloc", "segment_map")
 LOSS = ("segment_free", "segment_unmap")
+ACTIONS = BLOCK_ACTIONS + GROWTH + LOSS + ("oom", "snapshot")
 
 
 class Wrong(Exception):
@@ -60,26 +62,43 @@ def require(condition, text):
 
 # ---- the bytes ----
 
+# By code: the name, the bytes of its argument, and the bytes that tell how many more follow.
+LENGTHS = {pickletools.TAKEN_FROM_ARGUMENT1: 1, pickletools.TAKEN_FROM_ARGUMENT4: 4,
+           pickletools.TAKEN_FROM_ARGUMENT4U: 4}
+FORMS = {
+    ord(opcode.code): (opcode.name, max(n, 0), LENGTHS.get(n, 0))
+    for opcode in pickletools.opcodes if opcode.name in OPCODES
+    for n in (opcode.arg.n if opcode.arg else 0,)
+}
+
+
 def check_opcodes(data):
     """The viewer knows every opcode, the protocol is 2, and no batch is too long for a call."""
     marks = []
-    n_items = 0
-    for opcode, argument, position in pickletools.genops(data):
-        name = opcode.name
-        require(name in OPCODES, f"byte {position}: the viewer does not know {name}")
+    n_items = at = 0
+    name = ""
+    while name != "STOP":
+        form = FORMS.get(data[at])
+        if form is None:
+            raise Wrong(f"byte {at}: the viewer does not know {data[at]:#x}")
+        name, n_fixed, n_length = form
         if name == "PROTO":
-            require(argument == 2, f"protocol {argument}")
+            require(data[at + 1] == 2, f"protocol {data[at + 1]}")
         elif name == "MARK":
             marks.append(n_items)
             n_items = 0
         elif name in ("SETITEMS", "APPENDS"):
-            require(n_items <= MOST_ARGUMENTS, f"byte {position}: a batch of {n_items} values")
+            require(n_items <= MOST_ARGUMENTS, f"byte {at}: a batch of {n_items} values")
             n_items = marks.pop()
         elif name == "TUPLE2":
             n_items -= 1
         elif name not in ("BINPUT", "LONG_BINPUT", "STOP"):
             n_items += 1
+        at += 1 + n_fixed
+        if n_length:
+            at += n_length + int.from_bytes(data[at:at + n_length], "little")
     require(not marks, "an open mark")
+    require(at == len(data), f"{len(data) - at} bytes follow the end")
 
 
 def refuse_constant(text):
@@ -106,17 +125,23 @@ def with_tuples(snapshot):
 
 # ---- the shape ----
 
+# Called millions of times: a text is made for a mistake only.
 def check_fields(what, value, fields, optional=()):
-    require(isinstance(value, dict), f"{what} is no dictionary")
+    if not isinstance(value, dict):
+        raise Wrong(f"{what} is no dictionary")
     for name, kind in fields.items():
-        require(name in value, f"{what} has no '{name}'")
-        require(type(value[name]) is kind, f"'{name}' of {what} is {value[name]!r}")
-    unknown = value.keys() - fields.keys() - set(optional)
-    require(not unknown, f"{what} has {sorted(unknown)}")
+        if name not in value:
+            raise Wrong(f"{what} has no '{name}'")
+        if type(value[name]) is not kind:
+            raise Wrong(f"'{name}' of {what} is {value[name]!r}")
+    if len(value) > len(fields):
+        unknown = value.keys() - fields.keys() - set(optional)
+        require(not unknown, f"{what} has {sorted(unknown)}")
 
 
 def check_pool(pool):
-    require(len(pool) == 2 and all(type(part) is int for part in pool), f"a pool is {pool!r}")
+    if len(pool) != 2 or type(pool[0]) is not int or type(pool[1]) is not int:
+        raise Wrong(f"a pool is {pool!r}")
 
 
 def check_frames(frames):
@@ -145,14 +170,11 @@ def check_shape(snapshot):
 
 
 def check_entry(entry):
-    fields = dict(ENTRY)
-    if entry.get("action") == "oom":
-        fields["device_free"] = fields.pop("addr")
+    fields = OOM_ENTRY if entry.get("action") == "oom" else ENTRY
     check_fields("an entry", entry, fields, ("frames",))
     check_pool(entry["pool_id"])
     check_frames(entry.get("frames", []))
-    known = BLOCK_ACTIONS + GROWTH + LOSS + ("oom", "snapshot")
-    require(entry["action"] in known, f"an entry is {entry['action']}")
+    require(entry["action"] in ACTIONS, f"an entry is {entry['action']}")
 
 
 # ---- the state ----
