@@ -388,6 +388,9 @@ START_TEST(a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_mor
     reach();
     HAS(RECORDED, "its ring of 5,000 entries is full; ends out of memory. ");
     HAS(AT_START, "max_entries=10_000_000");
+    set_outcomes(in.settings[2].on, "?++"); /* then not every setting fails on 24 GB */
+    reach();
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "24 GB is not enough"));
 }
 END_TEST
 
@@ -456,7 +459,6 @@ START_TEST(steps_that_were_not_seen_to_repeat_leave_a_doubt)
     HAS(NEEDS, "30.00 GiB in the step that was recorded, of live blocks");
     tell((bench_told){ .is_growing = true, .n_steps = 6 });
     HAS(RECORDED, "its steps grow, so a longer run may need more. So the run needs at least ");
-    HAS(ADVICE, "Record more steps before you choose: ");
     tell((bench_told){ .is_growing = true, .begins_late = true });
     HAS(RECORDED, "its first entry; its steps grow, so a longer run may need more. So ");
     HAS(RECORDED, ". The whole is recorded by ");
@@ -628,11 +630,9 @@ START_TEST(a_history_with_a_gap_rules_nothing_out)
         reach();
         ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
         ck_assert_ptr_null(verdict.so_far);
-        HAS(NEEDS,
-            row == 0 ? "at least 30.00 GiB, if" : "at least 300.00 GiB, if its history has ");
+        HAS(NEEDS, row == 0 ? "at least 30.00 GiB, if its" : "at least 300.00 GiB, if its");
         IS(RUNS_ON, "unknown beyond what was recorded, which rules out none of these sizes");
         IS(ADVICE, "Record the whole run before you choose: what is missing may need more.");
-        IS(TYPE, "python3 YOUR_SCRIPT.py");
     }
 }
 END_TEST
