@@ -605,20 +605,19 @@ START_TEST(a_run_that_takes_what_a_device_has_is_not_recorded_again)
     IS(ADVICE, "Only a run tells which device is enough.");
     IS(TYPE, "pleat-runtime --card 48GB python3 YOUR_SCRIPT.py");
     in.told.refused_on_bytes = 80 * GIB;
+    bench_verdict_explain(&in);
     reach();
-    HAS(RECORDED,
-        "a larger device would have served it, a smaller one refuses more. The whole is ");
-    HAS(RECORDED, ", under pleat-runtime --memory 1000G");
+    HAS(RECORDED, "a larger device would have served it, a smaller one refuses more. The whole ");
+    HAS(NEEDS, "at least 998.00 GiB, on the recorded device, in the 9 steps");
+    HAS(RUNS_ON, "which rules out none of these sizes");
     IS(TYPE, "pleat-runtime --memory 1000G python3 YOUR_SCRIPT.py");
-    bench_told job = { .n_steps = 0 };
-    bench_told_unite(&job, &in.told);
+    bench_told job = in.told;
     in.told.refused_on_bytes = 999 * GIB; /* another rank */
     bench_told_unite(&job, &in.told);
     ck_assert(bench_told_wants_room(&job));
 }
 END_TEST
 
-/* What fails on a part fails on the whole. */
 /* What a gap has freed may count as live, so even a need above all devices rules none out. */
 START_TEST(a_history_with_a_gap_rules_nothing_out)
 {
@@ -637,6 +636,7 @@ START_TEST(a_history_with_a_gap_rules_nothing_out)
 }
 END_TEST
 
+/* What fails on a part fails on the whole. */
 START_TEST(a_part_that_is_too_large_is_enough_to_say_so)
 {
     add_setting("torch-native", "---", "--");
