@@ -85,7 +85,7 @@ void bench_verdict_explain(bench_verdict_input *in)
         fail_below(in->need_bytes, in->devices, in->n_devices, setting->on);
         fail_below(in->need_bytes, in->near, in->n_near, setting->near);
     }
-    for (unsigned s = 0; s < in->n_settings && in->told.is_apart; s++) {
+    for (unsigned s = 0; s < in->n_settings && !bench_told_rules_out(&in->told); s++) {
         forget_outcomes(&in->settings[s]);
     }
 }
@@ -182,7 +182,7 @@ static void choose(const bench_verdict_input *in, const candidates *c, bench_ver
 static void doubt(const bench_verdict_input *in, bench_verdict *out)
 {
     bool has_chosen = out->setting && !bench_told_is_whole(&in->told);
-    if (has_chosen || in->told.has_gone_on || in->told.is_apart) {
+    if (has_chosen || !bench_told_rules_out(&in->told)) {
         out->so_far = out->setting;
         out->advice = BENCH_ADVICE_RECORD;
         out->setting = NULL;

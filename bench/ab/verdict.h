@@ -21,7 +21,7 @@
  *     enough: what fails on a part fails on the whole, but what completes only leaves a device
  *     possible. The lines tell the devices that are ruled out, and under which settings. Instead of
  *     R4 and R5 the advice is what would tell more (RECORD): a longer recording, or a run. R6
- *     stays, except where the run goes on after a refused request: it may take less elsewhere.
+ *     stays.
  * R9  A recording is whole only if its steps were seen to repeat without a rise. Even then others
  *     may follow, such as an evaluation. So the need is "at least" that of the recorded steps, and
  *     the advice, which is about these steps, says that others may need more.
@@ -29,7 +29,8 @@
  *     what was held, as of private pools of CUDA graphs: the recording is not whole. Below the need
  *     all fail, whatever a replay says.
  * R11 Where the history does not lead to the snapshot's blocks, blocks that a gap has freed may
- *     count as live. So the need may be less, too, and no device is ruled out. */
+ *     count as live. A run that goes on after a refused request takes less on a smaller device. So
+ *     the need may be less, too, and no device is ruled out. */
 #ifndef PLEAT_BENCH_VERDICT_H
 #define PLEAT_BENCH_VERDICT_H
 

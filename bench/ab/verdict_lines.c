@@ -33,7 +33,10 @@ static void write_needs(const bench_verdict_input *in, bench_line *l)
 {
     bench_line_put(l, "%s", bench_told_is_recorded(&in->told) ? "at least " : ""); /* R9 */
     bench_line_size(l, (double)in->need_bytes);
-    bench_line_put(l, "%s", in->told.is_apart ? ", if its history has no gap," : ""); /* R11 */
+    bench_line_put(l, "%s",
+                   in->told.is_apart      ? ", if its history has no gap," /* R11 */
+                   : in->told.has_gone_on ? ", on the recorded device,"
+                                          : "");
     put_steps(in, l);
     if (in->n_ranks > 0) {
         bench_line_put(l, " in rank %s, the most of %u ranks", in->worst,

@@ -200,7 +200,7 @@ static void put_ruled_out(const bench_verdict_input *in, const bench_verdict *v,
     unsigned possible = bench_verdict_least_of(in, v, v->so_far);
     const bench_verdict_device *device = &in->devices[possible];
     unsigned small = ruled_out(in, possible);
-    if (small != BENCH_VERDICT_NOWHERE && !in->told.has_gone_on) {
+    if (small != BENCH_VERDICT_NOWHERE && bench_told_rules_out(&in->told)) {
         bench_line_put(l, ". %s is not enough, whatever the setting", in->devices[small].label);
     }
     if (bench_verdict_least_of(in, v, v->in_force) > possible) {

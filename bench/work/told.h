@@ -92,6 +92,13 @@ static inline bool bench_told_is_recorded(const bench_told *told)
     return told->n_steps > 0 || !bench_told_is_whole(told);
 }
 
+/* Does what fails on the recording fail on the run? A history with a gap may count blocks that were
+ * freed there. A run that goes on after a refused request takes less on a smaller device. */
+static inline bool bench_told_rules_out(const bench_told *told)
+{
+    return !told->is_apart && !told->has_gone_on;
+}
+
 /* Does a longer recording tell more, or one on a larger device? If not, only a run tells: each step
  * keeps more, or the run fills whatever device it has. */
 static inline bool bench_told_wants_recording(const bench_told *told)
