@@ -69,8 +69,8 @@ static void fail_below(uint64_t need, const bench_verdict_device *devices, unsig
 /* R11 */
 static void forget_outcomes(bench_verdict_setting *setting)
 {
-    memset(setting->on, BENCH_OUTCOME_UNKNOWN, sizeof setting->on);
-    memset(setting->near, BENCH_OUTCOME_UNKNOWN, sizeof setting->near);
+    memset(setting->on, 0, sizeof setting->on); /* BENCH_OUTCOME_UNKNOWN */
+    memset(setting->near, 0, sizeof setting->near);
 }
 
 void bench_verdict_explain(bench_verdict_input *in)

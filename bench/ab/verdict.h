@@ -50,7 +50,7 @@ enum {
 };
 
 typedef enum bench_outcome {
-    BENCH_OUTCOME_UNKNOWN, /* not measured */
+    BENCH_OUTCOME_UNKNOWN, /* 0: not measured */
     BENCH_OUTCOME_COMPLETES,
     BENCH_OUTCOME_FAILS,
 } bench_outcome;

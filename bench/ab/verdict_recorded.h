@@ -13,8 +13,8 @@ void bench_verdict_write_recorded(const bench_told *told, bench_line *line);
 /* Which device of the snapshot is judged, if others have memory, too. */
 void bench_verdict_write_device(const bench_verdict_input *input, bench_line *line);
 
-/* Of a recording that is not whole (R8): the devices on which it fails, the advice, and what to
- * type: to record more, or to run. */
+/* Lines of a recording that is not whole (R8). fails_on: the devices that are too small.
+ * what_tells: the command that records more, or that runs the program. */
 void bench_verdict_write_fails_on(const bench_verdict_input *input, bench_line *line);
 void bench_verdict_write_record(const bench_verdict_input *input, const bench_verdict *verdict,
                                 bench_line *line);

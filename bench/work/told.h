@@ -86,7 +86,7 @@ static inline bool bench_told_is_whole(const bench_told *told)
            !bench_told_lacks_reason(told);
 }
 
-/* Recorded from a run, which may have other steps, too? Else it is a work that was made up. */
+/* Was the work recorded from a run, which may have other steps? Other works were made up. */
 static inline bool bench_told_is_recorded(const bench_told *told)
 {
     return told->n_steps > 0 || !bench_told_is_whole(told);

@@ -47,7 +47,7 @@ def ask(
 
 
 def open_files() -> list[int]:
-    """The descriptors that this process got from its parent."""
+    """The numbers of all files that this process has open."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the listing's own is closed

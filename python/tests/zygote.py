@@ -158,7 +158,7 @@ def take_files(files: dict[int, int]) -> None:
 
 
 def take_environment(given: dict[str, str]) -> None:
-    """A variable that a library read as it was loaded has to be the same here."""
+    """The variables of READ_AT_LOAD cannot change: libraries have read them."""
     for name in READ_AT_LOAD:
         now, then = given.get(name), os.environ.get(name)
         if now != then:
