@@ -25,6 +25,9 @@ STYLES = [
     {"color": "#00798c", "linestyle": (0, (3, 3)), "marker": "<"},
     {"color": "#a23b72", "linestyle": (0, (5, 1)), "marker": ">"},
     {"color": "#3d405b", "linestyle": (0, (2, 3)), "marker": "p"},
+    {"color": "#c2571a", "linestyle": (0, (7, 1, 1, 1)), "marker": "*"},
+    {"color": "#2f2f9e", "linestyle": (0, (3, 1)), "marker": "d"},
+    {"color": "#6b7a00", "linestyle": (0, (9, 1, 3, 1)), "marker": "h"},
 ]
 FIRST = {"color": INK, "linestyle": "-", "marker": "o"}
 
@@ -54,7 +57,9 @@ def style_of(allocator, allocators):
     others = [name for name in allocators if name != "pleat"]
     if allocator == "pleat":
         return FIRST
-    return STYLES[others.index(allocator) % len(STYLES)]
+    turn, place = divmod(others.index(allocator), len(STYLES))
+    # More names than styles: the markers come again in other colours.
+    return {**STYLES[place], "color": STYLES[(place + turn) % len(STYLES)]["color"]}
 
 
 NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
