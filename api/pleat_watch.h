@@ -20,7 +20,7 @@ typedef enum pleat_change_kind {
     PLEAT_CHANGE_FREE_COMPLETED, /* uses of the block on other streams are over, too */
     PLEAT_CHANGE_SEGMENT_ALLOC,  /* a whole segment of the driver's (classic caches) */
     PLEAT_CHANGE_SEGMENT_FREE,
-    PLEAT_CHANGE_SEGMENT_MAP, /* a run of addresses became resident, or a hole again */
+    PLEAT_CHANGE_SEGMENT_MAP, /* addresses became resident, or a hole again */
     PLEAT_CHANGE_SEGMENT_UNMAP,
     PLEAT_CHANGE_SNAPSHOT, /* pleat_visit looks at the device at this moment; base 0 */
     PLEAT_CHANGE_OOM,      /* base: the device's free bytes; bytes: the request */
@@ -66,7 +66,7 @@ typedef struct pleat_piece {
     void *stream;             /* its segment's; NULL = the legacy stream, or none */
     pleat_pool_id pool;       /* {0, 0} = no private pool */
     pleat_piece_use use;
-    bool is_first;      /* first piece of a segment, a run of resident addresses */
+    bool is_first;      /* first piece of a segment: of resident addresses side by side */
     bool is_small;      /* its segment is for small requests */
     bool is_expandable; /* its segment can grow */
 } pleat_piece;

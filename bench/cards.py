@@ -260,9 +260,9 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=results.RESULTS / "cards.csv")
     parser.add_argument("--draw", action="store_true")
     options = parser.parse_args()
-    rows = results.rows_of(options.out) if options.draw else measure(options.build, options)
     if not options.draw:
-        results.write_csv(options.out, rows)
+        results.write_csv(options.out, measure(options.build, options))
+    rows = results.rows_of(options.out)  # rounded, so that the file gives the same tables again
     lines = table(summaries(rows))
     print("\n".join(lines))
     if options.out == results.RESULTS / "cards.csv":

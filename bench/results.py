@@ -238,6 +238,13 @@ def draw(chart, source, out):
         print(f"bench/results/{out} is not drawn: is there matplotlib?", file=sys.stderr)
 
 
+def rows_of_pages():
+    """The rows of the tables, read from the files. Figures in files are rounded, so a later --draw
+    gives the same tables again."""
+    ab = rows_of("ab.csv")
+    return ab, summaries(ab), rows_of("resident.csv")
+
+
 def write_pages(ab, summary, resident):
     write_between("README.md", first_table(summary))
     write_between("docs/results.md", tables(ab, summary, resident))
@@ -264,8 +271,7 @@ def main():
         write_pairs(measure_pairs(build))
         return
     if "--draw" in sys.argv:
-        ab = rows_of("ab.csv")
-        write_pages(ab, summaries(ab), rows_of("resident.csv"))
+        write_pages(*rows_of_pages())
         draw("pairs.py", "pairs.csv", "pairs.svg")
         return
     stamp = build / "results.stamp"
@@ -276,13 +282,12 @@ def main():
     ab = measure_ab(build)
     resident = measure_resident(build)
     pairs = measure_pairs(build)
-    summary = summaries(ab)
     RESULTS.mkdir(exist_ok=True)
     write_csv(RESULTS / "ab.csv", ab)
-    write_csv(RESULTS / "summary.csv", summary)
+    write_csv(RESULTS / "summary.csv", summaries(ab))
     write_csv(RESULTS / "resident.csv", resident)
     write_pairs(pairs)
-    write_pages(ab, summary, resident)
+    write_pages(*rows_of_pages())
     stamp.write_text(print_of_build)
     print("written: bench/results/, docs/results.md, README.md")
 

@@ -1,6 +1,6 @@
 /* snapshot_state.h - a copy of one device's state and history at one instant.
  *
- * Pieces are as in PyTorch's snapshots: blocks of segments. A segment is a longest run of resident
+ * Pieces are as in PyTorch's snapshots: blocks of segments. A segment is a longest row of resident
  * addresses within one of the allocator's segments. Holes are left out; unused neighbours are one
  * block. Host memory is allocated before the allocator's lock is taken, so that under the lock
  * state is only copied. */

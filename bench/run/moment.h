@@ -8,8 +8,9 @@
  * Free memory is stranded if the allocator can neither give it back to the driver nor map it
  * elsewhere. The reason is a shared unit: part of it is in use. The unit is a segment (torch-native
  * and others without virtual memory management), a page (torch-expandable: 20 MiB; 2 MiB for small
- * blocks) or a granule (pleat). The bytes are charged to the blocks in use beside them. So the
- * charges add up to the stranded bytes. A site with large charges has scattered blocks.
+ * blocks) or a granule (pleat). So tied granules, which are free as a whole, count as free, and not
+ * as stranded. The bytes are charged to the blocks in use beside them. So the charges add up to the
+ * stranded bytes. A site with large charges has scattered blocks.
  *
  * M1  where has_free: resident = live + pending + rounding + free
  *

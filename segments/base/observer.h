@@ -5,7 +5,7 @@
  * next. The actions on memory:
  *
  *   SEGMENT_ALLOC, SEGMENT_FREE   a segment of the driver's, whole (classic caches)
- *   SEGMENT_MAP, SEGMENT_UNMAP    a run of addresses became resident, or a hole again. UNMAP is
+ *   SEGMENT_MAP, SEGMENT_UNMAP    addresses became resident, or a hole again. UNMAP is
  *                                 reported when a chunk is taken from its old place, though the
  *                                 stale mapping goes later
  *   ALLOC                         a block; bytes as requested

@@ -7,6 +7,7 @@ import unittest
 import calls as call_lint
 import cycles
 import lint_docs
+import lint_figures
 import lint_layers
 import lint_size
 import lint_words
@@ -273,9 +274,13 @@ class Words(unittest.TestCase):
     def test_names_that_went_are_found(self):
         path = pathlib.Path("a.c")
         for text in ("pl_room *room;", "ops->room_wake(a)", "PL_BLOCK_KEPT", "space->limit_chunks",
-                     "pl_host *host", "pl_host_free(h, p)", "space->n_events"):
+                     "pl_host *host", "pl_host_free(h, p)", "space->n_events", "FLIGHT, KEPT",
+                     "as the room shrinks", "(device x room)", "adopted pending memory",
+                     "| tied (stranded) |"):
             self.assertEqual(len(list(lint_words.old_names(path, text))), 1, text)
-        self.assertEqual(list(lint_words.old_names(path, "/* there is room for n_chunks */")), [])
+        for text in ("/* there is room for n_chunks */", "/* the headroom shrinks */",
+                     "/* stranded bytes, kept contents */"):
+            self.assertEqual(list(lint_words.old_names(path, text)), [])
 
     def test_a_glossary_with_a_noun_twice_or_too_many_is_found(self):
         def page(nouns):
@@ -284,6 +289,41 @@ class Words(unittest.TestCase):
         many = [f"noun {chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(41)]
         for nouns, n_faults in ((["lane", "run"], 0), (["lane", "lane"], 1), (many, 1), ([], 1)):
             self.assertEqual(len(list(lint_words.check_glossary(page(nouns)))), n_faults, nouns)
+        self.assertEqual(len(list(lint_words.check_glossary(page(["lane"]) + "word " * 6000))), 1)
+
+
+class Figures(unittest.TestCase):
+    MARKERS = ("<!-- a -->", "<!-- b -->")
+
+    def test_a_table_that_differs_from_its_file_is_found(self):
+        def n_found(written):
+            text = f"{self.MARKERS[0]}\n{written}\n{self.MARKERS[1]}\n"
+            return len(list(lint_figures.differing("a.md", text, "| 1 |\n| 2 |", self.MARKERS)))
+        self.assertEqual([n_found(written) for written in
+                          ("| 1 |\n| 2 |", "| 1 |\n| 3 |", "| 2 |\n| 1 |", "| 1 |\n| 2 |\n| 9 |")],
+                         [0, 1, 1, 1])
+        self.assertEqual(len(list(lint_figures.differing("a.md", "", "", self.MARKERS))), 1)
+
+    def test_counts_of_tests_that_differ_from_their_files_are_found(self):
+        rows = [{"native": "pass", "pleat": "pass"}, {"native": "pass", "pleat": "fail"},
+                {"native": "fail", "pleat": "fail"}]
+        script = {"program": "a", "way": "pleat", "requests": "1000", "requested_bytes": "0",
+                  "peak_requested": str(1 << 30), "peak_reserved": str(3 << 29),
+                  "completes_at": "1.02", "batch": ""}
+        page = ("On 1.0 2 pass natively, and 1 of these\nunder pleat.\n\n"
+                "| test_cuda: all | 3 | 2 | 1 |\n\n"
+                "| a | pleat | 1,000 | 0.00 | 1.000 | 1.500 | 1.02 x |\n")
+
+        def n_found(text):
+            return len(list(lint_figures.check_tests(text, [script], {"1.0": rows}, rows)))
+        self.assertEqual([n_found(text) for text in
+                          (page, page.replace("and 1", "and 2"), page.replace("2 | 1", "2 | 2"),
+                           page.replace("1.500", "1.499"))], [0, 1, 1, 1])
+
+    def test_a_card_of_another_size_is_found(self):
+        source = "#define OTHERS 512 /* MiB */\n    { \"24 GB\", (22528 - OTHERS) * MIB },\n"
+        self.assertEqual([len(list(lint_figures.check_cards(f"| 24 GB | {size} | L4 |", source)))
+                          for size in ("21.5", "21.6")], [0, 1])
 
 
 if __name__ == "__main__":

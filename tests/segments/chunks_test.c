@@ -71,7 +71,7 @@ static void open_with(const char *sim, unsigned share, pl_growth growth)
     pleat_open(sim, &options);
 }
 
-/* Of 1024 granules, a 32nd of the root of device times room is the root of the room. */
+/* Of 1024 granules, a 32nd of the root of device times room is the root of the headroom. */
 START_TEST(the_fuller_the_device_the_smaller_the_chunks)
 {
     open_with(SIM, 32, PL_GROWTH_BALANCED);

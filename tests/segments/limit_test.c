@@ -413,7 +413,7 @@ START_TEST(a_stream_waits_for_none_of_many_that_have_a_little)
 }
 END_TEST
 
-/* The first 80 takes buy ten granules of an empty device, and less as the room shrinks. */
+/* The first 80 takes buy ten granules of an empty device, and less as the headroom shrinks. */
 START_TEST(takes_buy_slack)
 {
     open_policy(PL_GROWTH_BALANCED);

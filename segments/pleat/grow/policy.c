@@ -13,10 +13,10 @@ enum {
      * would grow by the few granules that a request lacks, in many small chunks. */
     SLACK_PERCENT = 1,
     /* Chunks taken that buy a granule of slack on an empty device: half a millisecond of the
-     * driver. This is a price of memory, so the price grows as the room shrinks. */
+     * driver. This is a price of memory, so the price grows as the headroom shrinks. */
     TAKES_A_GRANULE = 8,
     /* Granules that a wait between streams must save on an empty device, as the wait may cost the
-     * program time: how much depends on the kernels. Fewer as the room shrinks. */
+     * program time: how much depends on the kernels. Fewer as the headroom shrinks. */
     A_WAIT_GRANULES = 8
 };
 

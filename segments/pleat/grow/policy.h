@@ -2,12 +2,12 @@
  *
  * A driver's time is spent by the call and by the chunk, hardly by the byte. Memory held costs
  * nothing while a device is empty, and a failed request when the device is full. So the price of
- * memory grows as the room shrinks. Each choice compares these prices:
+ * memory grows as the headroom shrinks. Each choice compares these prices:
  *
  *   how large a chunk is    a chunk of c granules costs 1/c of a driver's call a granule, and
  *                           ties about c/2 granules wherever a block ends inside it. The price of a
- *                           tied granule is inverse to the room. Then the sum of both prices is
- *                           least where c grows with the root of the room
+ *                           tied granule is inverse to the headroom. Then the sum of both prices is
+ *                           least where c grows with the root of the headroom
  *   take before creating    a take costs as little as a creation and holds nothing more, but may
  *                           have to be made again in each iteration. So takes buy slack: the more
  *                           takes were made, the more may be created before the next take

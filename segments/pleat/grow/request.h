@@ -39,7 +39,7 @@ typedef struct pl_request {
     bool is_paged;     /* chunks of a single granule */
     bool is_capturing; /* no waits, queries, takes */
     bool is_out_of_va; /* no more addresses can be reserved: a place in any area will do */
-    bool wants_tick;   /* took or adopted pending memory, so a tick of the lane is due */
+    bool wants_tick;   /* took pending memory, or was handed some, so a tick of the lane is due */
     uint32_t n_done[PL_N_DONE];
     bool has_passed;    /* in the last poll something had passed */
     bool is_forbidden;  /* a wait for the context failed, since a capture may be under way */

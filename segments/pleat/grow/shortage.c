@@ -175,7 +175,7 @@ static bool order_next(trial *t)
         size_t n_moved = 0;
         pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
         if (n_moved > 0) {
-            rq->wants_tick = true; /* streams may have to order after the adopted memory */
+            rq->wants_tick = true; /* streams may have to order after this memory */
             return true;
         }
         other->tried_turn = rq->turn;

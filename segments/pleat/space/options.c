@@ -20,7 +20,7 @@ static const pl_option rows[] = {
     { "chunks", PL_OPTION_WORD, AT(chunks), .initial = PL_CHUNKS_MIXED, .words = chunk_words,
       .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 1024, .least = 1,
-      .most = 1000000, .help = "largest chunk: this part of the root of (device x room)" },
+      .most = 1000000, .help = "largest chunk: this part of the root of (device x headroom)" },
     { "front", PL_OPTION_WORD, AT(front), .words = front_words,
       .help = "on: a thread keeps small blocks that it freed, for its next requests" },
     { "reserve_mb", PL_OPTION_NUMBER, AT(reserve_bytes), .initial = 512, .most = 1 << 24,
