@@ -16,7 +16,7 @@
  * asleep. Then the beds tell the state, and the next wake goes on from the beds.
  *
  * Beds belong to the one thread between pl_still_begin and pl_still_end. Tables and counts change
- * under the device lock, dropped for every driver call, for walks along beds, and now and then. A
+ * under the device lock, dropped for every driver call, and now and then in walks along beds. A
  * heap is held, and let go, segment by segment. Requests are refused from the first segment to the
  * last. */
 #ifndef PLEAT_SEGMENTS_SLEEP_H

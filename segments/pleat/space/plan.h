@@ -43,6 +43,8 @@
     X(ASK, pl_stream_capture(t->stream, t->info)) \
     X(WATCH, pl_graph_watch_begin(dev, t->info->graph, t->watch)) \
     X(MEET, pl_device_know_peers(dev)) \
+    X(COUNT_FREE, pl_device_free_bytes(dev, t->free_bytes)) \
+    X(MERGE, (pl_block_slab_merge(t->slab), PLEAT_OK)) \
     X(PAUSE, (pl_sleep_ns((long)t->n), PLEAT_OK))
 /* clang-format on */
 
@@ -87,6 +89,8 @@ typedef struct pl_task {
     pl_stream **found;
     pl_capture_info *info;
     pl_graph_watch **watch;
+    uint64_t *free_bytes;
+    struct pl_block_slab *slab; /* or NULL */
 } pl_task;
 
 /* Do the tasks without the lock. A failure ends the plan: mappings made and undone by the tasks
