@@ -224,6 +224,7 @@ class Caps(unittest.TestCase):
         def n_found(n):
             return len(list(lint_size.check_lock_drops(["pl_lock_acquire(&space->lock);\n" * n])))
         self.assertEqual([n_found(1), n_found(2)], [0, 1])
+        self.assertEqual(len(list(lint_size.check_lock_drops(["pl_lock_yield(&lock);" * 7]))), 1)
 
     def test_driver_work_outside_of_a_plan_is_found(self):
         def found(path, code):

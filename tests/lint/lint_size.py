@@ -20,6 +20,7 @@ MAX_SPACE_STRUCTS = 10
 MAX_SPACE_OTHERS = 15
 MAX_REQUEST_MEMBERS = 20
 MAX_LOCK_DROPS = 1
+MAX_LOCK_PAUSES = 6  # waits for a change, breaths and yields
 # Driver work is a task of a plan. The end of an allocator, which has no other thread, does its own.
 DRIVER_WORK = re.compile(r"\bpl_(?:mapping_\w+|chunk_(?:create|release)\w*|range_(?:reserve|release)|"
                          r"copy_run|keep_(?:open|save|load|read|close)|graph_watch_begin|"
@@ -106,6 +107,9 @@ def check_lock_drops(codes):
     if n > MAX_LOCK_DROPS:
         yield f"segments/pleat: the lock is dropped at {n} places inside operations, " \
               f"at most {MAX_LOCK_DROPS}"
+    n = sum(len(re.findall(r"\bpl_lock_(?:wait|wait_for|breathe|yield)\(", code)) for code in codes)
+    if n > MAX_LOCK_PAUSES:
+        yield f"segments/pleat: {n} waits, breaths and yields, at most {MAX_LOCK_PAUSES}"
 
 
 def check_driver_work(path, code):
