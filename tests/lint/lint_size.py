@@ -19,7 +19,15 @@ MAX_POLICY_CONSTANTS = 20
 MAX_SPACE_STRUCTS = 10
 MAX_SPACE_OTHERS = 15
 MAX_REQUEST_MEMBERS = 20
-MAX_LOCK_DROPS = 42
+MAX_LOCK_DROPS = 1
+MAX_LOCK_PAUSES = 6  # waits for a change, breaths and yields
+# Driver work is a task of a plan. The end of an allocator, which has no other thread, does its own.
+DRIVER_WORK = re.compile(r"\bpl_(?:mapping_\w+|chunk_(?:create|release)\w*|range_(?:reserve|release)|"
+                         r"copy_run|keep_(?:open|save|load|read|close)|graph_watch_begin|"
+                         r"fence_(?:record\w*|query\w*|wait|order)|"
+                         r"device_(?:synchronize|know_peers|free_bytes))\(")
+DRIVER_HOMES = ("segments/pleat/space/plan.h", "segments/pleat/space/plan.c",
+                "segments/pleat/ops/lifecycle.c")
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 SOURCE_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py"}
 TEXT_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
@@ -50,6 +58,7 @@ def check_c(path):
             yield f"{path}:{line}: a macro that returns or jumps"
     if not re.match(r"/\* " + re.escape(path.name) + " - ", text):
         yield f"{path}:1: must begin with '/* {path.name} - what it is'"
+    yield from check_driver_work(path, code)
 
 
 def check_text(path):
@@ -98,6 +107,16 @@ def check_lock_drops(codes):
     if n > MAX_LOCK_DROPS:
         yield f"segments/pleat: the lock is dropped at {n} places inside operations, " \
               f"at most {MAX_LOCK_DROPS}"
+    n = sum(len(re.findall(r"\bpl_lock_(?:wait|wait_for|breathe|yield)\(", code)) for code in codes)
+    if n > MAX_LOCK_PAUSES:
+        yield f"segments/pleat: {n} waits, breaths and yields, at most {MAX_LOCK_PAUSES}"
+
+
+def check_driver_work(path, code):
+    if path.parts[:2] == ("segments", "pleat") and path.as_posix() not in DRIVER_HOMES:
+        for call in DRIVER_WORK.finditer(code):
+            line = code.count("\n", 0, call.start()) + 1
+            yield f"{path}:{line}: {call.group(0)}) outside of a plan (space/plan.h)"
 
 
 def check_allocator():

@@ -4,6 +4,7 @@
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/live.h"
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
@@ -345,71 +346,46 @@ static void put_back(pl_space *space, pl_area *area)
     pl_buffer_rest(space, area->buffer);
 }
 
-/* The areas of one look. Some go; others may not go now and stay noted. */
-typedef struct looks {
-    pl_area *gone[PL_HOLLOW_SOME];
-    bool is_refused[PL_HOLLOW_SOME];
-    size_t n_gone;
-    pl_area *left;
-    pl_area *last_left;
-    size_t n_left;
-} looks;
-
-static void look(pl_space *space, looks *l)
+/* If the driver refuses to take addresses back, they serve the next buffer. */
+static void let_go(pl_space *space, pl_area *area)
 {
-    pl_area *area = space->places.noted;
-
-    space->places.noted = area->next_noted;
-    space->places.n_noted--;
-    pl_lock_touch(1);
-    if (pl_hollow_is(area) && !may_go(area)) {
-        area->next_noted = l->left;
-        l->last_left = l->left == NULL ? area : l->last_left;
-        l->left = area;
-        l->n_left++;
+    take_out(space, area);
+    pl_range *range = &area->segments->reserved;
+    if (pl_fly_one(space, (pl_task){ PL_TASK_RETURN, .range = range }) != PLEAT_OK) {
+        put_back(space, area);
         return;
     }
-    area->is_noted = false;
-    if (pl_hollow_is(area)) {
-        take_out(space, area);
-        l->gone[l->n_gone++] = area;
-    }
+    pl_block_store_put(&space->blocks.store, area->segments->first);
+    pl_buffer_free_closed(space, area->buffer);
 }
 
-/* If the driver refuses to take addresses back, they serve the next buffer. */
-static void release(pl_space *space, looks *l)
-{
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < l->n_gone; i++) {
-        l->is_refused[i] = pl_range_release(space->dev, l->gone[i]->segments->reserved) != PLEAT_OK;
-    }
-    pl_lock_acquire(&space->lock);
-    for (size_t i = 0; i < l->n_gone; i++) {
-        pl_lock_touch(1);
-        if (l->is_refused[i]) {
-            put_back(space, l->gone[i]);
-        } else {
-            pl_block_store_put(&space->blocks.store, l->gone[i]->segments->first);
-            pl_buffer_free_closed(space, l->gone[i]->buffer);
-        }
-    }
-    l->n_gone = 0;
-}
-
+/* Areas that may not go now stay noted. */
 void pl_hollow_let_go(pl_space *space, size_t keep, size_t most)
 {
-    looks l = { .n_gone = 0 };
+    pl_area *left = NULL;
+    pl_area *last_left = NULL;
+    size_t n_left = 0;
+    pl_pace pace;
 
-    while (space->places.n_noted > keep && most > 0 && has_no_walker(space)) {
-        for (size_t n = PL_HOLLOW_SOME; n > 0 && most > 0 && space->places.n_noted > keep;
-             n--, most--) {
-            look(space, &l);
+    pl_pace_begin(space, &pace, false);
+    for (; space->places.n_noted > keep && most > 0 && has_no_walker(space); most--) {
+        pl_area *area = space->places.noted;
+        space->places.noted = area->next_noted;
+        space->places.n_noted--;
+        area->is_noted = pl_hollow_is(area) && !may_go(area);
+        if (area->is_noted) {
+            area->next_noted = left;
+            last_left = left == NULL ? area : last_left;
+            left = area;
+            n_left++;
+        } else if (pl_hollow_is(area)) {
+            let_go(space, area);
         }
-        release(space, &l);
+        pl_pace_step(space, &pace, 1);
     }
-    if (l.left != NULL) {
-        l.last_left->next_noted = space->places.noted;
-        space->places.noted = l.left;
-        space->places.n_noted += l.n_left;
+    if (left != NULL) {
+        last_left->next_noted = space->places.noted;
+        space->places.noted = left;
+        space->places.n_noted += n_left;
     }
 }

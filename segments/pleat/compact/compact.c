@@ -11,9 +11,6 @@
  *
  * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
  * and free meanwhile. */
-
-#include <stdlib.h>
-
 #include "segments/pleat/compact/split.h"
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/front/front.h"
@@ -45,15 +42,6 @@ static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t 
         c->entries[c->n++] = (candidate){ .at = at, .n_kept = n_kept };
     }
     return st;
-}
-
-/* For qsort: the fewest granules in use first, then the lowest address. */
-static int in_order(const void *left, const void *right)
-{
-    const candidate *a = left;
-    const candidate *b = right;
-
-    return a->n_kept != b->n_kept ? (a->n_kept < b->n_kept ? -1 : 1) : (a->at < b->at ? -1 : 1);
 }
 
 /* The first granule from `from` on that is vacant, but not loose; SIZE_MAX: none. Granules in
@@ -107,17 +95,22 @@ static pleat_status collect(pl_space *space, candidates *c)
 
 /* ---- the safe point -------------------------------------------------------------------------- */
 
-/* Once a chunk finds no room, no later chunk does. */
+/* The fewest granules in use first, then the lowest address, in which order candidates were
+ * collected. Once a chunk finds no room, no later chunk does. */
 static pleat_status split_all(pl_space *space, const candidates *c, pleat_compaction *told)
 {
     pleat_status st = PLEAT_OK;
+    pl_pace pace;
 
-    pl_lock_release(&space->lock); /* the sort of very many takes long */
-    qsort(c->entries, c->n, sizeof(*c->entries), in_order);
-    pl_lock_acquire(&space->lock);
-    for (size_t i = 0; i < c->n && st == PLEAT_OK; i++) {
-        st = pl_split_chunk(space, c->entries[i].at, told);
-        pl_space_breathe(space);
+    pl_pace_begin(space, &pace, false);
+    for (size_t n_kept = 1; n_kept >> c->most_order == 0; n_kept++) {
+        for (size_t i = 0; i < c->n && st == PLEAT_OK; i++) {
+            pl_pace_step(space, &pace, 1);
+            if (c->entries[i].n_kept == n_kept) {
+                st = pl_split_chunk(space, c->entries[i].at, told);
+                pl_space_breathe(space);
+            }
+        }
     }
     return st == PLEAT_ENOMEM_DEVICE ? PLEAT_OK : st;
 }

@@ -12,6 +12,7 @@
 #include "segments/pleat/compact/split.h"
 
 #include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
@@ -120,19 +121,6 @@ static void take_off(pl_space *space, split *s)
     }
 }
 
-/* The gaps become holes, or return to their former state. */
-static void land(pl_space *space, split *s, bool are_holes)
-{
-    for (size_t i = 0; i < s->n_gaps; i++) {
-        if (are_holes) {
-            pl_carve_make_hole(space, s->gaps[i]);
-        } else {
-            pl_carve_put_back(space, s->gaps[i]);
-        }
-    }
-    s->n_gaps = 0;
-}
-
 /* ---- the new chunks ------------------------------------------------------------------------ */
 
 static bool may_create(const pl_space *space, unsigned order)
@@ -149,9 +137,7 @@ static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
     size_t n = (size_t)1 << order;
 
     space->chunks.n_creating += n;
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, out);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_CREATE, .order = order, .chunks = out });
     space->chunks.n_creating -= n;
     if (st == PLEAT_OK) {
         space->chunks.n_held += n;
@@ -199,50 +185,24 @@ static pleat_status get_chunks(pl_space *space, split *s)
     return PLEAT_OK;
 }
 
-/* Give a chunk that is mapped nowhere back to the driver. A chunk that the driver refuses is
- * idle. */
-static pleat_status release(pl_space *space, pl_chunk chunk, unsigned order)
+/* The gaps return to their former state. While the scratch addresses stay mapped, the new chunks
+ * must serve nobody else. So they are released; the driver keeps the memory while the mapping
+ * lasts. */
+static void give_up(pl_space *space, split *s)
 {
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_chunk_release_sized(space->dev, chunk, space->granule_bytes << order);
-    pl_lock_acquire(&space->lock);
-    if (st == PLEAT_OK) {
-        space->chunks.n_held -= (size_t)1 << order;
-    } else {
-        pl_space_push_idle(space, chunk, order);
+    for (size_t i = 0; i < s->n_gaps; i++) {
+        pl_carve_put_back(space, s->gaps[i]);
     }
-    return st;
-}
-
-/* While the scratch addresses stay mapped, the new chunks must serve nobody else. So they are
- * released; the driver keeps the memory while the mapping lasts. */
-static void give_chunks_back(pl_space *space, split *s)
-{
     for (size_t i = 0; i < s->n_have; i += (size_t)1 << s->swap.orders[i]) {
         if (s->swap.is_in_scratch) {
-            (void)!release(space, s->swap.chunks[i], s->swap.orders[i]);
+            (void)!pl_chunk_give_back(space, s->swap.chunks[i], s->swap.orders[i]);
         } else {
             pl_space_push_idle(space, s->swap.chunks[i], s->swap.orders[i]);
         }
     }
-    s->n_have = 0;
 }
 
 /* ---- commit -------------------------------------------------------------------------------- */
-
-/* A gap has lost its memory. */
-static void count_lost(pl_space *space, const pl_block *gap)
-{
-    pl_segment *seg = gap->segment;
-    size_t g = pl_segment_granule(seg, gap->base);
-    size_t n = pl_segment_granules_of(seg, gap);
-
-    pl_segment_clear_chunks(seg, g, g + n);
-    pl_private_count(seg, 0, gap->bytes);
-    seg->n_resident -= n;
-    space->chunks.n_pinned -= n;
-    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, gap->base, gap->bytes);
-}
 
 /* If threads have freed all of the chunk by now, the chunk can be taken. */
 static void put_chunk(pl_space *space, const split *s, size_t g, size_t piece)
@@ -264,7 +224,8 @@ static void put_chunk(pl_space *space, const split *s, size_t g, size_t piece)
 static void commit(pl_space *space, split *s)
 {
     for (size_t i = 0; i < s->n_gaps; i++) {
-        count_lost(space, s->gaps[i]);
+        space->chunks.n_pinned -= pl_segment_granules_of(s->swap.seg, s->gaps[i]);
+        pl_carve_lose(space, s->gaps[i]);
     }
     for (size_t i = 0; i < s->swap.n_spans; i++) {
         const pl_swap_span *one = &s->swap.spans[i];
@@ -272,7 +233,6 @@ static void commit(pl_space *space, split *s)
             put_chunk(space, s, one->g + n, one->piece + n);
         }
     }
-    land(space, s, true);
 }
 
 /* Remember memory without a mapping, and whether copies may run: the next compaction waits. */
@@ -298,12 +258,11 @@ static void tear(pl_space *space, const pl_swap *s)
     }
 }
 
-/* Make the driver calls. A tear is written down before another thread gets the lock. */
+/* A tear is written down before another thread gets the lock. */
 static pleat_status move(pl_space *space, pl_swap *s)
 {
-    pl_lock_release(&space->lock);
     pleat_status st = pl_swap_run(space, s);
-    pl_lock_acquire(&space->lock);
+
     space->flights.scratch_bytes = s->is_in_scratch ? pl_swap_bytes(space, s->n_kept) : 0;
     tear(space, s);
     return st;
@@ -316,12 +275,11 @@ static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
     pleat_status st = move(space, swap);
 
     if (swap->outcome == PL_SWAP_OLD || swap->outcome == PL_SWAP_GONE) {
-        land(space, s, false);
-        give_chunks_back(space, s);
+        give_up(space, s);
         return st;
     }
     commit(space, s);
-    pleat_status failed = release(space, swap->old, swap->order);
+    pleat_status failed = pl_chunk_give_back(space, swap->old, swap->order);
     if (failed == PLEAT_OK) {
         space->chunks.full_at = SIZE_MAX;
         told->won_bytes += pl_swap_bytes(space, pl_swap_granules(swap) - swap->n_kept);
@@ -345,8 +303,7 @@ static pleat_status carry_out(pl_space *space, split *s, pleat_compaction *told,
         st = replace(space, s, told);
     } else {
         *is_short = st == PLEAT_ENOMEM_DEVICE;
-        land(space, s, false);
-        give_chunks_back(space, s);
+        give_up(space, s);
     }
     pl_space_end_move(space, &s->flying);
     return st;

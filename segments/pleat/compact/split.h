@@ -29,8 +29,8 @@ pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *
  *
  * Put new chunks with the old bytes in the place of a chunk.
  *
- * Called by one thread without the space's lock. The memory under work is in flight, or keeps its
- * mapping (split.h). The compaction alone uses the scratch addresses. */
+ * The memory under work is in flight, or keeps its mapping. The compaction alone uses the scratch
+ * addresses. */
 
 enum { PL_SWAP_GRANULES = 1 << PL_MOST_ORDER, PL_SWAP_SPANS = PL_SWAP_GRANULES / 2 };
 
@@ -79,6 +79,6 @@ static inline size_t pl_swap_bytes(const pl_space *space, size_t n_granules)
 /* Fill the new chunks at the scratch addresses and put them in the place of the old one. Writes
  * `outcome`, is_filling and is_in_scratch. PLEAT_OK. ENOMEM_DEVICE, ENOTSUP, ECAPTURE, EDRIVER:
  * the outcome is OLD. EPOISONED: something could not be undone. */
-pleat_status pl_swap_run(const pl_space *space, pl_swap *s);
+pleat_status pl_swap_run(pl_space *space, pl_swap *s);
 
 #endif

@@ -2,11 +2,11 @@
 #include "segments/pleat/compact/still.h"
 
 #include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
 #include "vmm/driver.h"
-#include "vmm/mapping.h"
 
 void pl_still_begin(pl_space *space)
 {
@@ -43,9 +43,8 @@ pleat_status pl_still_wait(pl_space *space)
         (void)pl_capture_name_lasting(space);
         return PLEAT_ECAPTURE;
     }
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_device_know_peers(space->dev); /* their default streams have no handle */
-    pl_lock_acquire(&space->lock);
+    /* Default streams of peers have no handle. */
+    pleat_status st = pl_fly_one(space, (pl_task){ .kind = PL_TASK_MEET });
     st = st == PLEAT_OK ? pl_context_finish(space, most_ms) : st;
     if (st == PLEAT_EPENDING) {
         pl_driver_set_detail("work that was submitted before is not over after %u ms (30 times "
@@ -66,11 +65,6 @@ pleat_status pl_still_settle(pl_space *space)
 
 enum { MOST_GRANULES = 1 << PL_MOST_ORDER };
 
-static size_t bytes_of(const pl_space *space, size_t n_granules)
-{
-    return n_granules << space->granule_log2;
-}
-
 pleat_status pl_scratch_close(pl_space *space)
 {
     pl_range range = space->flights.scratch;
@@ -81,14 +75,11 @@ pleat_status pl_scratch_close(pl_space *space)
     if (space->flights.is_scratch_busy) { /* copies into it may still run */
         return PLEAT_EPOISONED;
     }
-    size_t bytes = space->flights.scratch_bytes;
-    pl_lock_release(&space->lock);
-    if (bytes > 0) { /* mapped in part; addresses that stay mapped make pl_range_release fail */
-        (void)!pl_mapping_clear(space->dev, range.base, bytes);
+    if (space->flights.scratch_bytes > 0) { /* mapped in part */
+        size_t n = space->flights.scratch_bytes >> space->granule_log2;
+        (void)!pl_fly_one(space, (pl_task){ PL_TASK_CLEAR, .at = range.base, .n = n });
     }
-    pleat_status st = pl_range_release(space->dev, range);
-    pl_lock_acquire(&space->lock);
-    if (st != PLEAT_OK) {
+    if (pl_fly_one(space, (pl_task){ PL_TASK_RETURN, .range = &range }) != PLEAT_OK) {
         return PLEAT_EPOISONED;
     }
     space->flights.scratch = (pl_range){ .bytes = 0 };
@@ -98,46 +89,35 @@ pleat_status pl_scratch_close(pl_space *space)
 
 pleat_status pl_scratch_open(pl_space *space, unsigned order)
 {
-    pl_range range;
+    pl_range range = { .bytes = 0 };
     size_t bytes = space->granule_bytes << order;
     pleat_status st = pl_scratch_close(space);
 
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_lock_release(&space->lock);
-    st = pl_range_reserve(space->dev, bytes, bytes, &range);
-    pl_lock_acquire(&space->lock);
     if (st == PLEAT_OK) {
+        st = pl_fly_one(space, (pl_task){ PL_TASK_RESERVE, .bytes = bytes, .least_bytes = bytes,
+                                          .range = &range });
         space->flights.scratch = range;
     }
     return st;
 }
 
-/* Some of the granules [g, g + n) may be mapped, if undoing a mapping failed. */
-static bool map_run(const pl_space *space, const pl_segment *seg, size_t g, size_t n)
+/* Some of the granules [g, g + n) may be mapped, if undoing a mapping failed. Meanwhile nothing of
+ * a torn segment is given out, taken or trimmed. */
+static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
 {
-    pleat_devptr at = pl_segment_address(seg, g);
+    const pl_task map = { PL_TASK_MAP, .at = pl_segment_address(seg, g), .chunks = seg->chunks + g,
+                          .orders = seg->orders + g, .n = n };
 
     for (unsigned tries = 0; tries < 2; tries++) {
-        if (pl_mapping_map_mixed(space->dev, at, seg->chunks + g, seg->orders + g, n) == PLEAT_OK) {
+        if (pl_fly_one(space, map) == PLEAT_OK) {
             return true;
         }
         for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
-            (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, i),
-                                    bytes_of(space, (size_t)1 << seg->orders[i]));
+            (void)!pl_fly_one(space, (pl_task){ PL_TASK_CLEAR, .at = pl_segment_address(seg, i),
+                                                .n = (size_t)1 << seg->orders[i] });
         }
     }
     return false;
-}
-
-/* Without the lock: nothing of a torn segment is given out, taken or trimmed. */
-static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
-{
-    pl_lock_release(&space->lock);
-    bool is_mended = map_run(space, seg, g, n);
-    pl_lock_acquire(&space->lock);
-    return is_mended;
 }
 
 /* The caller has waited for the device. */

@@ -1,94 +1,58 @@
-/* swap.c - see split.h. Holds no lock. */
+/* swap.c - see split.h. Guarded by the device lock, dropped for the two plans. */
 #include "segments/pleat/compact/split.h"
 
-#include "vmm/copy.h"
-#include "vmm/mapping.h"
+#include "segments/pleat/space/plan.h"
 
 /* Map the new chunks at the scratch addresses, fill the chunks, and unmap them again. */
-static pleat_status fill(const pl_space *space, pl_swap *s)
+static pleat_status fill(pl_space *space, pl_swap *s)
 {
     pl_copy copies[PL_SWAP_SPANS];
     pleat_devptr at = space->flights.scratch.base;
-    bool is_over;
+    bool is_over = true;
+    pl_task plan[] = {
+        { PL_TASK_MAP, .at = at, .chunks = s->chunks, .orders = s->orders, .n = s->n_kept },
+        { PL_TASK_COPY, .copies = copies, .n = s->n_spans, .is_over = &is_over },
+        { PL_TASK_UNMAP, .at = at, .n = s->n_kept },
+    };
 
-    pleat_status st = pl_mapping_map_mixed(space->dev, at, s->chunks, s->orders, s->n_kept);
-    s->is_in_scratch = st == PLEAT_EPOISONED;
-    if (st != PLEAT_OK) {
-        return st;
-    }
     for (size_t i = 0; i < s->n_spans; i++) {
         const pl_swap_span *one = &s->spans[i];
         copies[i] = (pl_copy){ .to = at + pl_swap_bytes(space, one->piece),
                                .from = pl_segment_address(s->seg, one->g),
                                .bytes = pl_swap_bytes(space, one->n) };
     }
-    st = pl_copy_run(space->dev, copies, s->n_spans, &is_over);
+    pleat_status st = pl_fly(space, plan, 3);
     s->is_filling = !is_over;
-    s->is_in_scratch = !is_over || pl_mapping_unmap(space->dev, at,
-                                                    pl_swap_bytes(space, s->n_kept)) != PLEAT_OK;
-    return s->is_in_scratch ? PLEAT_EPOISONED : st;
-}
-
-static pleat_status map_span(const pl_space *space, const pl_swap *s, pl_swap_span *one)
-{
-    pleat_status st = pl_mapping_map_mixed(space->dev, pl_segment_address(s->seg, one->g),
-                                           s->chunks + one->piece, s->orders + one->piece, one->n);
-    one->is_mapped = st == PLEAT_OK;
+    s->is_in_scratch = st == PLEAT_EPOISONED;
     return st;
 }
 
-/* A span that is mapped in part counts as unmapped: a later compaction maps the span again. */
-static bool unmap_spans(const pl_space *space, pl_swap *s)
+/* Put the new chunks in the place of the old one. A span that is mapped in part counts as unmapped:
+ * a later compaction maps the span again. */
+static pleat_status swap(pl_space *space, pl_swap *s)
 {
-    bool is_done = true;
+    uint8_t order = (uint8_t)s->order;
+    pl_task plan[1 + PL_SWAP_SPANS] = { { PL_TASK_UNMAP, .at = s->at, .chunks = &s->old,
+                                          .orders = &order, .n = pl_swap_granules(s) } };
+    bool is_partly = false;
 
     for (size_t i = 0; i < s->n_spans; i++) {
-        pl_swap_span *one = &s->spans[i];
-        if (one->is_mapped) {
-            pleat_status st = pl_mapping_unmap(space->dev, pl_segment_address(s->seg, one->g),
-                                               pl_swap_bytes(space, one->n));
-            one->is_mapped = st != PLEAT_OK && st != PLEAT_EPOISONED;
-            is_done = is_done && st == PLEAT_OK;
-        }
+        const pl_swap_span *one = &s->spans[i];
+        plan[1 + i] = (pl_task){ PL_TASK_MAP, .at = pl_segment_address(s->seg, one->g),
+                                 .chunks = s->chunks + one->piece, .orders = s->orders + one->piece,
+                                 .n = one->n };
     }
-    return is_done;
+    pleat_status st = pl_fly(space, plan, 1 + s->n_spans);
+    for (size_t i = 0; i < s->n_spans; i++) {
+        s->spans[i].is_mapped = plan[1 + i].is_done && !plan[1 + i].is_torn;
+        is_partly = is_partly || plan[1 + i].is_done || plan[1 + i].is_torn;
+    }
+    s->outcome = st == PLEAT_OK ? PL_SWAP_NEW : plan[0].is_done ? PL_SWAP_GONE : PL_SWAP_OLD;
+    s->outcome = st != PLEAT_OK && is_partly ? PL_SWAP_PARTLY : s->outcome;
+    return st;
 }
 
-static bool map_old(const pl_space *space, const pl_swap *s)
-{
-    size_t bytes = pl_swap_bytes(space, pl_swap_granules(s));
-    pleat_status st = pl_mapping_map_sized(space->dev, s->at, &s->old, 1, bytes);
-
-    if (st != PLEAT_OK && st != PLEAT_EPOISONED) {
-        st = pl_mapping_map_sized(space->dev, s->at, &s->old, 1, bytes);
-    }
-    return st == PLEAT_OK;
-}
-
-/* Put the new chunks in the place of the old one. */
-static pleat_status swap(const pl_space *space, pl_swap *s)
-{
-    pleat_status st = pl_mapping_unmap(space->dev, s->at,
-                                       pl_swap_bytes(space, pl_swap_granules(s)));
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    for (size_t i = 0; i < s->n_spans && st == PLEAT_OK; i++) {
-        st = map_span(space, s, &s->spans[i]);
-    }
-    if (st == PLEAT_OK) {
-        s->outcome = PL_SWAP_NEW;
-        return PLEAT_OK;
-    }
-    if (st == PLEAT_EPOISONED || !unmap_spans(space, s)) {
-        s->outcome = PL_SWAP_PARTLY;
-        return PLEAT_EPOISONED;
-    }
-    s->outcome = map_old(space, s) ? PL_SWAP_OLD : PL_SWAP_GONE;
-    return s->outcome == PL_SWAP_OLD ? st : PLEAT_EPOISONED;
-}
-
-pleat_status pl_swap_run(const pl_space *space, pl_swap *s)
+pleat_status pl_swap_run(pl_space *space, pl_swap *s)
 {
     s->outcome = PL_SWAP_OLD;
     pleat_status st = fill(space, s);

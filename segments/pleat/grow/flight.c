@@ -335,15 +335,22 @@ static void end_flight(pl_space *space, pl_flight *f)
 }
 
 /* A hole has become resident: from now on b is in flight like a block that was free. */
-static void install(pl_space *space, pl_segment *seg, pl_block *b)
+static void install(pl_space *space, pl_flight *f, pl_block *b)
 {
+    pl_segment *seg = f->place.segment;
+
     if (b->was != PL_BLOCK_HOLE) {
         return;
+    }
+    size_t n = pl_segment_granules_of(seg, b);
+    for (size_t g = pl_segment_granule(seg, b->base), end = g + n; g < end; g++) {
+        seg->parts[g] &= (uint8_t)~PL_PART_TAKEN; /* for a rollback only */
+        pl_pace_step(space, f->pace, 1);
     }
     b->was = PL_BLOCK_FREE;
     b->tick = 0;
     pl_private_count(seg, b->bytes, 0);
-    seg->n_resident += pl_segment_granules_of(seg, b);
+    seg->n_resident += n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
 }
 
@@ -353,10 +360,10 @@ static pl_block *join_place(pl_space *space, pl_flight *f)
     pl_segment *seg = f->place.segment;
     pl_block *b = f->first;
 
-    install(space, seg, b);
+    install(space, f, b);
     while (b != f->last) {
         pl_block *next = b->next;
-        install(space, seg, next);
+        install(space, f, next);
         f->last = next == f->last ? b : f->last;
         pl_segment_absorb(seg, &space->blocks.store, b, next);
         pl_pace_step(space, f->pace, 1);

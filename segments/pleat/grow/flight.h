@@ -2,15 +2,14 @@
  *
  * Phase one, under the lock: the place is cut out of holes and free blocks. Chunks are collected:
  * idle chunks, chunks to create, and chunks taken from under free blocks. All or nothing;
- * everything is in state FLIGHT, in no index. Phase two, without the lock: create, map. Phase
+ * everything is in state FLIGHT, in no index. Phase two, by plans: create, map. Phase
  * three, under the lock: commit, which cannot fail, or put everything back. A taken chunk is mapped
  * at its new place while its old mapping still stands, so giving the chunk back is only
  * bookkeeping.
  *
- * A place may have very many blocks or granules. Work under the lock takes a step for each block,
- * idle chunk or taken run, but not for each granule. After some steps the lock is dropped
- * (pl_pace): by then nobody else touches memory in flight. The table entries of granules in flight
- * (`chunks`, `orders`, `parts`) are the flight's own, and are written without the lock. */
+ * A place may have very many blocks or granules. Work takes a step for each block, idle chunk or
+ * taken run, and in phase two for each chunk. After some steps the lock is dropped (pl_pace). By
+ * then memory in flight and its entries (`chunks`, `orders`, `parts`) are the flight's own. */
 #ifndef PLEAT_SEGMENTS_FLIGHT_H
 #define PLEAT_SEGMENTS_FLIGHT_H
 
@@ -67,7 +66,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f);
  * Returns false if no hole has room. */
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 
-/* flight_fly.c, without the lock: create and map. A failure leaves nothing mapped, except blocks
+/* flight_fly.c: create and map, dropping the lock. A failure leaves nothing mapped, except blocks
  * whose unmapping failed too: the rollback poisons these blocks. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
 /* Returns the live block, not yet in the map of live blocks. */

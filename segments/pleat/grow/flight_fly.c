@@ -1,10 +1,10 @@
 /* flight_fly.c - phase two of a flight (flight.h): create, map.
  *
- * Works without the lock, on memory that nobody else changes: the flight's blocks, the links
+ * Nobody else changes the memory, also while the lock is dropped: the flight's blocks, the links
  * between these blocks, and the table entries of their granules. */
 #include "segments/pleat/grow/flight.h"
 
-#include "vmm/mapping.h"
+#include "segments/pleat/space/plan.h"
 
 /* How many granules from g on a chunk may have. Small chunks do not reach across the request's end,
  * as the next block, which begins there, would share a chunk with the request. */
@@ -28,7 +28,8 @@ static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
         unsigned order = pl_order_of(reach(f, seg, g, end));
         order = order < f->most_order ? order : f->most_order;
         pl_chunk chunk;
-        pleat_status st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, &chunk);
+        pleat_status st = pl_fly_one(space,
+                                     (pl_task){ PL_TASK_CREATE, .order = order, .chunks = &chunk });
         if (st == PLEAT_ENOMEM_DEVICE && order > 0) {
             f->most_order = order - 1;
             continue;
@@ -47,12 +48,13 @@ static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 
 static pleat_status create_missing(pl_space *space, pl_flight *f)
 {
-    for (pl_block *b = f->first;; b = b->next) {
-        pleat_status st = b->was == PL_BLOCK_HOLE ? create_in(space, f, b) : PLEAT_OK;
-        if (st != PLEAT_OK || b == f->last) {
-            return st;
-        }
+    pleat_status st = PLEAT_OK;
+
+    for (pl_block *b = f->first; b != NULL && st == PLEAT_OK; b = b == f->last ? NULL : b->next) {
+        st = b->was == PL_BLOCK_HOLE ? create_in(space, f, b) : PLEAT_OK;
+        pl_pace_step(space, f->pace, 1);
     }
+    return st;
 }
 
 /* The granules under victim b and the victims right behind b, as several may share a granule:
@@ -73,7 +75,7 @@ static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *t
 
 /* Enter the taken chunks of the order in the place's granules. Until all is mapped, the chunks stay
  * in the tables of their old granules, too. */
-static void fill_taken_of(pl_flight *f, unsigned order)
+static void fill_taken_of(pl_space *space, pl_flight *f, unsigned order)
 {
     const pl_block *b = f->victims.first;
     pl_block *hole = f->first;
@@ -89,20 +91,21 @@ static void fill_taken_of(pl_flight *f, unsigned order)
                 pl_segment_put_chunk(to_seg, at, seg->chunks[g], order);
                 to_seg->parts[at] |= PL_PART_TAKEN;
             }
+            pl_pace_step(space, f->pace, 1);
         }
     }
 }
 
 /* The largest first: then all find room. */
-static void fill_taken(pl_flight *f)
+static void fill_taken(pl_space *space, pl_flight *f)
 {
     for (unsigned order = f->has_large ? PL_MOST_ORDER + 1 : 1; order-- > 0;) {
-        fill_taken_of(f, order);
+        fill_taken_of(space, f, order);
     }
 }
 
 /* The taken chunks are mapped at the place: clear the chunks in the old granules. */
-static void empty_taken(const pl_flight *f)
+static void empty_taken(pl_space *space, const pl_flight *f)
 {
     const pl_block *b = f->victims.first;
 
@@ -110,19 +113,12 @@ static void empty_taken(const pl_flight *f)
         pl_segment *seg = b->segment;
         size_t g;
         size_t to;
-        b = taken_granules(b, &g, &to);
-        pl_segment_clear_chunks(seg, g, to);
-    }
-}
-
-/* The hole's granules are mapped. Marks of taken chunks are for a rollback only. */
-static void forget_taken(const pl_block *hole)
-{
-    const pl_segment *seg = hole->segment;
-    size_t g = pl_segment_granule(seg, hole->base);
-
-    for (size_t n = pl_segment_granules_of(seg, hole); n > 0; n--, g++) {
-        seg->parts[g] &= (uint8_t)~PL_PART_TAKEN;
+        size_t next;
+        for (b = taken_granules(b, &g, &to); g < to; g = next) {
+            next = pl_segment_chunk_to(seg, g);
+            pl_segment_clear_chunks(seg, g, next);
+            pl_pace_step(space, f->pace, 1);
+        }
     }
 }
 
@@ -131,7 +127,9 @@ static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
 {
     for (pl_block *b = f->first; b != stop; b = b->next) {
         if (b->was == PL_BLOCK_HOLE &&
-            pl_mapping_unmap(space->dev, b->base, b->bytes) != PLEAT_OK) {
+            pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base,
+                                         .n = pl_segment_granules_of(b->segment, b) }) !=
+                PLEAT_OK) {
             pl_queue_push(&f->poisoned, b);
         }
     }
@@ -140,42 +138,34 @@ static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
 static pleat_status map_holes(pl_space *space, pl_flight *f)
 {
     const pl_segment *seg = f->place.segment;
+    pleat_status st = PLEAT_OK;
 
-    for (pl_block *b = f->first;; b = b->next) {
-        if (b->was == PL_BLOCK_HOLE) {
-            size_t g = pl_segment_granule(seg, b->base);
-            pleat_status st = pl_mapping_map_mixed(space->dev, b->base, seg->chunks + g,
-                                                   seg->orders + g, pl_segment_granules_of(seg, b));
-            if (st != PLEAT_OK) {
-                unmap_below(space, f, b);
-                if (st == PLEAT_EPOISONED) {
-                    pl_queue_push(&f->poisoned, b);
-                }
-                return st;
-            }
+    for (pl_block *b = f->first; b != NULL && st == PLEAT_OK; b = b == f->last ? NULL : b->next) {
+        size_t g = pl_segment_granule(seg, b->base);
+        pl_pace_step(space, f->pace, 1);
+        if (b->was != PL_BLOCK_HOLE) {
+            continue;
         }
-        if (b == f->last) {
-            return PLEAT_OK;
+        st = pl_fly_one(space, (pl_task){ PL_TASK_MAP, .at = b->base, .chunks = seg->chunks + g,
+                                          .orders = seg->orders + g,
+                                          .n = pl_segment_granules_of(seg, b) });
+        if (st != PLEAT_OK) {
+            unmap_below(space, f, b);
+        }
+        if (st == PLEAT_EPOISONED) {
+            pl_queue_push(&f->poisoned, b);
         }
     }
+    return st;
 }
 
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f)
 {
-    fill_taken(f);
+    fill_taken(space, f);
     pleat_status st = create_missing(space, f);
     st = st == PLEAT_OK ? map_holes(space, f) : st;
-    if (st != PLEAT_OK) {
-        return st;
+    if (st == PLEAT_OK) {
+        empty_taken(space, f);
     }
-    for (pl_block *b = f->first;; b = b->next) {
-        if (b->was == PL_BLOCK_HOLE) {
-            forget_taken(b);
-        }
-        if (b == f->last) {
-            break;
-        }
-    }
-    empty_taken(f);
-    return PLEAT_OK;
+    return st;
 }

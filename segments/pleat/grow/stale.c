@@ -1,9 +1,9 @@
 /* stale.c - see trim.h. */
 #include "segments/pleat/grow/trim.h"
 
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
-#include "vmm/mapping.h"
 
 enum { LOOK_AT = 256, GATHER_SOME = 256 }; /* in one hold of the lock */
 
@@ -48,9 +48,8 @@ static bool unmap(pl_space *space, pl_block *b)
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_mapping_unmap(space->dev, b->base, b->bytes);
-    pl_lock_acquire(&space->lock);
+    size_t n = pl_segment_granules_of(b->segment, b);
+    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base, .n = n });
     if (st == PLEAT_OK) {
         pl_carve_make_hole(space, b);
     } else {

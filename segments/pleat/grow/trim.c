@@ -8,6 +8,7 @@
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
@@ -19,9 +20,8 @@
 #include "vmm/base/clock.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
-#include "vmm/mapping.h"
 
-enum { SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8, PILE_CHUNKS = 64 };
+enum { SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
 enum { LOOK_AT = 256 }; /* blocks in one hold of the lock */
 
 /* Does a stale block wait for a use that no tick covers? Looks once at each; may drop the lock. */
@@ -117,12 +117,12 @@ pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms)
 }
 
 /* Count the granules of whole chunks from g on, where a chunk begins, inside [g, g + whole): at
- * most PILE_CHUNKS chunks, and no further chunk once n granules are counted. */
+ * most PL_PILE_CHUNKS chunks, and no further chunk once n granules are counted. */
 static size_t whole_chunks(const pl_segment *seg, size_t g, size_t whole, size_t n)
 {
     size_t from = g;
 
-    for (size_t i = 0; i < PILE_CHUNKS && g - from < n && g < from + whole; i++) {
+    for (size_t i = 0; i < PL_PILE_CHUNKS && g - from < n && g < from + whole; i++) {
         size_t to = pl_segment_chunk_to(seg, g);
         if (to > from + whole) {
             break;
@@ -144,8 +144,8 @@ static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size
 }
 
 /* Find the first loose granules of the segment, from *g on, in a free block whose uses are over.
- * *n: wanted; set to the granules of whole chunks in the block, at most PILE_CHUNKS chunks. NULL:
- * none. May drop the lock. A torn segment is skipped, as a part of the segment is not mapped. */
+ * *n: wanted; set to the granules of whole chunks in the block, which fit a pile. NULL: none. May
+ * drop the lock. A torn segment is skipped, as a part of the segment is not mapped. */
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
     for (size_t n_looks = 1;; n_looks++) {
@@ -170,57 +170,12 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
-/* Chunks that are mapped nowhere, held by the caller alone. */
-typedef struct pile {
-    pl_chunk chunks[PILE_CHUNKS];
-    uint8_t orders[PILE_CHUNKS];
-    size_t n;
-    size_t n_granules; /* of them */
-} pile;
-
-static void put_on(pile *p, pl_chunk chunk, unsigned order)
-{
-    p->chunks[p->n] = chunk;
-    p->orders[p->n++] = (uint8_t)order;
-    p->n_granules += (size_t)1 << order;
-}
-
-static void make_idle(pl_space *space, const pile *p)
-{
-    for (size_t i = 0; i < p->n; i++) {
-        pl_space_push_idle(space, p->chunks[i], p->orders[i]);
-    }
-}
-
-/* Release the chunks without the lock. Chunks that the driver refuses stay pleat's, idle. */
-static pleat_status release(pl_space *space, const pile *p, size_t *n_released)
-{
-    pile refused = { .n = 0 };
-    pleat_status st = PLEAT_OK;
-
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < p->n; i++) {
-        pleat_status failed = pl_chunk_release_sized(space->dev, p->chunks[i],
-                                                     space->granule_bytes << p->orders[i]);
-        if (failed != PLEAT_OK) {
-            put_on(&refused, p->chunks[i], p->orders[i]);
-            st = failed;
-        }
-    }
-    pl_lock_acquire(&space->lock);
-    make_idle(space, &refused);
-    space->chunks.n_held -= p->n_granules - refused.n_granules;
-    space->chunks.full_at = SIZE_MAX;
-    *n_released += p->n_granules - refused.n_granules;
-    return st;
-}
-
 /* Pop idle chunks of n granules in all, the smallest first. The last chunk may exceed n. */
-static void pop_idle(pl_space *space, size_t n, pile *p)
+static void pop_idle(pl_space *space, size_t n, pl_pile *p)
 {
     for (unsigned order = 0; order < PL_N_ORDERS; order++) {
-        while (space->chunks.idle[order].n > 0 && p->n < PILE_CHUNKS && p->n_granules < n) {
-            put_on(p, pl_space_pop_idle(space, order), order);
+        while (space->chunks.idle[order].n > 0 && p->n < PL_PILE_CHUNKS && p->n_granules < n) {
+            pl_pile_put(p, pl_space_pop_idle(space, order), order);
         }
     }
 }
@@ -230,38 +185,34 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     pleat_status st = PLEAT_OK;
 
     while (st == PLEAT_OK && space->chunks.n_idle > 0 && space->chunks.n_held > keep) {
-        pile p = { .n = 0 };
+        pl_pile p = { .n = 0 };
         pop_idle(space, space->chunks.n_held - keep, &p);
-        st = release(space, &p, n_released);
+        st = pl_pile_release(space, &p, n_released);
+        space->chunks.full_at = SIZE_MAX;
     }
     return st;
 }
 
 /* Unmap granules [g, g + n) of b, whole chunks, for the caller. If only a part of the granules
  * could be unmapped, all stay in flight. */
-static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pile *p)
+static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pl_pile *p)
 {
     pl_segment *seg = b->segment;
     b = pl_carve_take(space, b, pl_segment_address(seg, g), pl_segment_address(seg, g + n));
     pl_carve_settle(b); /* as next_quiet has found */
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
-        put_on(p, seg->chunks[i], seg->orders[i]);
+        pl_pile_put(p, seg->chunks[i], seg->orders[i]);
     }
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_mapping_unmap_or_mend(space->dev, b->base, &seg->chunks[g],
-                                               &seg->orders[g], n);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_fly_one(space,
+                                 (pl_task){ PL_TASK_EMPTY, .at = b->base, .chunks = seg->chunks + g,
+                                            .orders = seg->orders + g, .n = n });
     if (st == PLEAT_EDRIVER) { /* it is still mapped */
         pl_carve_restore(space, b);
     }
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_segment_clear_chunks(seg, g, g + n);
-    pl_private_count(seg, 0, b->bytes);
-    seg->n_resident -= n;
-    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-    pl_carve_make_hole(space, b);
+    pl_carve_lose(space, b);
     return PLEAT_OK;
 }
 
@@ -283,16 +234,18 @@ static size_t missing(const pl_space *space, const goal *to)
 
 static pleat_status empty_run(pl_space *space, pl_block *b, size_t g, size_t n, goal *to)
 {
-    pile p = { .n = 0 };
+    pl_pile p = { .n = 0 };
     pleat_status st = unmap_run(space, b, g, n, &p);
 
     if (st != PLEAT_OK) {
         return st;
     }
     if (!to->is_idle || p.n_granules > p.n) {
-        return release(space, &p, &to->n_so_far);
+        st = pl_pile_release(space, &p, &to->n_so_far);
+        space->chunks.full_at = SIZE_MAX;
+        return st;
     }
-    make_idle(space, &p);
+    pl_pile_make_idle(space, &p);
     return PLEAT_OK;
 }
 

@@ -4,7 +4,7 @@
  * the stream is captured. Further driver calls are only a tick now and then, and queries of
  * ticks. */
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/space.h"
+#include "segments/pleat/space/plan.h"
 
 #include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/quick.h"
@@ -188,9 +188,8 @@ static bool may_ask(const pl_space *space, const pl_lane *plain)
 static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
 {
     plain->is_recording = true;
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_stream_capture(plain->stream, info);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_fly_one(space,
+                                 (pl_task){ PL_TASK_ASK, .stream = plain->stream, .info = info });
     plain->is_recording = false;
     pl_space_wake(space);
     return st;

@@ -2,93 +2,89 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/grow/policy.h"
-#include "segments/pleat/space/segment.h"
-#include "vmm/mapping.h"
 
-enum { BATCH = 64, GRANULES_AT_ONCE = 1024 };
+enum { GRANULES_AT_ONCE = 1024 };
 
 /* ---- mappings -------------------------------------------------------------------------------- */
 
-/* Counts the beds side by side from i on that satisfy `is`. 0: bed i does not. */
-static size_t run_from(const pl_slumber *slumber, size_t i, pl_bed_is is)
+static void mark(pl_bed_walk *walk, pl_bed *beds, size_t n, bool is_mapped, bool is_unsure)
 {
-    const pl_bed *beds = slumber->beds;
-    size_t n = 0;
-
-    while (i + n < slumber->n && is(&beds[i + n]) && beds[i + n].seg == beds[i].seg &&
-           beds[i + n].g == beds[i].g + n) {
-        n++;
+    for (size_t i = 0; i < n; i++) {
+        beds[i].is_mapped = is_mapped;
+        beds[i].is_unsure = is_unsure;
+        pl_pace_step(walk->space, &walk->pace, 1);
     }
-    return n;
 }
 
-static pleat_status unmap_run(pl_space *space, pl_bed *beds, size_t n)
+static pleat_status unmap_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
 {
-    pleat_devptr at = pl_segment_address(beds->seg, beds->g);
-    pleat_status st = pl_mapping_unmap(space->dev, at, n << space->granule_log2);
+    pleat_status st = pl_fly_one(
+        walk->space,
+        (pl_task){ PL_TASK_UNMAP, .at = pl_segment_address(beds->seg, beds->g), .n = n });
 
-    for (size_t i = 0; i < n && (st == PLEAT_OK || st == PLEAT_EPOISONED); i++) {
-        beds[i].is_mapped = false;
-        beds[i].is_unsure = st == PLEAT_EPOISONED;
+    if (st == PLEAT_OK || st == PLEAT_EPOISONED) {
+        mark(walk, beds, n, false, st == PLEAT_EPOISONED);
     }
     return st;
 }
 
 /* Mappings that an earlier call may have left are unmapped first, chunk by chunk. */
-static pleat_status clear_run(pl_space *space, const pl_bed *beds, size_t n)
+static pleat_status clear_run(pl_bed_walk *walk, const pl_bed *beds, size_t n)
 {
     pleat_status st = PLEAT_OK;
 
     for (size_t i = 0; i < n && st == PLEAT_OK; i++) {
         const pl_segment *seg = beds[i].seg;
         if (beds[i].is_unsure && seg->parts[beds[i].g] == 0) {
-            st = pl_mapping_clear(space->dev, pl_segment_address(seg, beds[i].g),
-                                  space->granule_bytes << seg->orders[beds[i].g]);
+            st = pl_fly_one(walk->space,
+                            (pl_task){ PL_TASK_CLEAR, .at = pl_segment_address(seg, beds[i].g),
+                                       .n = (size_t)1 << seg->orders[beds[i].g] });
         }
+        pl_pace_step(walk->space, &walk->pace, 1);
     }
     return st;
 }
 
 /* Meanwhile no other thread uses the tables of the granules. */
-static pleat_status map_run(pl_space *space, pl_bed *beds, size_t n)
+static pleat_status map_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
 {
     const pl_segment *seg = beds->seg;
     size_t g = beds->g;
-    pleat_status st = clear_run(space, beds, n);
+    pleat_status st = clear_run(walk, beds, n);
 
     if (st == PLEAT_OK) {
-        st = pl_mapping_map_mixed(space->dev, pl_segment_address(seg, g), seg->chunks + g,
-                                  seg->orders + g, n);
+        st = pl_fly_one(walk->space,
+                        (pl_task){ PL_TASK_MAP, .at = pl_segment_address(seg, g),
+                                   .chunks = seg->chunks + g, .orders = seg->orders + g, .n = n });
     }
-    for (size_t i = 0; i < n; i++) {
-        beds[i].is_mapped = st == PLEAT_OK;
-        beds[i].is_unsure = st == PLEAT_EPOISONED;
-    }
+    mark(walk, beds, n, st == PLEAT_OK, st == PLEAT_EPOISONED);
     return st;
 }
 
 static pleat_status for_runs(pl_space *space, pl_slumber *slumber, pl_bed_is is,
-                             pleat_status (*act)(pl_space *space, pl_bed *beds, size_t n))
+                             pleat_status (*act)(pl_bed_walk *walk, pl_bed *beds, size_t n),
+                             unsigned most_order)
 {
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
     pleat_status st = PLEAT_OK;
+    pl_bed *beds;
+    size_t n;
 
-    pl_lock_release(&space->lock);
-    for (size_t i = 0, n; i < slumber->n && st == PLEAT_OK; i += n > 0 ? n : 1) {
-        n = run_from(slumber, i, is);
-        st = n > 0 ? act(space, &slumber->beds[i], n) : PLEAT_OK;
+    walk.most_order = most_order;
+    while (st == PLEAT_OK && (n = pl_beds_run(&walk, is, SIZE_MAX, &beds)) > 0) {
+        st = act(&walk, beds, n);
     }
-    pl_lock_acquire(&space->lock);
     return st;
 }
 
 pleat_status pl_bedding_unmap(pl_space *space, pl_slumber *slumber, pl_bed_is is)
 {
-    return for_runs(space, slumber, is, unmap_run);
+    return for_runs(space, slumber, is, unmap_run, 0);
 }
 
 pleat_status pl_bedding_map(pl_space *space, pl_slumber *slumber, pl_bed_is is)
 {
-    return for_runs(space, slumber, is, map_run);
+    return for_runs(space, slumber, is, map_run, 0);
 }
 
 /* ---- giving back ----------------------------------------------------------------------------- */
@@ -98,74 +94,52 @@ static bool is_spare(const pl_bed *bed)
     return bed->has_chunk && !bed->is_mapped && !bed->is_unsure && !bed->is_good;
 }
 
-/* Spare chunks, by the index of their first bed. */
-typedef struct pile {
-    size_t first[BATCH];
-    bool is_refused[BATCH];
-    size_t n;
-} pile;
-
-/* Bounds the granules in one hold of the lock. */
-static size_t collect(const pl_slumber *slumber, size_t i, pile *p)
+/* Spare chunks, and their first beds. Bounds the granules in one hold of the lock. */
+static void collect(pl_bed_walk *walk, pl_pile *p, pl_bed **first)
 {
-    size_t n_granules = 0;
+    pl_bed *bed;
 
-    for (p->n = 0; i < slumber->n && p->n < BATCH && n_granules < GRANULES_AT_ONCE; i++) {
-        const pl_bed *bed = &slumber->beds[i];
+    while (p->n < PL_PILE_CHUNKS && p->n_granules < GRANULES_AT_ONCE &&
+           (bed = pl_beds_next(walk)) != NULL) {
         if (is_spare(bed) && bed->seg->parts[bed->g] == 0) {
-            p->first[p->n++] = i;
-            n_granules += (size_t)1 << bed->seg->orders[bed->g];
+            first[p->n] = bed;
+            pl_pile_put(p, bed->seg->chunks[bed->g], bed->seg->orders[bed->g]);
         }
     }
-    return i;
 }
 
-/* The next batch, from bed i on, goes to the driver without the lock. */
-static size_t release_pile(pl_space *space, const pl_slumber *slumber, size_t i, pile *p)
+/* The chunk of the bed and of the beds behind is gone. */
+static void count_gone(pl_space *space, pl_slumber *slumber, pl_bed *bed)
 {
-    pl_lock_release(&space->lock);
-    i = collect(slumber, i, p);
-    for (size_t k = 0; k < p->n; k++) {
-        const pl_bed *bed = &slumber->beds[p->first[k]];
-        size_t bytes = space->granule_bytes << bed->seg->orders[bed->g];
-        p->is_refused[k] = pl_chunk_release_sized(space->dev, bed->seg->chunks[bed->g], bytes) !=
-                           PLEAT_OK;
-    }
-    pl_lock_acquire(&space->lock);
-    return i;
-}
+    pl_segment *seg = bed->seg;
+    size_t n = (size_t)1 << seg->orders[bed->g];
 
-static void count_released(pl_space *space, pl_slumber *slumber, const pile *p)
-{
-    for (size_t i = 0; i < p->n; i++) {
-        pl_bed *bed = &slumber->beds[p->first[i]];
-        pl_segment *seg = bed->seg;
-        unsigned order = seg->orders[bed->g];
-        size_t n = (size_t)1 << order;
-        if (p->is_refused[i]) {
-            pl_space_push_idle(space, seg->chunks[bed->g], order);
-        } else {
-            space->chunks.n_held -= n;
-        }
-        for (size_t k = 0; k < n; k++) {
-            bed[k].has_chunk = false;
-            pl_segment_put_chunk(seg, bed[k].g, PL_CHUNK_ASLEEP, 0);
-        }
-        pl_asleep_begin(seg, bed->g, bed->g + n);
-        space->chunks.n_pinned -= n;
-        space->chunks.n_asleep += n;
-        slumber->n_gone += n;
-        pl_lock_touch(n);
+    for (size_t k = 0; k < n; k++) {
+        bed[k].has_chunk = false;
+        pl_segment_put_chunk(seg, bed[k].g, PL_CHUNK_ASLEEP, 0);
     }
-    space->chunks.full_at = SIZE_MAX;
+    pl_asleep_begin(seg, bed->g, bed->g + n);
+    space->chunks.n_pinned -= n;
+    space->chunks.n_asleep += n;
+    slumber->n_gone += n;
+    pl_lock_touch(n);
 }
 
 void pl_bedding_release(pl_space *space, pl_slumber *slumber)
 {
-    for (size_t i = 0; i < slumber->n;) {
-        pile p;
-        i = release_pile(space, slumber, i, &p);
-        count_released(space, slumber, &p);
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *first[PL_PILE_CHUNKS];
+    size_t n_released = 0;
+
+    while (walk.next < slumber->n) {
+        pl_pile p = { .n = 0 };
+        collect(&walk, &p, first);
+        size_t n = p.n;
+        (void)!pl_pile_release(space, &p, &n_released);
+        for (size_t i = 0; i < n; i++) {
+            count_gone(space, slumber, first[i]);
+        }
+        space->chunks.full_at = SIZE_MAX;
     }
 }
 
@@ -177,20 +151,18 @@ static bool is_missing(const pl_bed *bed)
 }
 
 /* Chunks for n beds side by side. A driver without room for a large chunk may have small ones. */
-static pleat_status create_run(pl_space *space, pl_bed *beds, size_t n, unsigned most)
+static pleat_status create_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
 {
+    unsigned most = walk->most_order;
+
     for (size_t i = 0; i < n; i += (size_t)1 << beds[i].order) {
         unsigned order = pl_order_of(n - i);
-        pleat_status st;
-        order = order < most ? order : most;
-        for (;; order--) {
-            st = pl_chunk_create_sized(space->dev, space->granule_bytes << order, &beds[i].chunk);
-            if (st != PLEAT_ENOMEM_DEVICE || order == 0) {
-                break;
-            }
+        pleat_status st = PLEAT_ENOMEM_DEVICE;
+        for (order = 1 + (order < most ? order : most); st == PLEAT_ENOMEM_DEVICE && order > 0;) {
+            st = pl_fly_one(walk->space, (pl_task){ PL_TASK_CREATE, .order = --order,
+                                                    .chunks = &beds[i].chunk });
         }
         if (st != PLEAT_OK) {
-            beds[i].chunk = 0;
             return st;
         }
         beds[i].order = (uint8_t)order;
@@ -198,28 +170,13 @@ static pleat_status create_run(pl_space *space, pl_bed *beds, size_t n, unsigned
     return PLEAT_OK;
 }
 
-static pleat_status create_all(pl_space *space, pl_slumber *slumber, unsigned most)
-{
-    pleat_status st = PLEAT_OK;
-
-    pl_lock_release(&space->lock);
-    for (size_t i = 0, n; i < slumber->n && st == PLEAT_OK; i += n > 0 ? n : 1) {
-        n = run_from(slumber, i, is_missing);
-        st = n > 0 ? create_run(space, &slumber->beds[i], n, most) : PLEAT_OK;
-    }
-    pl_lock_acquire(&space->lock);
-    return st;
-}
-
 /* From now on the chunks are in the tables. */
 static void put_all(pl_space *space, pl_slumber *slumber)
 {
-    pl_pace pace;
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *bed;
 
-    pl_pace_begin(space, &pace, false);
-    for (size_t i = 0; i < slumber->n; i++) {
-        pl_bed *bed = &slumber->beds[i];
-        pl_pace_step(space, &pace, 1);
+    while ((bed = pl_beds_next(&walk)) != NULL) {
         if (bed->chunk == 0) {
             continue;
         }
@@ -239,30 +196,30 @@ static void put_all(pl_space *space, pl_slumber *slumber)
         space->chunks.n_asleep -= n;
         slumber->n_gone -= n;
         pl_space_pin(space, n);
-        pl_pace_step(space, &pace, n);
+        pl_pace_step(space, &walk.pace, n);
     }
     if (space->chunks.n_held > space->chunks.peak_held) {
         space->chunks.peak_held = space->chunks.n_held;
     }
 }
 
-/* A chunk that the driver refuses to take back is idle. */
-static void undo_create(pl_space *space, pl_slumber *slumber)
+/* Of n granules that were to be created. A chunk that the driver refuses to take back is idle. */
+static void undo_create(pl_space *space, pl_slumber *slumber, size_t n)
 {
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < slumber->n; i++) {
-        pl_bed *bed = &slumber->beds[i];
-        if (bed->chunk != 0 &&
-            pl_chunk_release_sized(space->dev, bed->chunk, space->granule_bytes << bed->order) !=
-                PLEAT_OK) {
-            pl_lock_acquire(&space->lock);
-            pl_space_push_idle(space, bed->chunk, bed->order);
-            space->chunks.n_held += (size_t)1 << bed->order;
-            pl_lock_release(&space->lock);
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *bed;
+
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        size_t n_chunk = bed->chunk != 0 ? (size_t)1 << bed->order : 0;
+        n -= n_chunk;
+        space->chunks.n_creating -= n_chunk;
+        space->chunks.n_held += n_chunk;
+        if (n_chunk > 0) {
+            (void)!pl_chunk_give_back(space, bed->chunk, bed->order);
         }
         bed->chunk = 0;
     }
-    pl_lock_acquire(&space->lock);
+    space->chunks.n_creating -= n;
 }
 
 pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)
@@ -272,12 +229,11 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)
     pl_space_take_off(space, &flying);
     unsigned most = pl_policy_order(space, pl_space_cap(space));
     space->chunks.n_creating += n;
-    pleat_status st = create_all(space, slumber, most);
+    pleat_status st = for_runs(space, slumber, is_missing, create_run, most);
     if (st == PLEAT_OK) {
         put_all(space, slumber);
     } else {
-        undo_create(space, slumber);
-        space->chunks.n_creating -= n;
+        undo_create(space, slumber, n);
     }
     pl_space_land(space, &flying);
     return st;

@@ -56,17 +56,8 @@ static void list_segment(pl_space *space, pl_segment *seg, pl_pace *pace, pl_slu
 
 /* ---- what is in use -------------------------------------------------------------------------- */
 
-/* A walk through the heap's segments, beside the beds. */
-typedef struct walk {
-    pl_space *space;
-    pl_slumber *slumber;
-    bool (*counts)(const pl_block *b);
-    size_t next; /* the first bed not passed yet */
-    pl_pace pace;
-} walk;
-
 /* Steps of a walk, before a step that may drop the lock. */
-static void count_steps(const walk *w, size_t n)
+static void count_steps(const pl_bed_walk *w, size_t n)
 {
     pl_lock_touch(n);
     w->space->n_pieces += n;
@@ -74,7 +65,7 @@ static void count_steps(const walk *w, size_t n)
 
 /* Mark some of the beds under b from `at` on, not too many in one hold. Returns the end of the
  * marked part. */
-static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
+static pleat_devptr mark(pl_bed_walk *w, const pl_block *b, pleat_devptr at)
 {
     pl_segment *seg = b->segment;
     pleat_devptr end = pl_block_end(b);
@@ -100,7 +91,7 @@ static pleat_devptr mark(walk *w, const pl_block *b, pleat_devptr at)
 }
 
 /* Pointers to blocks do not outlast a breath, so the walk goes on from an address. */
-static void mark_segment(walk *w, const pl_segment *seg)
+static void mark_segment(pl_bed_walk *w, const pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
 
@@ -117,34 +108,37 @@ static void mark_segment(walk *w, const pl_segment *seg)
     }
 }
 
-static void mark_all(walk *w, const pl_private *heap)
+static void mark_all(pl_space *space, const pl_private *heap, const pl_slumber *slumber,
+                     bool (*counts)(const pl_block *b))
 {
+    pl_bed_walk w = pl_beds_walk(space, slumber);
     const pl_segment *seg = NULL;
 
-    pl_pace_begin(w->space, &w->pace, false);
+    w.counts = counts;
     while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
-        mark_segment(w, seg);
+        mark_segment(&w, seg);
     }
 }
 
 void pl_beds_want(pl_space *space, const pl_private *heap, pl_slumber *slumber)
 {
-    walk w = { .space = space, .slumber = slumber, .counts = is_in_use };
+    pl_bed_walk along = pl_beds_walk(space, slumber);
+    pl_bed *bed;
 
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < slumber->n; i++) {
-        slumber->beds[i].is_wanted = false;
+    while ((bed = pl_beds_next(&along)) != NULL) {
+        bed->is_wanted = false;
     }
-    pl_lock_acquire(&space->lock);
-    mark_all(&w, heap);
+    mark_all(space, heap, slumber, is_in_use);
 }
 
 /* ---- making and dropping --------------------------------------------------------------------- */
 
-static void give_slots(pl_slumber *slumber)
+static void give_slots(pl_space *space, pl_slumber *slumber)
 {
-    for (size_t i = 0; i < slumber->n; i++) {
-        pl_bed *bed = &slumber->beds[i];
+    pl_bed_walk along = pl_beds_walk(space, slumber);
+    pl_bed *bed;
+
+    while ((bed = pl_beds_next(&along)) != NULL) {
         bed->is_kept = bed->is_wanted;
         bed->slot = (uint32_t)slumber->n_kept;
         slumber->n_kept += bed->is_kept;
@@ -155,7 +149,6 @@ static void give_slots(pl_slumber *slumber)
 pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, pl_slumber *out)
 {
     size_t n = (size_t)(heap->reserved.current >> space->granule_log2);
-    walk w = { .space = space, .slumber = out, .counts = is_to_be_kept };
     pl_segment *seg = NULL;
     pl_pace pace;
 
@@ -176,10 +169,8 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, p
     }
     pl_assert(out->n + out->n_shared == n);
     if (keeps) {
-        mark_all(&w, heap);
-        pl_lock_release(&space->lock);
-        give_slots(out);
-        pl_lock_acquire(&space->lock);
+        mark_all(space, heap, out, is_to_be_kept);
+        give_slots(space, out);
     }
     return PLEAT_OK;
 }
@@ -187,12 +178,27 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, p
 void pl_beds_drop(pl_space *space, pl_slumber *slumber)
 {
     if (slumber->keep != NULL) {
-        pl_lock_release(&space->lock);
-        pl_keep_close(slumber->keep);
-        pl_lock_acquire(&space->lock);
+        (void)!pl_fly_one(space, (pl_task){ PL_TASK_CLOSE, .keep = &slumber->keep });
     }
     pl_meta_free(&space->meta, slumber->beds);
     *slumber = (pl_slumber){ .n = 0 };
+}
+
+size_t pl_beds_run(pl_bed_walk *along, pl_bed_is is, size_t n_most, pl_bed **first)
+{
+    const pl_bed *end = along->slumber->beds + along->slumber->n;
+    pl_bed *bed = pl_beds_next(along);
+    size_t n = 1;
+
+    while (bed != NULL && !is(bed)) {
+        bed = pl_beds_next(along);
+    }
+    for (*first = bed; bed != NULL && bed + n < end && n < n_most && is(bed + n) &&
+                       bed[n].seg == bed->seg && bed[n].g == bed->g + n;
+         n++) {
+        (void)pl_beds_next(along);
+    }
+    return bed != NULL ? n : 0;
 }
 
 /* ---- for the keep ---------------------------------------------------------------------------- */
@@ -211,11 +217,11 @@ pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed
 {
     size_t bytes = slumber->n_kept * sizeof(pl_keep_piece);
     pl_keep_piece *pieces = bytes > 0 ? pl_meta_alloc(&space->meta, bytes) : NULL;
+    pl_bed_walk along = pl_beds_walk(space, slumber);
+    const pl_bed *bed;
 
     *n = 0;
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; pieces != NULL && i < slumber->n; i++) {
-        const pl_bed *bed = &slumber->beds[i];
+    while (pieces != NULL && (bed = pl_beds_next(&along)) != NULL) {
         if (!bed->is_kept || (is != NULL && !is(bed))) {
             continue;
         }
@@ -227,6 +233,5 @@ pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed
                                               .bytes = space->granule_bytes };
         }
     }
-    pl_lock_acquire(&space->lock);
     return pieces;
 }

@@ -1,4 +1,4 @@
-/* kept.c - see sleep.h. Guarded by the device lock, dropped for copies and for walks along beds. */
+/* kept.c - see sleep.h. Guarded by the device lock, dropped for copies, and in walks. */
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
@@ -27,29 +27,30 @@ void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber)
 
 /* The beds of a segment are side by side. Both lists have segments in the same order
  * (pl_private_next_segment). Returns the first bed of `seg` from i on, or i if none is found. */
-static size_t run_of(const pl_slumber *slumber, size_t i, const pl_segment *seg)
+static size_t run_of(pl_bed_walk *walk, const pl_slumber *slumber, size_t i, const pl_segment *seg)
 {
     size_t at = i;
 
-    while (at < slumber->n && slumber->beds[at].seg != seg) {
-        at++;
+    for (; at < slumber->n && slumber->beds[at].seg != seg; at++) {
+        pl_pace_step(walk->space, &walk->pace, 1);
     }
     return at < slumber->n ? at : i;
 }
 
 /* A granule kept before gets its slot again, and its bed in `old` is no longer kept. All further
  * kept granules are marked as is_new. */
-static void match(pl_slumber *slumber, pl_slumber *old)
+static void match(pl_space *space, pl_slumber *slumber, pl_slumber *old)
 {
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
     size_t k = 0;
+    pl_bed *bed;
 
-    for (size_t i = 0; i < slumber->n; i++) {
-        pl_bed *bed = &slumber->beds[i];
-        if (i == 0 || bed[-1].seg != bed->seg) {
-            k = run_of(old, k, bed->seg);
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        if (bed == slumber->beds || bed[-1].seg != bed->seg) {
+            k = run_of(&walk, old, k, bed->seg);
         }
-        while (k < old->n && old->beds[k].seg == bed->seg && old->beds[k].g < bed->g) {
-            k++;
+        for (; k < old->n && old->beds[k].seg == bed->seg && old->beds[k].g < bed->g; k++) {
+            pl_pace_step(space, &walk.pace, 1);
         }
         bool is_same = k < old->n && old->beds[k].seg == bed->seg && old->beds[k].g == bed->g;
         bed->is_new = bed->is_kept;
@@ -62,33 +63,36 @@ static void match(pl_slumber *slumber, pl_slumber *old)
 }
 
 /* New beds get slots of `old` that were not reused, then slots never given out. */
-static void fill_up(pl_slumber *slumber, const pl_slumber *old)
+static void fill_up(pl_space *space, pl_slumber *slumber, const pl_slumber *old)
 {
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
     uint32_t next = (uint32_t)old->n_slots;
     size_t k = 0;
+    pl_bed *bed;
 
-    slumber->n_slots = old->n_slots;
-    for (size_t i = 0; i < slumber->n; i++) {
-        if (!slumber->beds[i].is_new) {
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        if (!bed->is_new) {
             continue;
         }
-        while (k < old->n && !old->beds[k].is_kept) {
-            k++;
+        for (; k < old->n && !old->beds[k].is_kept; k++) {
+            pl_pace_step(space, &walk.pace, 1);
         }
-        slumber->beds[i].slot = k < old->n ? old->beds[k++].slot : next++;
-        slumber->beds[i].is_new = false;
+        bed->slot = k < old->n ? old->beds[k++].slot : next++;
+        bed->is_new = false;
     }
     slumber->n_slots = next;
 }
 
 /* Slots that no bed reused are lost. If slots run out, give all out anew. */
-static void renumber(pl_slumber *slumber)
+static void renumber(pl_space *space, pl_slumber *slumber)
 {
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
     uint32_t next = 0;
+    pl_bed *bed;
 
-    for (size_t i = 0; i < slumber->n; i++) {
-        slumber->beds[i].slot = next;
-        next += slumber->beds[i].is_kept;
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        bed->slot = next;
+        next += bed->is_kept;
     }
     slumber->n_slots = next;
 }
@@ -104,13 +108,11 @@ void pl_kept_take(pl_space *space, pl_heap *heap, pl_slumber *slumber, bool is_o
     if (slumber->n_kept > n_most) {
         return;
     }
-    pl_lock_release(&space->lock);
-    match(slumber, old);
-    fill_up(slumber, old);
+    match(space, slumber, old);
+    fill_up(space, slumber, old);
     if (slumber->n_slots > n_most) {
-        renumber(slumber);
+        renumber(space, slumber);
     }
-    pl_lock_acquire(&space->lock);
     heap->retained = NULL;
     slumber->keep = old->keep;
     slumber->is_heir = true;
@@ -120,15 +122,16 @@ void pl_kept_take(pl_space *space, pl_heap *heap, pl_slumber *slumber, bool is_o
 
 void pl_kept_return(pl_space *space, pl_heap *heap, pl_slumber *slumber)
 {
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *bed;
+
     if (!slumber->is_heir) {
         drop(space, slumber);
         return;
     }
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < slumber->n; i++) {
-        slumber->beds[i].is_kept = false;
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        bed->is_kept = false;
     }
-    pl_lock_acquire(&space->lock);
     slumber->is_heir = false;
     heap->retained = slumber;
 }
@@ -197,6 +200,7 @@ static const pl_slumber *slumber_of(const pl_segment *seg)
 typedef struct reading {
     const pl_segment *seg;
     const pl_slumber *slumber;
+    pl_bed_walk walk;
     pleat_devptr at;
     pleat_devptr end;
     char *to; /* NULL = nothing is copied */
@@ -210,13 +214,14 @@ static pleat_status refuse(const char *why)
     return PLEAT_EFOREIGN;
 }
 
-static const pl_bed *first_bed(const reading *r)
+static const pl_bed *first_bed(reading *r)
 {
     size_t g = pl_segment_granule(r->seg, r->at);
-    size_t i = run_of(r->slumber, 0, r->seg);
+    size_t i = run_of(&r->walk, r->slumber, 0, r->seg);
 
-    while (i < r->slumber->n && r->slumber->beds[i].seg == r->seg && r->slumber->beds[i].g < g) {
-        i++;
+    for (; i < r->slumber->n && r->slumber->beds[i].seg == r->seg && r->slumber->beds[i].g < g;
+         i++) {
+        pl_pace_step(r->walk.space, &r->walk.pace, 1);
     }
     bool is_there = i < r->slumber->n && r->slumber->beds[i].seg == r->seg;
     return is_there && r->slumber->beds[i].g == g ? &r->slumber->beds[i] : NULL;
@@ -224,7 +229,7 @@ static const pl_bed *first_bed(const reading *r)
 
 /* Find the byte at r->at in the keep. *bytes: the rest of its granule, and of all granules behind
  * with slots in a row. False: not in the keep. */
-static bool find(const reading *r, const pl_bed *bed, uint64_t *offset, size_t *bytes)
+static bool find(reading *r, const pl_bed *bed, uint64_t *offset, size_t *bytes)
 {
     const pl_bed *end = r->slumber->beds + r->slumber->n;
     size_t granule = (size_t)1 << r->granule_log2;
@@ -242,6 +247,7 @@ static bool find(const reading *r, const pl_bed *bed, uint64_t *offset, size_t *
             break;
         }
         *bytes += granule;
+        pl_pace_step(r->walk.space, &r->walk.pace, 1);
     }
     *bytes = *bytes < want ? *bytes : want;
     return true;
@@ -267,7 +273,9 @@ static pleat_status read_on(reading *r)
             r->from = is_whole ? pl_keep_at(r->slumber->keep, offset, bytes) : NULL;
             return r->from != NULL ? PLEAT_OK : PLEAT_ENOTSUP;
         }
-        st = pl_keep_read(r->slumber->keep, offset, bytes, r->to);
+        pl_keep *keep = r->slumber->keep;
+        st = pl_fly_one(r->walk.space, (pl_task){ PL_TASK_READ, .keep = &keep, .offset = offset,
+                                                  .bytes = bytes, .to = r->to });
         r->to += bytes;
         r->at += bytes;
         bed += pl_segment_granule(r->seg, r->at - 1) - bed->g + 1;
@@ -290,10 +298,8 @@ static pleat_status read_locked(pl_space *space, reading *r)
     if (heap->slumber == NULL && heap->n_births != heap->n_births_retained) {
         return refuse("blocks have come since its tag woke: what is retained may be another one's");
     }
-    pl_lock_release(&space->lock);
-    pleat_status st = read_on(r);
-    pl_lock_acquire(&space->lock);
-    return st;
+    r->walk = pl_beds_walk(space, r->slumber);
+    return read_on(r);
 }
 
 pleat_status pl_pleat_heap_kept(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to,

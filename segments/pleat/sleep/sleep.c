@@ -85,18 +85,15 @@ static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const ch
 {
     size_t n;
     pl_keep_piece *pieces = pl_beds_pieces(space, slumber, NULL, &n);
-    pleat_status st = PLEAT_OK;
+    pl_task plan[] = { { PL_TASK_OPEN, .folder = folder,
+                         .bytes = slumber->n_kept << space->granule_log2, .keep = &slumber->keep },
+                       { PL_TASK_SAVE, .keep = &slumber->keep, .pieces = pieces, .n = n } };
+    size_t has_keep = slumber->keep != NULL;
 
     if (pieces == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pl_lock_release(&space->lock);
-    if (slumber->keep == NULL) {
-        st = pl_keep_open(space->dev, folder, (uint64_t)slumber->n_kept << space->granule_log2,
-                          &slumber->keep);
-    }
-    st = st == PLEAT_OK ? pl_keep_save(slumber->keep, pieces, n) : st;
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_fly(space, plan + has_keep, 2 - has_keep);
     pl_meta_free(&space->meta, pieces);
     return st;
 }
@@ -108,17 +105,14 @@ static bool is_up(const pl_bed *bed)
     return bed->has_chunk && bed->is_mapped;
 }
 
-/* Walks along beds need no lock, and beds may be very many. So the lock is dropped. */
 static bool is_all_up(pl_space *space, const pl_slumber *slumber)
 {
-    size_t i = 0;
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    const pl_bed *bed;
 
-    pl_lock_release(&space->lock);
-    while (i < slumber->n && is_up(&slumber->beds[i])) {
-        i++;
+    while ((bed = pl_beds_next(&walk)) != NULL && is_up(bed)) {
     }
-    pl_lock_acquire(&space->lock);
-    return i == slumber->n;
+    return bed == NULL;
 }
 
 /* Unmap all, or nothing. EPOISONED: only some, as mapping again failed, too. */
@@ -134,11 +128,12 @@ static pleat_status unmap_all(pl_space *space, pl_slumber *slumber)
 
 static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
 {
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < slumber->n; i++) {
-        slumber->beds[i].is_good = false;
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *bed;
+
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        bed->is_good = false;
     }
-    pl_lock_acquire(&space->lock);
     pl_bedding_release(space, slumber);
     told->bytes = (uint64_t)slumber->n_gone << space->granule_log2;
 }

@@ -16,14 +16,14 @@
  * asleep. Then the beds tell the state, and the next wake goes on from the beds.
  *
  * Beds belong to the one thread between pl_still_begin and pl_still_end. Tables and counts change
- * under the device lock, dropped for every driver call, for walks along beds, and now and then. A
+ * under the device lock, dropped for every driver call, and now and then in walks along beds. A
  * heap is held, and let go, segment by segment. Requests are refused from the first segment to the
  * last. */
 #ifndef PLEAT_SEGMENTS_SLEEP_H
 #define PLEAT_SEGMENTS_SLEEP_H
 
 #include "segments/pleat/space/heap.h"
-#include "vmm/keep.h"
+#include "segments/pleat/space/plan.h"
 
 /* A granule of a sleeping heap. */
 typedef struct pl_bed {
@@ -53,6 +53,31 @@ typedef struct pl_slumber {
     bool is_heir;    /* the keep was retained before */
 } pl_slumber;
 
+/* A walk along beds, which now and then drops the lock. */
+typedef struct pl_bed_walk {
+    pl_space *space;
+    const pl_slumber *slumber;
+    size_t next; /* the first bed not passed yet */
+    pl_pace pace;
+    bool (*counts)(const pl_block *b); /* beds.c: may the block be in use? */
+    unsigned most_order;               /* bedding.c: of new chunks */
+} pl_bed_walk;
+
+static inline pl_bed_walk pl_beds_walk(pl_space *space, const pl_slumber *slumber)
+{
+    pl_bed_walk walk = { .space = space, .slumber = slumber };
+
+    pl_pace_begin(space, &walk.pace, false);
+    return walk;
+}
+
+/* The next bed; NULL behind the last. */
+static inline pl_bed *pl_beds_next(pl_bed_walk *walk)
+{
+    pl_pace_step(walk->space, &walk->pace, 1);
+    return walk->next < walk->slumber->n ? &walk->slumber->beds[walk->next++] : NULL;
+}
+
 typedef bool (*pl_bed_is)(const pl_bed *bed);
 
 static inline bool pl_bed_is_down(const pl_bed *bed)
@@ -66,6 +91,8 @@ static inline bool pl_bed_is_down(const pl_bed *bed)
  * as kept. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, pl_slumber *out);
 void pl_beds_drop(pl_space *space, pl_slumber *slumber); /* and the keep */
+/* The next beds side by side that satisfy `is`, at most n_most. Returns their number; 0: none. */
+size_t pl_beds_run(pl_bed_walk *walk, pl_bed_is is, size_t n_most, pl_bed **first);
 /* Set is_wanted of all beds. */
 void pl_beds_want(pl_space *space, const pl_private *heap, pl_slumber *slumber);
 /* The pieces of the keep for kept beds that satisfy `is`, NULL = all; *n of them. NULL: no

@@ -33,12 +33,12 @@ static bool is_void(const pl_bed *bed)
  * how many wanted granules have no chunk. *n_left: how many sleep on. */
 static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_left)
 {
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
     size_t n_missing = 0;
+    pl_bed *bed;
 
     *n_left = 0;
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < slumber->n; i++) {
-        pl_bed *bed = &slumber->beds[i];
+    while ((bed = pl_beds_next(&walk)) != NULL) {
         if (!bed->is_wanted || (bed->has_chunk && bed->is_good)) {
             continue;
         }
@@ -50,7 +50,6 @@ static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_l
         n--;
         n_missing += !bed->has_chunk;
     }
-    pl_lock_acquire(&space->lock);
     return n_missing;
 }
 
@@ -101,7 +100,7 @@ static pleat_status have_chunks(pl_space *space, pl_slumber *slumber, size_t n)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-static pleat_status bring_back(pl_space *space, const pl_slumber *slumber, pl_slept *told)
+static pleat_status bring_back(pl_space *space, pl_slumber *slumber)
 {
     size_t n;
     pl_keep_piece *pieces = pl_beds_pieces(space, slumber, is_made, &n);
@@ -109,50 +108,31 @@ static pleat_status bring_back(pl_space *space, const pl_slumber *slumber, pl_sl
     if (pieces == NULL) {
         return slumber->n_kept > 0 ? PLEAT_ENOMEM_HOST : PLEAT_OK;
     }
-    pl_lock_release(&space->lock);
-    pleat_status st = n > 0 ? pl_keep_load(slumber->keep, pieces, n) : PLEAT_OK;
-    for (size_t i = 0; i < n; i++) {
-        told->kept_bytes += pieces[i].bytes;
-    }
-    pl_lock_acquire(&space->lock);
+    pleat_status st = n > 0 ? pl_fly_one(space, (pl_task){ PL_TASK_LOAD, .keep = &slumber->keep,
+                                                           .pieces = pieces, .n = n })
+                            : PLEAT_OK;
     pl_meta_free(&space->meta, pieces);
     return st;
 }
 
 /* ---- the last step --------------------------------------------------------------------------- */
 
-/* Beds [i, i + n) have no memory, and only free bytes: a hole. */
-static void make_hole(pl_space *space, const pl_slumber *slumber, size_t i, size_t n)
+/* n granules from the bed's on have no memory, and only free bytes: a hole. */
+static void make_hole(pl_space *space, const pl_bed *bed, size_t n)
 {
-    pl_segment *seg = slumber->beds[i].seg;
-    size_t g = slumber->beds[i].g;
+    pl_segment *seg = bed->seg;
+    size_t g = bed->g;
     pleat_devptr base = pl_segment_address(seg, g);
     pl_block *b = pl_segment_find(seg, base);
 
     b = pl_carve_out_all(space, b, base, pl_segment_address(seg, g + n));
     pl_asleep_end(seg, g, g + n);
-    pl_segment_clear_chunks(seg, g, g + n);
-    pl_private_count(seg, 0, b->bytes);
-    seg->n_resident -= n;
     space->chunks.n_asleep -= n;
-    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-    pl_carve_make_hole(space, b);
+    pl_carve_lose(space, b);
 }
 
 /* In one hold of the lock. */
 enum { VOIDS_AT_ONCE = 1024 };
-
-static size_t void_run(const pl_slumber *slumber, size_t i)
-{
-    const pl_bed *beds = slumber->beds;
-    size_t n = 0;
-
-    while (i + n < slumber->n && n < VOIDS_AT_ONCE && is_void(&beds[i + n]) &&
-           beds[i + n].seg == beds[i].seg && beds[i + n].g == beds[i].g + n) {
-        n++;
-    }
-    return n;
-}
 
 /* Making a hole cuts two blocks at most. Both are set aside first, as other threads reserve and use
  * blocks while the lock is dropped. */
@@ -160,31 +140,26 @@ enum { CUTS = 2 };
 
 static pleat_status set_aside(pl_space *space, const pl_slumber *slumber, pl_block **spares)
 {
-    pl_pace pace;
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pleat_status st = PLEAT_OK;
+    pl_bed *bed;
 
-    pl_pace_begin(space, &pace, false);
-    for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
-        n = void_run(slumber, i);
-        if (n > 0 && pl_block_store_set_aside(&space->blocks.store, CUTS, spares) != PLEAT_OK) {
-            return PLEAT_ENOMEM_HOST;
-        }
-        pl_pace_step(space, &pace, n + 1);
+    while (st == PLEAT_OK && pl_beds_run(&walk, is_void, VOIDS_AT_ONCE, &bed) > 0) {
+        st = pl_block_store_set_aside(&space->blocks.store, CUTS, spares);
     }
-    return PLEAT_OK;
+    return st;
 }
 
 static void make_holes(pl_space *space, const pl_slumber *slumber, pl_block **spares)
 {
-    pl_pace pace;
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *bed;
+    size_t n;
 
-    pl_pace_begin(space, &pace, false);
-    for (size_t i = 0, n; i<slumber->n; i += n> 0 ? n : 1) {
-        n = void_run(slumber, i);
-        if (n > 0) {
-            pl_block_store_put_back(&space->blocks.store, CUTS, spares);
-            make_hole(space, slumber, i, n);
-        }
-        pl_pace_step(space, &pace, n + 1);
+    while ((n = pl_beds_run(&walk, is_void, VOIDS_AT_ONCE, &bed)) > 0) {
+        pl_block_store_put_back(&space->blocks.store, CUTS, spares);
+        make_hole(space, bed, n);
+        pl_pace_step(space, &walk.pace, n);
     }
 }
 
@@ -203,17 +178,18 @@ static void fall_back(pl_space *space, pl_slumber *slumber)
 static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
 {
     pleat_status st = pl_bedding_map(space, slumber, pl_bed_is_down);
+    pl_bed_walk walk = pl_beds_walk(space, slumber);
+    pl_bed *bed;
 
-    st = st == PLEAT_OK ? bring_back(space, slumber, told) : st;
+    st = st == PLEAT_OK ? bring_back(space, slumber) : st;
     if (st != PLEAT_OK) {
         fall_back(space, slumber);
         return st;
     }
-    pl_lock_release(&space->lock);
-    for (size_t i = 0; i < slumber->n; i++) {
-        slumber->beds[i].is_good = slumber->beds[i].has_chunk;
+    while ((bed = pl_beds_next(&walk)) != NULL) {
+        told->kept_bytes += bed->is_kept && is_made(bed) ? space->granule_bytes : 0;
+        bed->is_good = bed->has_chunk;
     }
-    pl_lock_acquire(&space->lock);
     return PLEAT_OK;
 }
 

@@ -24,6 +24,19 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
     pl_hollow_note(space, seg->area);
 }
 
+void pl_carve_lose(pl_space *space, pl_block *b)
+{
+    pl_segment *seg = b->segment;
+    size_t g = pl_segment_granule(seg, b->base);
+    size_t n = pl_segment_granules_of(seg, b);
+
+    pl_segment_clear_chunks(seg, g, g + n);
+    pl_private_count(seg, 0, b->bytes);
+    seg->n_resident -= n;
+    pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
+    pl_carve_make_hole(space, b);
+}
+
 void pl_carve_put_back(pl_space *space, pl_block *b)
 {
     if (b->was == PL_BLOCK_HOLE) {

@@ -86,5 +86,7 @@ void pl_carve_restore(pl_space *space, pl_block *b);
 void pl_carve_put_back(pl_space *space, pl_block *b);
 /* Make b, whole granules in no queue and not resident any more, a hole. */
 void pl_carve_make_hole(pl_space *space, pl_block *b);
+/* The memory of b is unmapped. */
+void pl_carve_lose(pl_space *space, pl_block *b);
 
 #endif

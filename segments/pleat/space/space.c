@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
 
 pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
@@ -136,16 +137,13 @@ pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want
     pl_range range;
 
     pl_space_take_off(space, &flying);
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_range_reserve(space->dev, n_want << space->granule_log2,
-                                       n_least << space->granule_log2, &range);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_fly_one(
+        space, (pl_task){ PL_TASK_RESERVE, .bytes = n_want << space->granule_log2,
+                          .least_bytes = n_least << space->granule_log2, .range = &range });
     if (st == PLEAT_OK) {
         st = pl_space_add_segment(space, area, range);
         if (st != PLEAT_OK) {
-            pl_lock_release(&space->lock);
-            (void)!pl_range_release(space->dev, range);
-            pl_lock_acquire(&space->lock);
+            (void)!pl_fly_one(space, (pl_task){ PL_TASK_RETURN, .range = &range });
         }
     }
     pl_space_land(space, &flying);

@@ -1,34 +1,28 @@
 /* capture_see.c - see capture_see.h. Guarded by the device lock. */
 #include "segments/pleat/streams/capture_see.h"
 
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capturers.h"
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */
 
-/* Has the capture broken since its stream was asked? Then no graph will come, and memory kept for
- * the graph would be kept for ever. A broken capture has no id to compare. */
-static bool has_broken(pl_stream *stream)
-{
-    pl_capture_info now;
-
-    return pl_stream_capture(stream, &now) == PLEAT_OK && now.is_broken;
-}
-
 /* NULL: the driver cannot tell when the graph is gone, so the owner will. May drop the lock. */
 static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_graph_watch *watch = NULL;
+    pl_capture_info now;
 
     if (info->graph == NULL) {
         return NULL;
     }
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_graph_watch_begin(space->dev, info->graph, &watch);
+    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_WATCH, .info = info, .watch = &watch });
+    /* If the capture has broken since its stream was asked, no graph will come, and memory kept for
+     * the graph would be kept for ever. A broken capture has no id to compare. */
     if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
-        info->is_broken = has_broken(stream);
+        st = pl_fly_one(space, (pl_task){ PL_TASK_ASK, .stream = stream, .info = &now });
+        info->is_broken = st == PLEAT_OK && now.is_broken;
     }
-    pl_lock_acquire(&space->lock);
     return watch;
 }
 

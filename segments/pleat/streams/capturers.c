@@ -3,8 +3,8 @@
 #include "segments/pleat/streams/capturers.h"
 
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capture.h"
-#include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/streams/thread_life.h"
 
@@ -154,9 +154,7 @@ static bool is_clear(pl_space *space)
 
 void pl_capturers_pause(pl_space *space)
 {
-    pl_lock_release(&space->lock);
-    pl_sleep_ns(PAUSE_NS);
-    pl_lock_acquire(&space->lock);
+    (void)!pl_fly_one(space, (pl_task){ PL_TASK_PAUSE, .n = PAUSE_NS });
 }
 
 /* Keep the threads that are inside for a moment, until the others come inside, too. */

@@ -1,6 +1,7 @@
 /* handover.c - see handover.h. */
 #include "segments/pleat/streams/handover.h"
 
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/shared.h"
 
@@ -228,24 +229,16 @@ static pl_lane *missing_for(const pl_space *space, const pl_lane *user, const pl
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* The newest tick of `other`, with its fence shared for the call. */
-static pl_tick share_newest(const pl_lane *other)
+/* After the newest tick of `other`. */
+static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
 {
     pl_tick tick = other->ticks[(other->first_tick + other->n_ticks - 1) % PL_LANE_TICKS];
 
     pl_fence_share(tick.fence, 1);
-    return tick;
-}
-
-static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
-{
-    pl_tick tick = share_newest(other);
-
     other->n_refs++;
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_order(user->stream, tick.fence);
+    pleat_status st = pl_fly_one(
+        space, (pl_task){ PL_TASK_ORDER, .stream = user->stream, .fence = &tick.fence });
     pl_fence_return(tick.fence);
-    pl_lock_acquire(&space->lock);
     other->n_refs--;
     if (st == PLEAT_OK) {
         user->behind[other->number % PL_LANE_BEHIND] = (pl_behind){ other->number, tick.number };

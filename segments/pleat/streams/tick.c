@@ -7,6 +7,7 @@
 #include "segments/pleat/streams/tick.h"
 
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/space/plan.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
@@ -62,9 +63,8 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     bool is_legacy = pl_stream_is_legacy(lane->stream);
     lane->is_recording = true;
     lane->n_refs++;
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_record(lane->stream, &tick.fence);
-    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_fly_one(
+        space, (pl_task){ PL_TASK_RECORD, .stream = lane->stream, .fence = &tick.fence });
     if (is_legacy && !pl_stream_is_legacy(lane->stream)) { /* handle 0 means several streams */
         pl_fronts_unbind(space, lane->number);
     }
@@ -208,9 +208,8 @@ static bool ask(pl_space *space, questions *q)
     if (q->n == 0) {
         return false;
     }
-    pl_lock_release(&space->lock);
-    (void)!pl_fence_query_many(q->fences, q->n, q->passed); /* a failed fence is marked */
-    pl_lock_acquire(&space->lock);
+    (void)!pl_fly_one(space, (pl_task){ PL_TASK_QUERY, .fence = q->fences, .n = q->n,
+                                        .passed = q->passed }); /* a failed fence is marked */
     for (size_t i = 0; i < q->n; i++) {
         any = any || q->passed[i];
         take_answer(space, q, i);
@@ -262,10 +261,10 @@ bool pl_tick_poll(pl_space *space, size_t n)
 
 pleat_status pl_tick_await(pl_space *space, pl_fence *fence, uint32_t wait_ms)
 {
-    pl_lock_release(&space->lock);
-    pleat_status st = pl_fence_wait(fence, wait_ms);
+    pleat_status st = pl_fly_one(space,
+                                 (pl_task){ PL_TASK_WAIT, .fence = &fence, .wait_ms = wait_ms });
+
     pl_fence_return(fence);
-    pl_lock_acquire(&space->lock);
     return st;
 }
 

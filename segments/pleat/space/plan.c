@@ -1,0 +1,112 @@
+/* plan.c - see plan.h. */
+#include "segments/pleat/space/plan.h"
+
+#include "vmm/base/cancel.h"
+#include "vmm/mapping.h"
+
+static pleat_status release(pl_device *dev, size_t granule, pl_pile *pile)
+{
+    pl_pile refused = { .n = 0 };
+    pleat_status st = PLEAT_OK;
+
+    for (size_t i = 0; i < pile->n; i++) {
+        unsigned order = pile->orders[i];
+        pleat_status failed = pl_chunk_release_sized(dev, pile->chunks[i], granule << order);
+        if (failed != PLEAT_OK) {
+            pl_pile_put(&refused, pile->chunks[i], order);
+            st = failed;
+        }
+    }
+    *pile = refused;
+    return st;
+}
+
+/* Nothing may be unmapped under copies that still run. */
+static pleat_status copy(pl_device *dev, const pl_copy *copies, size_t n, bool *is_over)
+{
+    pleat_status st = pl_copy_run(dev, copies, n, is_over);
+
+    return *is_over ? st : PLEAT_EPOISONED;
+}
+
+static pleat_status perform(const pl_space *space, pl_task *t)
+{
+    pl_device *dev = space->dev;
+    size_t granule = space->granule_bytes;
+    pleat_status st = PLEAT_OK;
+
+    switch (t->kind) {
+#define AS_CASE(kind, call)                                                                        \
+    case PL_TASK_##kind:                                                                           \
+        st = call;                                                                                 \
+        break;
+        PL_TASK_LIST(AS_CASE)
+    default:
+        break;
+    }
+    t->is_done = st == PLEAT_OK;
+    t->is_torn = st == PLEAT_EPOISONED;
+    return st;
+}
+
+/* A refused undo is tried once more. */
+static bool undo(const pl_space *space, pl_task *t)
+{
+    pl_task back = *t;
+
+    if (t->kind != PL_TASK_MAP && t->kind != PL_TASK_UNMAP) {
+        return true;
+    }
+    back.kind = t->kind == PL_TASK_MAP ? PL_TASK_UNMAP : PL_TASK_MAP;
+    for (unsigned tries = 2; tries > 0 && perform(space, &back) != PLEAT_OK; tries--) {
+        tries -= back.is_torn;
+    }
+    t->is_done = !back.is_done;
+    t->is_torn = back.is_torn;
+    return back.is_done;
+}
+
+pleat_status pl_fly(pl_space *space, pl_task *plan, size_t n)
+{
+    pleat_status st = PLEAT_OK;
+    size_t i = 0;
+
+    pl_lock_release(&space->lock);
+    while (i < n && st == PLEAT_OK) {
+        st = perform(space, &plan[i++]);
+    }
+    for (i--; st != PLEAT_OK && st != PLEAT_EPOISONED && i > 0; i--) {
+        st = undo(space, &plan[i - 1]) ? st : PLEAT_EPOISONED;
+    }
+    pl_lock_acquire(&space->lock);
+    return st;
+}
+
+/* ---- piles ----------------------------------------------------------------------------------- */
+
+void pl_pile_make_idle(pl_space *space, const pl_pile *pile)
+{
+    for (size_t i = 0; i < pile->n; i++) {
+        pl_space_push_idle(space, pile->chunks[i], pile->orders[i]);
+    }
+}
+
+pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released)
+{
+    size_t n = pile->n_granules;
+    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_RELEASE, .pile = pile });
+
+    pl_pile_make_idle(space, pile);
+    space->chunks.n_held -= n - pile->n_granules;
+    *n_released += n - pile->n_granules;
+    return st;
+}
+
+pleat_status pl_chunk_give_back(pl_space *space, pl_chunk chunk, unsigned order)
+{
+    pl_pile pile = { .n = 0 };
+    size_t n_released = 0;
+
+    pl_pile_put(&pile, chunk, order);
+    return pl_pile_release(space, &pile, &n_released);
+}
