@@ -9,7 +9,7 @@
 #include "bench/ab/cards.h"
 #include "bench/ab/verdict.h"
 #include "bench/base/size.h"
-#include "bench/command/options.h"
+#include "bench/run/options.h"
 #include "bench/run/fit.h"
 
 enum { BENCH_MOST_MEMORIES = 16 };

@@ -2,7 +2,7 @@
 #ifndef PLEAT_BENCH_ROUNDS_H
 #define PLEAT_BENCH_ROUNDS_H
 
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 #include "bench/ab/meter.h"
 #include "bench/ab/study.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 #include "bench/base/clock.h"
 #include "bench/measure/quantile.h"
 #include "bench/pairs/crowd.h"

@@ -10,8 +10,14 @@ from cycles import import_rings, rings
 from source import ROOT, c_files, functions, includes, read, report, without_comments_and_strings
 from tags import doubled_types
 
-# The rooms of segments/pleat, from bottom to top: an include goes to the same room or down.
-ROOMS = ("space", "front", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops")
+# The rooms of a layer, from bottom to top: an include goes to the same room or down.
+ROOMS = (
+    tuple(f"segments/pleat/{name}" for name in (
+        "space", "front", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops")),
+    tuple(f"bench/{name}" for name in (
+        "base", "work", "import", "generate", "patterns", "works", "run", "measure", "pairs", "ab",
+        "ab/fleet", "command")),
+)
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
@@ -81,10 +87,11 @@ def resolve(name):
     return None
 
 
-def room(path):
-    """The rank of the file's room, or None outside of segments/pleat."""
-    is_inside = path.parts[:2] == ("segments", "pleat") and len(path.parts) == 4
-    return ROOMS.index(path.parts[2]) if is_inside else None
+def is_up(path, target):
+    """Whether the target lies in a higher room of the file's layer."""
+    home, goal = path.parent.as_posix(), target.parent.as_posix()
+    return any(home in rooms and goal in rooms and rooms.index(goal) > rooms.index(home)
+               for rooms in ROOMS)
 
 
 def check_includes(path, text):
@@ -97,7 +104,7 @@ def check_includes(path, text):
             continue
         if RANK[folder(target)] > RANK[folder(path)]:
             yield f"{where}: {name} lies in a higher layer"
-        if room(path) is not None and room(target) is not None and room(target) > room(path):
+        if is_up(path, target):
             yield f"{where}: {name} lies in a higher room"
         if is_sim(path) and not is_sim(target) and folder(target) == "vmm" and \
                 not target.name.startswith("driver_"):

@@ -1,12 +1,10 @@
-/* options.h - command line options that `pleat replay`, `pleat fit` and `pleat ab` share. */
-#ifndef PLEAT_BENCH_OPTIONS_H
-#define PLEAT_BENCH_OPTIONS_H
+/* parse_options.h - command line options that several commands share, and the exit statuses. */
+#ifndef PLEAT_BENCH_PARSE_OPTIONS_H
+#define PLEAT_BENCH_PARSE_OPTIONS_H
 
 #include <argp.h>
-#include <stdbool.h>
 
-#include "bench/base/size.h"
-#include "bench/run/replay.h"
+#include "bench/run/options.h"
 
 enum {
     BENCH_EXIT_OK = 0,
@@ -14,23 +12,6 @@ enum {
     BENCH_EXIT_USAGE = 2,  /* bad input or usage */
     BENCH_EXIT_INTERRUPTED = 130
 };
-
-enum { BENCH_MAX_ALLOCATORS = 16, BENCH_MAX_DEPTH = 1 << 20 };
-
-typedef struct bench_options {
-    const char *allocators[BENCH_MAX_ALLOCATORS]; /* the registry's own strings */
-    unsigned n_allocators;
-    bench_target target;
-    bench_memory memory;
-    unsigned loops;
-    bench_compact compact; /* replay and fit */
-    bool json;
-    char **works;
-    unsigned n_works;
-    bool has_no_work; /* set by another option: then no work may be given */
-} bench_options;
-
-void bench_options_init(bench_options *options);
 
 /* A child parser whose input is a bench_options. Its options are allocator, driver, depth, loops,
  * conf, sim, json and WORK. */

@@ -1,7 +1,7 @@
 /* files.c - works in files: finds the files, their kinds and their events.
  *
  * The bundled traces are beside the repository's command, or installed. */
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -14,8 +14,8 @@
 #include "bench/import/minimalloc.h"
 #include "bench/import/recording.h"
 #include "bench/import/rmm.h"
-#include "bench/work/generator.h"
 #include "bench/work/trace.h"
+#include "bench/works/registry.h"
 
 enum { LONGEST_PATH = 4096, PEEK_BYTES = 1024 };
 

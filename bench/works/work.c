@@ -1,5 +1,5 @@
 /* work.c - finds and opens a spec's work, and runs over its events. */
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 #include "api/config/hint.h"
 #include "bench/base/text.h"
-#include "bench/work/files.h"
+#include "bench/works/files.h"
+#include "bench/works/registry.h"
 
 /* Without folder and endings. */
 void bench_work_name(const char *path, char out[BENCH_NAME_BYTES])

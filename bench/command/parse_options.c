@@ -1,6 +1,6 @@
-/* options.c - command line options that several commands share. Unknown options and bad values end
+/* parse_options.c - command line options that several commands share. Unknown options and bad values end
  * the command through argp_error with status 2 and a message that names the culprit. */
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +9,6 @@
 #include "segments/base/allocator.h"
 
 enum { KEY_DRIVER = 0x100, KEY_CONF, KEY_SIM, KEY_JSON, KEY_ALLOCATOR, KEY_DEPTH, KEY_LOOPS };
-
-void bench_options_init(bench_options *options)
-{
-    *options = (bench_options){
-        .allocators = { "pleat" },
-        .n_allocators = 1,
-        .target = { .driver = PL_DRIVER_AUTO, .depth = 256, .conf = "", .sim = "" },
-        .memory = { .kind = BENCH_MEMORY_UNLIMITED },
-        .loops = 1,
-    };
-}
 
 /* ---- mistyped options ------------------------------------------------------------------------ */
 

@@ -2,7 +2,7 @@
  *
  * While jobs run, the parent's signals are blocked and taken one by one, so no handler is needed:
  * SIGCHLD tells that a job ended, SIGINT and SIGTERM ask to end all. */
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 
 #include <errno.h>
 #include <signal.h>
