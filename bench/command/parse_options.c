@@ -1,5 +1,5 @@
-/* parse_options.c - command line options that several commands share. Unknown options and bad values end
- * the command through argp_error with status 2 and a message that names the culprit. */
+/* parse_options.c - see parse_options.h. Unknown options and bad values end the command through
+ * argp_error with status 2 and a message that names the culprit. */
 #include "bench/command/parse_options.h"
 
 #include <stdlib.h>

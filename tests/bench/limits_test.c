@@ -7,8 +7,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "bench/works/files.h"
 #include "bench/work/ids.h"
+#include "bench/works/files.h"
 #include "bench/works/work.h"
 #include "tests/support/suite.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/works/registry.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
-#include "bench/works/registry.h"
 
 static bench_child child;
 
