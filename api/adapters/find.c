@@ -1,7 +1,7 @@
 /* find.c - asks every open device of an instance for the address; opens none. Holds no lock. */
 #include "api/adapters/find.h"
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 
 pleat_status pl_find_block(pleat handle, const void *ptr, pleat_block_info *out)
 {

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#include "api/adapters/complain.h"
 #include "api/adapters/find.h"
 #include "api/adapters/pleat_torch.h"
-#include "api/block.h"
-#include "api/default.h"
-#include "api/instance.h"
+#include "api/base/complain.h"
+#include "api/calls/block.h"
+#include "api/calls/default.h"
+#include "api/instance/instance.h"
 
 /* ---- device and stream ---- */
 

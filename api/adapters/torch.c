@@ -6,11 +6,11 @@
  * current device, and vmm restores the caller's context. Holds no lock. */
 #include "api/adapters/pleat_torch.h"
 
-#include "api/adapters/complain.h"
 #include "api/adapters/find.h"
-#include "api/block.h"
-#include "api/default.h"
-#include "api/instance.h"
+#include "api/base/complain.h"
+#include "api/calls/block.h"
+#include "api/calls/default.h"
+#include "api/instance/instance.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/deadline.h"
 #include "vmm/streams/stream.h"

@@ -4,10 +4,10 @@
  * releases a pool when its last graph is gone, but a launch of the graph may still run, and another
  * graph may be under capture. So no hook waits here; the pool drains by itself
  * (segments/pleat/space/private.h). Holds no lock. */
-#include "api/adapters/complain.h"
 #include "api/adapters/pleat_torch.h"
-#include "api/default.h"
-#include "api/instance.h"
+#include "api/base/complain.h"
+#include "api/calls/default.h"
+#include "api/instance/instance.h"
 
 /* PyTorch's graphs use memory of their pools only: captures may let go of all other freed memory.
  * */

@@ -1,6 +1,6 @@
 /* torch_rounding.c - torch's setting roundup_power2_divisions on the default instance. */
 #include "api/adapters/pleat_torch.h"
-#include "api/rounding.h"
+#include "api/instance/rounding.h"
 #include "segments/base/rounding.h"
 
 static pleat_status read_table(const size_t *divisions, size_t n, unsigned out[PL_N_DIVISIONS])

@@ -11,7 +11,7 @@
 
 #include "api/base/sized.h"
 #include "api/base/text.h"
-#include "api/slot.h"
+#include "api/instance/slot.h"
 
 typedef enum { GROUP, SINGLE, SCALAR, NEVER, MAX_SPLIT, PRIVATE } row_kind;
 

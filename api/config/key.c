@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/config/mxnet.h"
-#include "api/history/history.h"
+#include "api/parts/history.h"
 #include "segments/base/rounding.h"
 #include "vmm/base/assert.h"
 

@@ -2,7 +2,7 @@
  *
  * The instance keeps the last setting, for devices opened later. Guarded by the instance's lock:
  * rings are made and put in place under the lock, without a driver call. */
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "vmm/base/cancel.h"
 
 static pleat_status refuse_record(size_t max_entries, unsigned flags, unsigned known)
@@ -41,8 +41,8 @@ static pleat_status record_locked(pl_instance *instance, size_t max_entries, uns
     return st;
 }
 
-/* From now on calls bypass the fronts (api/front.h). Reading the figures waits until no thread is
- * inside a front, and empties the fronts. */
+/* From now on calls bypass the fronts (api/instance/front.h). Reading the figures waits until no
+ * thread is inside a front, and empties the fronts. */
 void pl_history_empty_fronts(pl_instance *instance)
 {
     for (int i = 0; i < instance->n_devices; i++) {

@@ -2,7 +2,7 @@
  *
  * The instance keeps the watcher, for devices opened later. Guarded by the instance's lock. Each
  * device has a copy, guarded by the lock of its history, and calls the watcher under that lock. */
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/snapshot/snapshot_state.h"
 
 _Static_assert((int)PLEAT_CHANGE_SEGMENT_UNMAP == (int)PL_ACTION_SEGMENT_UNMAP &&

@@ -1,6 +1,6 @@
 /* list.c - the pieces of memory under a pointer: chunks of the allocator, or opened memory of other
  * processes. Holds no lock. */
-#include "api/instance.h"
+#include "api/instance/instance.h"
 
 enum { FEW_CHUNKS = 64 }; /* up to this number, no host memory */
 

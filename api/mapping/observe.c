@@ -2,9 +2,9 @@
  *
  * While an observer runs, its thread has neither a caller's record nor fronts. So every public call
  * of the observer takes the slow entrance (instance.h), which refuses the call. */
-#include "api/mapping/observe.h"
+#include "api/parts/observe.h"
 
-#include "api/front.h"
+#include "api/instance/front.h"
 #include "vmm/base/cancel.h"
 
 /* Of the thread that an observer interrupts. */

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/adapters/complain.h"
-#include "api/instance.h"
+#include "api/base/complain.h"
+#include "api/instance/instance.h"
 #include "api/metrics/outlet.h"
 #include "api/metrics/page.h"
 #include "vmm/base/clock.h"

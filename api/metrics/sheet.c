@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/base/text.h"
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/tag/scope.h"
 #include "vmm/driver.h"
 

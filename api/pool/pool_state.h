@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-#include "api/instance.h"
-#include "api/pool/pool.h"
+#include "api/instance/instance.h"
+#include "api/parts/pool.h"
 
 struct pl_pool {
     pl_pool *next;                  /* lock: younger */

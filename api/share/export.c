@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/share/ask.h"
 #include "api/share/serve.h"
 #include "api/tag/scope.h"

@@ -3,9 +3,9 @@
  * A thread claims the device's imports (imports.h) before reading or changing them. While asking
  * another process a thread holds no claim and no lock: if the other process is stopped, only the
  * asking thread waits. */
-#include "api/instance.h"
+#include "api/instance/instance.h"
+#include "api/instance/whereabouts.h"
 #include "api/share/ask.h"
-#include "api/whereabouts.h"
 
 /* Descriptors that the program has received. */
 typedef struct given_fds {

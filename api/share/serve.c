@@ -24,7 +24,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/share/held.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/replace.h"
+#include "api/base/replace.h"
 #include "api/snapshot/snapshot.h"
 #include "vmm/base/cancel.h"
 

@@ -3,7 +3,7 @@
 #ifndef PLEAT_API_SNAPSHOT_FRAMES_H
 #define PLEAT_API_SNAPSHOT_FRAMES_H
 
-#include "api/history/history.h"
+#include "api/parts/history.h"
 #include "api/snapshot/writer.h"
 
 /* A table from numbers to numbers; 0 is no key. Without host memory an entry is dropped: then

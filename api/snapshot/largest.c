@@ -1,5 +1,5 @@
 /* largest.c - the longest free stretch of a device's memory. Holds no lock of its own. */
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/snapshot/snapshot.h"
 
 typedef struct longest {

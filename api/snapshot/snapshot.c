@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "api/instance.h"
-#include "api/rounding.h"
+#include "api/instance/instance.h"
+#include "api/instance/rounding.h"
 #include "api/snapshot/frames.h"
 #include "api/snapshot/snapshot_state.h"
 #include "api/snapshot/writer.h"

@@ -2,7 +2,7 @@
 #ifndef PLEAT_API_SNAPSHOT_SNAPSHOT_H
 #define PLEAT_API_SNAPSHOT_SNAPSHOT_H
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 
 /* Like pleat_snapshot_write with checked arguments; sets no error text. */
 pleat_status pl_snapshot_write(pl_instance *instance, pleat_snapshot_format format,

@@ -7,7 +7,7 @@
 #ifndef PLEAT_API_SNAPSHOT_STATE_H
 #define PLEAT_API_SNAPSHOT_STATE_H
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 
 /* PyTorch's states of a block. */
 typedef enum pl_snapshot_use {

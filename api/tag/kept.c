@@ -1,5 +1,5 @@
 /* kept.c - the public calls of pleat_tag.h about kept contents. Holds no lock. */
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/tag/scope.h"
 #include "vmm/driver.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/base/error.h"
-#include "api/front.h"
+#include "api/instance/front.h"
 #include "vmm/base/lasting.h"
 
 _Thread_local pl_scopes pl_scopes_self;

@@ -2,7 +2,7 @@
  *
  * Tags are numbered from 1 in order of first use, and stay. The list is only appended to, without a
  * lock, so that a forked child finds a whole list. In a scope the thread's fronts are hidden
- * (api/front.h): so only calls on the general path look for a tag. */
+ * (api/instance/front.h): so only calls on the general path look for a tag. */
 #ifndef PLEAT_API_TAG_SCOPE_H
 #define PLEAT_API_TAG_SCOPE_H
 

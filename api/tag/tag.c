@@ -1,7 +1,7 @@
 /* tag.c - see tag.h. */
-#include "api/tag/tag.h"
+#include "api/parts/tag.h"
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "api/tag/scope.h"
 
 void pl_tags_init(pl_tags *tags)

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "api/base/sized.h"
-#include "api/callback.h"
-#include "api/instance.h"
-#include "api/oom.h"
-#include "api/short.h"
+#include "api/instance/callback.h"
+#include "api/instance/instance.h"
+#include "api/instance/oom.h"
+#include "api/instance/short.h"
+#include "api/parts/tag.h"
 #include "api/tag/scope.h"
-#include "api/tag/tag.h"
 #include "vmm/driver.h"
 
 /* A tag that nobody has used yet is a slip of the pen. */

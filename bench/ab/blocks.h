@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 enum { BENCH_BLOCKS_MOST = 120000 }; /* of all works together: a page of 5 MB */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 #include "segments/base/allocator.h"
 
 #define FIT_RUNS 8 /* runs of a search, roughly; failing ones stop early */

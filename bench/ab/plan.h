@@ -9,8 +9,8 @@
 #include "bench/ab/cards.h"
 #include "bench/ab/verdict.h"
 #include "bench/base/size.h"
-#include "bench/command/options.h"
 #include "bench/run/fit.h"
+#include "bench/run/options.h"
 
 enum { BENCH_MOST_MEMORIES = 16 };
 

@@ -2,7 +2,7 @@
 #ifndef PLEAT_BENCH_REPORTER_H
 #define PLEAT_BENCH_REPORTER_H
 
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 
 /* Draw report.html in `folder` by `program`: "report.py", of a fleet "fleet.py". If that fails,
  * stderr shows the reason and the command that draws it later; the data stay there. */

@@ -2,9 +2,9 @@
 #ifndef PLEAT_BENCH_ROUNDS_H
 #define PLEAT_BENCH_ROUNDS_H
 
-#include "bench/ab/fleet/workers.h"
 #include "bench/ab/meter.h"
 #include "bench/ab/study.h"
+#include "bench/run/workers.h"
 
 typedef struct bench_rounds {
     bench_ab_plan *plan;

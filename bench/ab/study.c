@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/replace.h"
+#include "api/base/replace.h"
 #include "bench/ab/blocks.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/rows.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/replace.h"
+#include "api/base/replace.h"
 
 enum { N_SIGNALS = 3, BUFFER_BYTES = 128 << 10 };
 

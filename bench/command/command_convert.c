@@ -1,6 +1,6 @@
 /* command_convert.c - `pleat convert`: any work as a trace, or as a log of RMM. */
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/run/convert.h"
 
 enum { KEY_FORCE = 0x200 };

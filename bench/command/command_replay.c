@@ -7,7 +7,7 @@
 #include "bench/ab/verdict_recorded.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/timed.h"
 #include "bench/run/fit.h"
 #include "bench/run/output.h"

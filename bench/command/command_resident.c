@@ -4,7 +4,7 @@
 
 #include "bench/base/progress.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/callgrind.h"
 #include "bench/measure/resident.h"
 

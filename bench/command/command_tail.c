@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/tail.h"
 #include "bench/run/output.h"
 

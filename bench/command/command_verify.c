@@ -4,9 +4,9 @@
 
 #include "bench/base/conf.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/verify.h"
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 #include "segments/base/allocator.h"
 
 enum { KEY_ALLOCATOR = 0x200, CONF_BYTES = BENCH_SNAPSHOT_CONF_BYTES + 64 };

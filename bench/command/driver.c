@@ -7,9 +7,9 @@
 
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/run/output.h"
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 
 enum { KEY_PASSES = 0x300, KEY_DRIVER_MEMORY };
 

@@ -8,7 +8,7 @@
 #include "api/pleat.h"
 #include "bench/base/out.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 
 static const struct {
     const char *name;

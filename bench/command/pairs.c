@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/callgrind.h"
 #include "bench/pairs/loops.h"
 #include "bench/pairs/pair_cell.h"
 #include "bench/pairs/table.h"
-#include "bench/work/files.h"
-#include "bench/work/work.h"
+#include "bench/works/files.h"
+#include "bench/works/work.h"
 
 enum {
     KEY_THROUGH = 0x500,

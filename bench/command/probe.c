@@ -7,7 +7,7 @@
 
 #include "bench/base/progress.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/command/probe_report.h"
 #include "bench/run/setup.h"
 

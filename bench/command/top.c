@@ -10,7 +10,7 @@
 #include "bench/base/size.h"
 #include "bench/base/text.h"
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/page.h"
 
 enum { KEY_ONCE = 0x200, PATH_BYTES = 1024, OLD_S = 10 };

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/patterns/patterns.h"
 #include "bench/run/output.h"
 #include "bench/run/survey.h"
-#include "bench/work/files.h"
+#include "bench/works/files.h"
+#include "bench/works/registry.h"
 
 typedef struct works_command {
     bool json;

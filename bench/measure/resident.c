@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 
 #define UNIT_BYTES 512u
 #define LARGEST_UNITS 69632u

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/base/random.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)

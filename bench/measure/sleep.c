@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "vmm/base/clock.h"
 
 static const char tag[] = "bench";

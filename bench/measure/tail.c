@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "bench/measure/quantile.h"
 #include "bench/run/own.h"
 #include "vmm/base/lock.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "bench/measure/verify_log.h"
 #include "bench/run/lasting.h"
 #include "vmm/measure/measure_work.h"

@@ -11,7 +11,7 @@
 
 #include "bench/import/recording.h"
 #include "bench/run/setup.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 /* A call: its size, and the recording's next event (from 0). */
 typedef struct bench_verify_call {

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
-#include "bench/ab/fleet/workers.h"
+#include "api/calls/internal.h"
 #include "bench/base/clock.h"
 #include "bench/measure/quantile.h"
 #include "bench/pairs/crowd.h"
 #include "bench/pairs/loops.h"
+#include "bench/run/workers.h"
 #include "vmm/measure/measure_work.h"
 
 enum {

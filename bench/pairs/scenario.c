@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 enum { N_HOT = 8, CROWD_BLOCKS = 4096 };
 

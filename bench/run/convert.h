@@ -3,7 +3,7 @@
 #define PLEAT_BENCH_CONVERT_H
 
 #include "bench/base/progress.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 typedef enum bench_format { BENCH_FORMAT_TRACE, BENCH_FORMAT_RMM } bench_format;
 

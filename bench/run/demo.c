@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/ab/fleet/workers.h"
-#include "bench/work/files.h"
+#include "bench/run/workers.h"
+#include "bench/works/files.h"
 #include "vmm/base/clock.h"
 
 const char *const bench_demo_allocators[BENCH_DEMO_N_ALLOCATORS] = { "pleat", "torch-native" };

@@ -4,7 +4,7 @@
 
 #include "api/pleat.h"
 #include "bench/base/failure.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 /* Moments of a replay. Of several snapshots the last one is kept. */
 typedef enum bench_dump_at {

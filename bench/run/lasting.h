@@ -8,7 +8,7 @@
 
 #include "api/pleat.h"
 #include "bench/run/moment.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 #include "vmm/measure/measure_work.h"
 
 /* Work of another stream on a block. */

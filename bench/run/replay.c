@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "bench/run/lasting.h"
 #include "bench/run/own.h"
 #include "bench/run/request.h"

@@ -19,7 +19,7 @@
 #include "bench/run/setup.h"
 #include "bench/run/timeline.h"
 #include "bench/run/tracer.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 enum { BENCH_MAX_LOOPS = 1000 };
 

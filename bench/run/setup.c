@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "segments/base/allocator.h"
 #include "vmm/base/meta.h"
 

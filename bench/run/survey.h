@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 
 enum { SURVEY_CLASSES = 48 }; /* class k: blocks of more than 2^(k-1) bytes, up to 2^k */
 

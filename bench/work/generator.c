@@ -1,4 +1,4 @@
-/* generator.c - the generators by name, and the reader of their parameters. */
+/* generator.c - reads the parameters of a generator. */
 #include "bench/work/generator.h"
 
 #include <math.h>
@@ -7,30 +7,8 @@
 
 #include "api/config/hint.h"
 #include "bench/base/size.h"
-#include "bench/generate/generators.h"
-#include "bench/patterns/patterns.h"
 
 enum { MOST_ITERATIONS = 1000000000 };
-
-const bench_generator *bench_generator_at(unsigned index)
-{
-    unsigned n_generators = 0;
-    while (bench_generators[n_generators]) {
-        n_generators++;
-    }
-    return index < n_generators ? bench_generators[index] : bench_patterns[index - n_generators];
-}
-
-const bench_generator *bench_generator_find(const char *name, size_t n)
-{
-    const bench_generator *generator;
-    for (unsigned i = 0; (generator = bench_generator_at(i)) != NULL; i++) {
-        if (strlen(generator->name) == n && memcmp(generator->name, name, n) == 0) {
-            return generator;
-        }
-    }
-    return NULL;
-}
 
 static bool read_word(const bench_param *param, const char *value, double *out)
 {

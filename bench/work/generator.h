@@ -43,10 +43,6 @@ typedef struct bench_generator {
     bool (*write)(void *state, uint64_t number, bench_tape *tape);
 } bench_generator;
 
-/* Every generator by index; NULL at the end. */
-const bench_generator *bench_generator_at(unsigned index);
-const bench_generator *bench_generator_find(const char *name, size_t n);
-
 /* Read `key=value,...` (may be empty). False and a message that names the key, the bad value and
  * the allowed values. */
 bool bench_values_read(const bench_generator *generator, const char *text, bench_values *out,

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/block.h"
-#include "api/internal.h"
+#include "api/calls/block.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_calls.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"

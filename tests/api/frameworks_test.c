@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "api/adapters/pleat_frameworks.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "api/adapters/pleat_torch.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 #include "tests/support/vmm/vmm_green.h"

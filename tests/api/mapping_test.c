@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/instance.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
+#include "api/instance/instance.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/base/meta.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/internal.h"
-#include "api/oom.h"
+#include "api/calls/internal.h"
+#include "api/instance/oom.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 

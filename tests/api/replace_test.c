@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/replace.h"
+#include "api/base/replace.h"
 #include "tests/support/suite.h"
 
 enum { NOBODY = 65534 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/adapters/pleat_torch.h"
-#include "api/front.h"
+#include "api/instance/front.h"
 #include "api/pleat_pool.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"

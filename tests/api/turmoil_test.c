@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"

@@ -2,7 +2,7 @@
 /* labels: unit stress */
 #include <check.h>
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 

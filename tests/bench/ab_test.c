@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 #include "segments/base/allocator.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"

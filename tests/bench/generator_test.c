@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/generate/generators.h"
 #include "bench/generate/lengths.h"
 #include "bench/run/replay.h"
 #include "bench/run/setup.h"
 #include "bench/run/survey.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 #include "tests/support/suite.h"
 
 static bench_failure failure;

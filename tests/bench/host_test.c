@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 

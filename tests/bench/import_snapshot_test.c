@@ -10,7 +10,7 @@
 
 #include "bench/base/random.h"
 #include "bench/import/recording.h"
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 #include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 

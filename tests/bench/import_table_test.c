@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "bench/base/random.h"
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 

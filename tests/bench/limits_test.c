@@ -7,9 +7,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "bench/work/files.h"
 #include "bench/work/ids.h"
-#include "bench/work/work.h"
+#include "bench/works/files.h"
+#include "bench/works/work.h"
 #include "tests/support/suite.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/pairs/crowd.h"
 #include "bench/pairs/loops.h"
 #include "bench/pairs/pair_cell.h"

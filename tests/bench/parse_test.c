@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/command/commands.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "tests/support/suite.h"
 
 /* Replaces argp_parse of glibc, as if without host memory. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bench/base/size.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/patterns/patterns.h"
 #include "bench/run/replay.h"
 #include "tests/support/suite.h"

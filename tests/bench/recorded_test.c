@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 #include "tests/support/bench/bench_snapshot.h"
 #include "tests/support/suite.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/sleep.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"

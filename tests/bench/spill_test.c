@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/work/files.h"
-#include "bench/work/work.h"
+#include "bench/works/files.h"
+#include "bench/works/work.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/run/replay.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/bench/bench_sim.h"

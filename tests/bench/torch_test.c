@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "bench/base/size.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 

@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "bench/work/ids.h"
-#include "bench/work/work.h"
+#include "bench/works/work.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/run/replay.h"
 #include "bench/work/inflate.h"
 #include "tests/support/bench/bench_child.h"

@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #include "bench/base/random.h"
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 #include "bench/run/replay.h"
-#include "bench/work/work.h"
+#include "bench/works/registry.h"
+#include "bench/works/work.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 

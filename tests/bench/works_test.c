@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/work/generator.h"
+#include "bench/works/registry.h"
 #include "tests/support/bench/bench_child.h"
 #include "tests/support/suite.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "bench/work/files.h"
+#include "bench/works/files.h"
 
 void fuzz_fail(const char *format, ...)
 {

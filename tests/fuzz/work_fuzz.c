@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/work/files.h"
-#include "bench/work/work.h"
+#include "bench/works/files.h"
+#include "bench/works/registry.h"
+#include "bench/works/work.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { MOST_ITERATIONS = 3, MOST_SPEC = 4096, MOST_BYTES = 4 << 20 };

@@ -16,7 +16,7 @@ PUBLIC_HEADERS = dict.fromkeys(
     ["api/pleat.h", "api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_share.h",
      "api/pleat_checkpoint.h", "api/pleat_buffer.h", "api/pleat_host.h",
      "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h", "api/adapters/pleat_torch.h",
-     "api/adapters/pleat_frameworks.h", "api/first_versions.c"],
+     "api/adapters/pleat_frameworks.h", "api/calls/first_versions.c"],
     "PLEAT_API")
 TORCH_HEADERS = {"api/adapters/pleat_torch.hpp": "PLEAT_API"}
 SIM_HEADERS = {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}

@@ -6,12 +6,22 @@ import re
 import sys
 
 from calls import FOLDERS_WITHOUT_CALL_RINGS, call_rings
-from cycles import import_rings, rings
-from source import ROOT, c_files, functions, includes, read, report, without_comments_and_strings
+from cycles import import_rings, imports, rings
+from source import ROOT, all_files, c_files, functions, includes, read, report, without_comments_and_strings
 from tags import doubled_types
 
-# The rooms of segments/pleat, from bottom to top: an include goes to the same room or down.
-ROOMS = ("space", "front", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops")
+# The rooms of a layer, from bottom to top: an include goes to the same room or down.
+ROOMS = (
+    ("segments/base", *(f"segments/pleat/{name}" for name in (
+        "space", "front", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops"))),
+    ("segments/base", "segments/classic", "segments/classic/torch"),
+    ("api", *(f"api/{name}" for name in (
+        "base", "parts", "config", "instance", "tag", "mapping", "snapshot", "history", "pool",
+        "share", "metrics", "calls", "adapters"))),
+    tuple(f"bench/{name}" for name in (
+        "base", "work", "import", "generate", "patterns", "works", "run", "measure", "pairs", "ab",
+        "ab/fleet", "command")),
+)
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
 INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
 LIBRARY = ("api", "segments", "vmm")
@@ -37,7 +47,7 @@ HOMES = {
     "vmm/base/assert.c": ENDING | PRINTING,
     "vmm/driver.c": {"secure_getenv"},
     "api/config/config.c": {"secure_getenv"},
-    "api/adapters/complain.c": PRINTING,
+    "api/base/complain.c": PRINTING,
 }
 BANNED = MALLOC_FAMILY | PRINTING | ENDING | ENVIRONMENT | UNBOUNDED | WAITING
 
@@ -81,10 +91,35 @@ def resolve(name):
     return None
 
 
-def room(path):
-    """The rank of the file's room, or None outside of segments/pleat."""
-    is_inside = path.parts[:2] == ("segments", "pleat") and len(path.parts) == 4
-    return ROOMS.index(path.parts[2]) if is_inside else None
+def is_up(path, target):
+    """Whether the target lies in a higher room of the file's layer."""
+    home, goal = path.parent.as_posix(), target.parent.as_posix()
+    return any(home in rooms and goal in rooms and rooms.index(goal) > rooms.index(home)
+               for rooms in ROOMS)
+
+
+def check_rooms(paths):
+    """A folder of a layer with rooms must have a rank."""
+    ranked = {name for rooms in ROOMS for name in rooms}
+    layers = {name.split("/")[0] for name in ranked}
+    for home in sorted({path.parent.as_posix() for path in paths if folder(path) in layers}):
+        if home not in ranked:
+            yield f"{home}: no room of that name; rooms are ranked in tests/lint/lint_layers.py"
+
+
+def python_room(path):
+    """The rank in the package: what all share, pleat.torch, the modules of other frameworks."""
+    if path.parent.as_posix() == "python/pleat/torch":
+        return 1
+    is_shared = path.name.startswith("_") or path.name == "streams.py"
+    return 0 if is_shared else 2
+
+
+def check_package(path, text):
+    """An import that runs when the module is loaded goes down."""
+    for target in imports(path, text):
+        if python_room(target) > python_room(path):
+            yield f"{path}: {target} lies in a higher room"
 
 
 def check_includes(path, text):
@@ -97,7 +132,7 @@ def check_includes(path, text):
             continue
         if RANK[folder(target)] > RANK[folder(path)]:
             yield f"{where}: {name} lies in a higher layer"
-        if room(path) is not None and room(target) is not None and room(target) > room(path):
+        if is_up(path, target):
             yield f"{where}: {name} lies in a higher room"
         if is_sim(path) and not is_sim(target) and folder(target) == "vmm" and \
                 not target.name.startswith("driver_"):
@@ -158,6 +193,10 @@ def main():
     problems += [f"{name} is defined in {', '.join(path.as_posix() for path in paths)}"
                  for name, paths in doubled_types(
                      {path: code for path, code in codes.items() if folder(path) != "tests"})]
+    problems += check_rooms(texts)
+    for path in all_files():
+        if path.parts[:2] == ("python", "pleat") and path.suffix == ".py":
+            problems += check_package(path, read(path))
     for path, text in texts.items():
         code = codes[path]
         problems += check_includes(path, text)

@@ -43,6 +43,29 @@ class Layers(unittest.TestCase):
         grow = pathlib.Path("segments/pleat/grow/grow.c")
         self.assertEqual(list(lint_layers.check_includes(grow, up + down)), [])
 
+    def test_rooms_of_each_layer_are_ranked(self):
+        for low, high in (("api/base", "api/instance"), ("bench/work", "bench/import"),
+                          ("api/calls", "api/adapters"), ("segments/base", "segments/pleat/space")):
+            self.assertFalse(lint_layers.is_up(pathlib.Path(high, "a.c"), pathlib.Path(low, "b.h")))
+            self.assertTrue(lint_layers.is_up(pathlib.Path(low, "a.c"), pathlib.Path(high, "b.h")))
+
+    def test_a_folder_without_a_rank_is_found(self):
+        paths = [pathlib.Path("api/attic/a.c"), pathlib.Path("api/base/b.c"),
+                 pathlib.Path("vmm/anything/c.c")]
+        found = list(lint_layers.check_rooms(paths))
+        self.assertEqual(len(found), 1)
+        self.assertIn("api/attic", found[0])
+
+    def test_modules_of_the_package_import_down(self):
+        shared = pathlib.Path("python/pleat/_shortage.py")
+        torch = pathlib.Path("python/pleat/torch/_pool.py")
+        other = pathlib.Path("python/pleat/vllm.py")
+        for path, text, n in ((shared, "from . import cupy\n", 1), (shared, "import pleat.torch\n", 1),
+                              (torch, "import pleat.vllm\n", 1), (torch, "from .. import _tag\n", 0),
+                              (other, "import pleat.torch\nfrom . import _tag\n", 0),
+                              (shared, "def f():\n    import pleat.torch\n", 0)):
+            self.assertEqual(len(list(lint_layers.check_package(path, text))), n, text)
+
     def test_a_cuda_header_is_found_outside_the_driver(self):
         text = "#include <cuda.h>\n"
         self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, text))), 1)
@@ -82,8 +105,8 @@ class Rings(unittest.TestCase):
         self.assertEqual(cycles.rings({"a": ["b", "c"], "b": ["c"], "c": []}), [])
 
     def test_headers_that_include_each_other_are_found(self):
-        block, oom = pathlib.Path("api/block.h"), pathlib.Path("api/oom.h")
-        texts = {block: '#include "api/oom.h"\n', oom: '#include "api/block.h"\n'}
+        block, oom = pathlib.Path("api/calls/block.h"), pathlib.Path("api/instance/oom.h")
+        texts = {block: '#include "api/instance/oom.h"\n', oom: '#include "api/calls/block.h"\n'}
         self.assertEqual(lint_layers.include_rings(texts), [(block, oom)])
         texts[oom] = "#include <stdio.h>\n"
         self.assertEqual(lint_layers.include_rings(texts), [])

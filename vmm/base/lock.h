@@ -21,7 +21,7 @@ typedef enum pl_rank {
     PL_RANK_DEVICE = 20,  /* pleat's state on one device; never held across driver calls */
     PL_RANK_SEGMENT = 30,
     PL_RANK_VMM = 40,
-    PL_RANK_HISTORY = 80, /* a leaf: api/history/history.h */
+    PL_RANK_HISTORY = 80, /* a leaf: api/parts/history.h */
     PL_RANK_STATS = 90,
 } pl_rank;
 

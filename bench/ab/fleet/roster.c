@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/work/files.h"
-#include "bench/work/work.h"
+#include "bench/works/files.h"
+#include "bench/works/work.h"
 
 /* A file's events are known before it is read only roughly: 100 bytes each in a snapshot, 20 in a
  * line of text, 2 of those when compressed. What starting the runs of a work costs beside its

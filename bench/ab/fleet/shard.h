@@ -3,7 +3,7 @@
 #define PLEAT_BENCH_SHARD_H
 
 #include "bench/ab/fleet/rank.h"
-#include "bench/ab/fleet/workers.h"
+#include "bench/run/workers.h"
 
 #include "bench/ab/plan.h"
 

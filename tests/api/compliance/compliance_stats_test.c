@@ -1,7 +1,7 @@
 /* compliance_stats_test.c - the figures that every allocator tells. */
 #include <stdlib.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_compliance.h"
 #include "tests/support/suite.h"
 

@@ -3,8 +3,8 @@
 /* labels: unit */
 #include <check.h>
 
-#include "api/front.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
+#include "api/instance/front.h"
 #include "tests/support/api/api_figures.h"
 #include "tests/support/api/api_hands.h"
 #include "tests/support/suite.h"

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/front.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
+#include "api/instance/front.h"
 #include "tests/support/api/api_figures.h"
 #include "tests/support/api/api_hands.h"
 #include "tests/support/api/api_torch.h"

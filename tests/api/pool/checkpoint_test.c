@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/restores.h"
 #include "tests/support/suite.h"

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/base/meta.h"

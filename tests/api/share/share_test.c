@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"

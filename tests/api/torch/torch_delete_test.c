@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/adapters/pleat_torch.h"
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 

@@ -3,7 +3,7 @@
 #include <check.h>
 
 #include "api/adapters/pleat_torch.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "api/adapters/pleat_torch.h"
-#include "api/instance.h"
-#include "api/internal.h"
+#include "api/calls/internal.h"
+#include "api/instance/instance.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"

@@ -2,7 +2,7 @@
 #ifndef PLEAT_TESTS_API_HISTORY_H
 #define PLEAT_TESTS_API_HISTORY_H
 
-#include "api/instance.h"
+#include "api/instance/instance.h"
 #include "tests/support/api/api_sim.h"
 
 enum { HISTORY_MOST = 4096 };

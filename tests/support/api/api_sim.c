@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "api/internal.h"
+#include "api/calls/internal.h"
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 

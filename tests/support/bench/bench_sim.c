@@ -4,7 +4,7 @@
 #include <check.h>
 #include <stdio.h>
 
-#include "bench/command/options.h"
+#include "bench/command/parse_options.h"
 
 void bench_sim_setup(bench_setup *out)
 {
