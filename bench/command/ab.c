@@ -13,6 +13,7 @@
 #include "bench/ab/tables.h"
 #include "bench/base/clock.h"
 #include "bench/command/commands.h"
+#include "bench/command/parse_options.h"
 #include "bench/measure/timed.h"
 
 enum {
