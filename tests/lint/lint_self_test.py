@@ -249,6 +249,10 @@ class Caps(unittest.TestCase):
             return len(list(lint_size.check_lock_drops(["pl_lock_acquire(&space->lock);\n" * n])))
         self.assertEqual([n_found(1), n_found(2)], [0, 1])
         self.assertEqual(len(list(lint_size.check_lock_drops(["pl_lock_yield(&lock);" * 7]))), 1)
+        most = lint_size.MAX_FLIGHTS
+        self.assertEqual([len(list(lint_size.check_lock_drops(["st = pl_fly(space, plan, 2);" * n])))
+                          for n in (most, most + 1)], [0, 1])
+        self.assertEqual(list(lint_size.check_lock_drops(["pleat_status pl_fly(pl_space *s" * 99])), [])
 
     def test_driver_work_outside_of_a_plan_is_found(self):
         def found(path, code):

@@ -21,6 +21,7 @@ MAX_SPACE_OTHERS = 15
 MAX_REQUEST_MEMBERS = 20
 MAX_LOCK_DROPS = 1
 MAX_LOCK_PAUSES = 6  # waits for a change, breaths and yields
+MAX_FLIGHTS = 46  # calls of the executor
 # Driver work is a task of a plan. The end of an allocator, which has no other thread, does its own.
 DRIVER_WORK = re.compile(r"\bpl_(?:mapping_\w+|chunk_(?:create|release)\w*|range_(?:reserve|release)|"
                          r"copy_run|keep_(?:open|save|load|read|close)|graph_watch_begin|"
@@ -110,6 +111,10 @@ def check_lock_drops(codes):
     n = sum(len(re.findall(r"\bpl_lock_(?:wait|wait_for|breathe|yield)\(", code)) for code in codes)
     if n > MAX_LOCK_PAUSES:
         yield f"segments/pleat: {n} waits, breaths and yields, at most {MAX_LOCK_PAUSES}"
+    n = sum(len(re.findall(r"(?<!pleat_status )\b(?:pl_fly|pl_fly_one|pl_pile_release|pl_chunk_give_back)\(", code))
+            for code in codes)
+    if n > MAX_FLIGHTS:
+        yield f"segments/pleat: the executor is called at {n} places, at most {MAX_FLIGHTS}"
 
 
 def check_driver_work(path, code):

@@ -377,6 +377,22 @@ START_TEST(memory_of_which_only_some_is_mapped_is_mended_too)
 }
 END_TEST
 
+/* An undo that is refused at first, and then leaves an unknown state, ends. */
+START_TEST(an_undo_that_is_refused_and_then_torn_ends)
+{
+    pleat_compaction out;
+    keep("#####....................##.....");
+    pleat.sim.fail_from("cuMemMap", 5, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 2, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemRetainAllocationHandle", (uint64_t)_i, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat.sim.fail_never();
+    ck_assert_int_eq(st, PLEAT_EPOISONED);
+    compacted();
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
+}
+END_TEST
+
 static void open_partial(void)
 {
     chunks_open(SIM ",unkind:[partial_unmap]", PL_CHUNKS_MIXED);
@@ -508,6 +524,7 @@ SUITE(segments_compact)
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);
+    tcase_add_loop_test(faults, an_undo_that_is_refused_and_then_torn_ends, 0, 6);
     TCase *partial = suite_case(suite, "partial", open_partial, close_checked);
     tcase_add_test(partial, a_place_of_which_only_some_is_mapped_is_mended_too);
     TCase *each = suite_case(suite, "each call", NULL, NULL);

@@ -103,7 +103,7 @@ static pleat_status split_all(pl_space *space, const candidates *c, pleat_compac
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
-    for (size_t n_kept = 1; n_kept >> c->most_order == 0; n_kept++) {
+    for (size_t n_kept = 1; n_kept >> c->most_order == 0 && st == PLEAT_OK; n_kept++) {
         for (size_t i = 0; i < c->n && st == PLEAT_OK; i++) {
             pl_pace_step(space, &pace, 1);
             if (c->entries[i].n_kept == n_kept) {

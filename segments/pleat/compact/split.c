@@ -137,7 +137,8 @@ static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
     size_t n = (size_t)1 << order;
 
     space->chunks.n_creating += n;
-    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_CREATE, .order = order, .chunks = out });
+    pleat_status st = pl_fly_one(
+        space, (pl_task){ PL_TASK_CREATE, .order = (uint8_t)order, .n = 1, .chunks = out });
     space->chunks.n_creating -= n;
     if (st == PLEAT_OK) {
         space->chunks.n_held += n;

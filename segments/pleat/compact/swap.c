@@ -3,7 +3,8 @@
 
 #include "segments/pleat/space/plan.h"
 
-/* Map the new chunks at the scratch addresses, fill the chunks, and unmap them again. */
+/* Map the new chunks at the scratch addresses, fill the chunks, and unmap them again. A refused
+ * unmapping is tried once more, as the undo of the mapping. */
 static pleat_status fill(pl_space *space, pl_swap *s)
 {
     pl_copy copies[PL_SWAP_SPANS];

@@ -16,34 +16,56 @@ static size_t reach(const pl_flight *f, const pl_segment *seg, size_t g, size_t 
     return is_small && g < own_end && own_end < end ? own_end - g : end - g;
 }
 
+static unsigned order_at(const pl_flight *f, const pl_segment *seg, size_t g, size_t end)
+{
+    unsigned order = pl_order_of(reach(f, seg, g, end));
+
+    return order < f->most_order ? order : f->most_order;
+}
+
+/* Create the next chunks of the hole [*g, end) that have one order. Moves *g behind the last. */
+static pleat_status create_some(pl_space *space, pl_flight *f, pl_block *hole, size_t *g,
+                                size_t end)
+{
+    pl_segment *seg = hole->segment;
+    unsigned order = order_at(f, seg, *g, end);
+    size_t size = (size_t)1 << order;
+    pl_chunk chunks[PL_PILE_CHUNKS];
+    size_t n_created;
+    size_t n = 1;
+
+    for (size_t next = *g + size;
+         n < PL_PILE_CHUNKS && next < end && order_at(f, seg, next, end) == order; next += size) {
+        n++;
+    }
+    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_CREATE, .order = (uint8_t)order, .n = n,
+                                                   .chunks = chunks, .n_created = &n_created });
+    for (size_t i = 0; i < n_created; i++, *g += size) {
+        pl_segment_put_chunk(seg, *g, chunks[i], order);
+    }
+    f->has_large = f->has_large || (order > 0 && n_created > 0);
+    f->n_created += n_created << order;
+    hole->tick += n_created << order;
+    pl_pace_step(space, f->pace, n_created);
+    if (st == PLEAT_ENOMEM_DEVICE && order > 0) {
+        f->most_order = order - 1;
+        return PLEAT_OK;
+    }
+    return st;
+}
+
 /* Create chunks for the rest of the hole, as large as may be. A driver that refuses a large chunk
  * is asked for smaller chunks. */
 static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 {
-    pl_segment *seg = hole->segment;
-    size_t g = pl_segment_granule(seg, hole->base) + hole->tick;
-    size_t end = pl_segment_granule(seg, pl_block_end(hole));
+    size_t g = pl_segment_granule(hole->segment, hole->base) + hole->tick;
+    size_t end = pl_segment_granule(hole->segment, pl_block_end(hole));
+    pleat_status st = PLEAT_OK;
 
-    while (g < end) {
-        unsigned order = pl_order_of(reach(f, seg, g, end));
-        order = order < f->most_order ? order : f->most_order;
-        pl_chunk chunk;
-        pleat_status st = pl_fly_one(space,
-                                     (pl_task){ PL_TASK_CREATE, .order = order, .chunks = &chunk });
-        if (st == PLEAT_ENOMEM_DEVICE && order > 0) {
-            f->most_order = order - 1;
-            continue;
-        }
-        if (st != PLEAT_OK) {
-            return st;
-        }
-        pl_segment_put_chunk(seg, g, chunk, order);
-        f->has_large = f->has_large || order > 0;
-        f->n_created += (size_t)1 << order;
-        hole->tick += (uint64_t)1 << order;
-        g += (size_t)1 << order;
+    while (g < end && st == PLEAT_OK) {
+        st = create_some(space, f, hole, &g, end);
     }
-    return PLEAT_OK;
+    return st;
 }
 
 static pleat_status create_missing(pl_space *space, pl_flight *f)
@@ -59,7 +81,8 @@ static pleat_status create_missing(pl_space *space, pl_flight *f)
 
 /* The granules under victim b and the victims right behind b, as several may share a granule:
  * [*from, *to). Returns the next victim. */
-static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *to)
+static const pl_block *taken_granules(pl_space *space, const pl_flight *f, const pl_block *b,
+                                      size_t *from, size_t *to)
 {
     const pl_segment *seg = b->segment;
     const pl_block *last = b;
@@ -67,6 +90,7 @@ static const pl_block *taken_granules(const pl_block *b, size_t *from, size_t *t
     while (last->queue_next != NULL && last->queue_next->base == pl_block_end(last) &&
            last->queue_next->segment == seg) {
         last = last->queue_next;
+        pl_pace_step(space, f->pace, 1);
     }
     *from = pl_segment_granule(seg, b->base);
     *to = pl_segment_granule(seg, pl_block_end(last));
@@ -86,7 +110,7 @@ static void fill_taken_of(pl_space *space, pl_flight *f, unsigned order)
         size_t g;
         size_t to;
         size_t at;
-        for (b = taken_granules(b, &g, &to); g < to; g = pl_segment_chunk_to(seg, g)) {
+        for (b = taken_granules(space, f, b, &g, &to); g < to; g = pl_segment_chunk_to(seg, g)) {
             if (seg->orders[g] == order && pl_flight_next_slot(f, &hole, order, &at)) {
                 pl_segment_put_chunk(to_seg, at, seg->chunks[g], order);
                 to_seg->parts[at] |= PL_PART_TAKEN;
@@ -114,7 +138,7 @@ static void empty_taken(pl_space *space, const pl_flight *f)
         size_t g;
         size_t to;
         size_t next;
-        for (b = taken_granules(b, &g, &to); g < to; g = next) {
+        for (b = taken_granules(space, f, b, &g, &to); g < to; g = next) {
             next = pl_segment_chunk_to(seg, g);
             pl_segment_clear_chunks(seg, g, next);
             pl_pace_step(space, f->pace, 1);

@@ -265,7 +265,10 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
 
     pl_task plan[] = { { PL_TASK_MERGE, .slab = full }, /* here, as this call takes time anyway */
                        { PL_TASK_COUNT_FREE, .free_bytes = &free_bytes } };
-    asks = pl_fly(space, plan, asks ? 2 : 1) == PLEAT_OK && asks;
+    f->pace->is_unbroken = false; /* all is in flight, so nobody foils the request any more */
+    if (full != NULL || asks) {
+        asks = pl_fly(space, plan, asks ? 2 : 1) == PLEAT_OK && asks;
+    }
     *st = pl_flight_fly(space, f);
     if (asks) {
         pl_reserve_learn(space, n_held, free_bytes);

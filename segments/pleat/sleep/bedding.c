@@ -159,8 +159,8 @@ static pleat_status create_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
         unsigned order = pl_order_of(n - i);
         pleat_status st = PLEAT_ENOMEM_DEVICE;
         for (order = 1 + (order < most ? order : most); st == PLEAT_ENOMEM_DEVICE && order > 0;) {
-            st = pl_fly_one(walk->space, (pl_task){ PL_TASK_CREATE, .order = --order,
-                                                    .chunks = &beds[i].chunk });
+            st = pl_fly_one(walk->space, (pl_task){ PL_TASK_CREATE, .order = (uint8_t)--order,
+                                                    .n = 1, .chunks = &beds[i].chunk });
         }
         if (st != PLEAT_OK) {
             return st;
@@ -168,6 +168,13 @@ static pleat_status create_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
         beds[i].order = (uint8_t)order;
     }
     return PLEAT_OK;
+}
+
+static void note_peak(pl_space *space)
+{
+    if (space->chunks.n_held > space->chunks.peak_held) {
+        space->chunks.peak_held = space->chunks.n_held;
+    }
 }
 
 /* From now on the chunks are in the tables. */
@@ -198,9 +205,7 @@ static void put_all(pl_space *space, pl_slumber *slumber)
         pl_space_pin(space, n);
         pl_pace_step(space, &walk.pace, n);
     }
-    if (space->chunks.n_held > space->chunks.peak_held) {
-        space->chunks.peak_held = space->chunks.n_held;
-    }
+    note_peak(space);
 }
 
 /* Of n granules that were to be created. A chunk that the driver refuses to take back is idle. */
@@ -212,14 +217,15 @@ static void undo_create(pl_space *space, pl_slumber *slumber, size_t n)
     while ((bed = pl_beds_next(&walk)) != NULL) {
         size_t n_chunk = bed->chunk != 0 ? (size_t)1 << bed->order : 0;
         n -= n_chunk;
-        space->chunks.n_creating -= n_chunk;
-        space->chunks.n_held += n_chunk;
-        if (n_chunk > 0) {
+        if (n_chunk > 0) { /* which takes the chunk off n_held */
             (void)!pl_chunk_give_back(space, bed->chunk, bed->order);
+            space->chunks.n_creating -= n_chunk;
+            space->chunks.n_held += n_chunk;
         }
         bed->chunk = 0;
     }
     space->chunks.n_creating -= n;
+    note_peak(space);
 }
 
 pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)

@@ -4,6 +4,21 @@
 #include "vmm/base/cancel.h"
 #include "vmm/mapping.h"
 
+static pleat_status create(pl_device *dev, size_t bytes, const pl_task *t)
+{
+    pleat_status st = PLEAT_OK;
+    size_t n = 0;
+
+    while (n < t->n && st == PLEAT_OK) {
+        st = pl_chunk_create_sized(dev, bytes, &t->chunks[n]);
+        n += st == PLEAT_OK;
+    }
+    if (t->n_created != NULL) {
+        *t->n_created = n;
+    }
+    return st;
+}
+
 static pleat_status release(pl_device *dev, size_t granule, pl_pile *pile)
 {
     pl_pile refused = { .n = 0 };
@@ -58,8 +73,9 @@ static bool undo(const pl_space *space, pl_task *t)
         return true;
     }
     back.kind = t->kind == PL_TASK_MAP ? PL_TASK_UNMAP : PL_TASK_MAP;
-    for (unsigned tries = 2; tries > 0 && perform(space, &back) != PLEAT_OK; tries--) {
-        tries -= back.is_torn;
+    pl_assert(t->chunks != NULL && t->orders != NULL);
+    if (perform(space, &back) != PLEAT_OK && !back.is_torn) {
+        (void)!perform(space, &back);
     }
     t->is_done = !back.is_done;
     t->is_torn = back.is_torn;

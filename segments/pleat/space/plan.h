@@ -21,7 +21,7 @@
 #define PL_TASK_LIST(X) \
     X(RESERVE, pl_range_reserve(dev, t->bytes, t->least_bytes, t->range)) \
     X(RETURN, pl_range_release(dev, *t->range)) \
-    X(CREATE, pl_chunk_create_sized(dev, granule << t->order, t->chunks)) \
+    X(CREATE, create(dev, granule << t->order, t)) \
     X(RELEASE, release(dev, granule, t->pile)) \
     X(MAP, pl_mapping_map_mixed(dev, t->at, t->chunks, t->orders, t->n)) \
     X(UNMAP, pl_mapping_unmap(dev, t->at, granule * t->n)) \
@@ -49,7 +49,7 @@
 /* clang-format on */
 
 #define PL_TASK_AS_KIND(kind, call) PL_TASK_##kind,
-typedef enum pl_task_kind { PL_TASK_LIST(PL_TASK_AS_KIND) PL_N_TASKS } pl_task_kind;
+typedef enum pl_task_kind { PL_TASK_NONE, PL_TASK_LIST(PL_TASK_AS_KIND) PL_N_TASKS } pl_task_kind;
 
 enum { PL_PILE_CHUNKS = 64 };
 
@@ -61,41 +61,51 @@ typedef struct pl_pile {
     size_t n_granules; /* of them */
 } pl_pile;
 
+/* Each kind has at most one operand of a union, so that long plans fit a small stack. */
 typedef struct pl_task {
     pl_task_kind kind;
     bool is_done; /* result: done, and not wholly undone */
     bool is_torn; /* result: done or undone in part */
-    unsigned order;
-    uint32_t wait_ms;
-    pleat_devptr at;
-    size_t n; /* granules, if the task is at an address */
-    size_t bytes;
-    size_t least_bytes;
-    uint64_t offset;
-    pl_range *range;
-    pl_chunk *chunks;
-    const uint8_t *orders;
-    pl_pile *pile; /* chunks that the driver refuses stay */
-    const pl_copy *copies;
-    bool *is_over; /* false: copies may still run */
-    const char *folder;
-    pl_keep **keep;
-    const pl_keep_piece *pieces;
-    void *to;
-    pl_stream *stream;
-    pl_fence **fence;
-    bool *passed;
-    void *handle;
-    pl_stream **found;
-    pl_capture_info *info;
-    pl_graph_watch **watch;
-    uint64_t *free_bytes;
-    struct pl_block_slab *slab; /* or NULL */
+    uint8_t order;
+    union {
+        pleat_devptr at;
+        size_t bytes;
+    };
+    union {
+        size_t n; /* granules, if the task is at an address */
+        size_t least_bytes;
+        uint64_t offset;
+        uint32_t wait_ms;
+    };
+    union {
+        pl_chunk *chunks;
+        pl_pile *pile; /* chunks that the driver refuses stay */
+        pl_range *range;
+        const pl_copy *copies;
+        pl_keep **keep;
+        pl_fence **fence;
+        pl_stream **found;
+        pl_capture_info *info;
+        uint64_t *free_bytes;
+        struct pl_block_slab *slab; /* or NULL */
+    };
+    union {
+        const uint8_t *orders;
+        size_t *n_created; /* of n chunks; NULL if n is 1 */
+        bool *is_over;     /* false: copies may still run */
+        const char *folder;
+        const pl_keep_piece *pieces;
+        void *to;
+        pl_stream *stream;
+        bool *passed;
+        void *handle;
+        pl_graph_watch **watch;
+    };
 } pl_task;
 
-/* Do the tasks without the lock. A failure ends the plan: mappings made and undone by the tasks
- * before are undone, from the last to the first. PLEAT_OK, or the failure. EPOISONED: something is
- * not undone, as the tasks tell. */
+/* Do the tasks without the lock. A failure ends the plan: the tasks MAP and UNMAP before are
+ * undone, from the last to the first. For that an UNMAP needs `chunks` and `orders`, unless it is
+ * the last task. PLEAT_OK, or the failure. EPOISONED: something is not undone, as tasks tell. */
 pleat_status pl_fly(pl_space *space, pl_task *plan, size_t n);
 
 static inline pleat_status pl_fly_one(pl_space *space, pl_task task)
