@@ -6,7 +6,7 @@ function(pleat_add_check name label)
     add_test(NAME ${name} COMMAND ${ARGN})
     set_tests_properties(${name} PROPERTIES
         LABELS "${label}" TIMEOUT ${test_limit} SKIP_RETURN_CODE 77)
-    pleat_set_cost(${name})
+    pleat_set_cost(${name} 30)
 endfunction()
 
 if(NOT PLEAT_SANITIZE)
@@ -129,7 +129,7 @@ function(pleat_add_python_test source)
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${test_limit}
         SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
-    pleat_set_cost(${name})
+    pleat_set_cost(${name} 30)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
 endfunction()
 
@@ -140,6 +140,7 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
             "${PROJECT_BINARY_DIR}" "${pleat_python_package}")
         set_tests_properties(python_wheel PROPERTIES LABELS python TIMEOUT ${test_limit}
             SKIP_RETURN_CODE 77 FIXTURES_SETUP python_package)
+        pleat_set_cost(python_wheel 30)
     endif()
     file(GLOB python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/tests/*_test.py"
         "${PROJECT_SOURCE_DIR}/tests/python/*_test.py"

@@ -49,11 +49,14 @@ foreach(line IN LISTS times)
 endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/times.csv")
 
-# Long tests start first, so that no core waits for the last one.
-function(pleat_set_cost name)
+# Long tests start first, so that no core waits for the last one. A test without a recorded time
+# counts as one of `unknown_seconds`: a long one that started last would run alone.
+function(pleat_set_cost name unknown_seconds)
+    set(seconds ${unknown_seconds})
     if(DEFINED seconds_${name})
-        set_tests_properties(${name} PROPERTIES COST ${seconds_${name}})
+        set(seconds ${seconds_${name}})
     endif()
+    set_tests_properties(${name} PROPERTIES COST ${seconds})
 endfunction()
 
 # A program of tests, of the layer that PREFIX names.
@@ -85,7 +88,7 @@ function(pleat_add_suite name program source)
     set_tests_properties(${name} PROPERTIES
         LABELS "${labels}" TIMEOUT ${test_limit} SKIP_RETURN_CODE 77
         ENVIRONMENT "${environment}")
-    pleat_set_cost(${name})
+    pleat_set_cost(${name} 0)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
     set_property(GLOBAL APPEND PROPERTY pleat_suites "${name} ${program} ${kind}")
 endfunction()
