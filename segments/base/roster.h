@@ -14,11 +14,11 @@ typedef struct pl_roster_block {
     pleat_devptr base;
     size_t bytes;
     size_t requested;
-    void *stream;  /* the owner's handle */
-    uint64_t tick; /* the allocator's, like the next three */
-    void *waits;   /* host memory for a later step that cannot fail, or NULL */
-    uint32_t lane; /* the owner */
-    bool is_made;  /* made by a restore */
+    void *stream;   /* the owner's handle */
+    uint64_t stamp; /* the allocator's, like the next three */
+    void *waits;    /* host memory for a later step that cannot fail, or NULL */
+    uint32_t lane;  /* the owner */
+    bool is_made;   /* made by a restore */
 } pl_roster_block;
 
 typedef struct pl_roster_page {

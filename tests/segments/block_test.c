@@ -77,7 +77,7 @@ START_TEST(a_block_comes_back_clean)
     ck_assert_ptr_null(again->queue_prev);
     ck_assert_ptr_null(again->queue_next);
     ck_assert_ptr_null(again->uses);
-    ck_assert_uint_eq(again->tick, 0);
+    ck_assert_uint_eq(again->stamp, 0);
     ck_assert(!again->is_indexed && !again->is_private);
 }
 END_TEST

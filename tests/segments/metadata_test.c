@@ -84,7 +84,7 @@ static size_t tables_bytes(const pl_segment *seg)
 {
     double granule = (double)seg->tables_bytes /
                      (double)((seg->range.bytes >> seg->granule_log2) + 2);
-    return sizeof *seg + (size_t)(granule * (double)seg->n_rooms);
+    return sizeof *seg + (size_t)(granule * (double)seg->capacity);
 }
 
 static figures read_figures(void)

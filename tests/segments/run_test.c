@@ -96,7 +96,7 @@ START_TEST(with_one_stream_ticks_keep_nothing_apart)
     rig.streams.lanes[0]->next_tick++;
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
-    ck_assert_uint_eq(seg->first->tick, 2); /* the later tick covers both */
+    ck_assert_uint_eq(seg->first->stamp, 2); /* the later tick covers both */
     ck_assert_ptr_eq(rig.streams.lanes[0]->pending.first, seg->first);
     ck_assert_ptr_eq(rig.streams.lanes[0]->pending.last, seg->first);
     ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 4 * RIG_UNIT);
@@ -220,7 +220,7 @@ START_TEST(a_claimed_pending_block_leaves_its_queue)
     ck_assert_uint_eq(lane->pending_bytes, 2 * RIG_UNIT);
     ck_assert_ptr_eq(lane->pending.first, seg->first);
     ck_assert_ptr_eq(lane->pending.last, seg->first);
-    pl_run_free(&rig, b, 1, b->tick);
+    pl_run_free(&rig, b, 1, b->stamp);
     ck_assert_uint_eq(lane->pending_bytes, 6 * RIG_UNIT);
 }
 END_TEST
@@ -238,7 +238,7 @@ START_TEST(the_rest_of_a_cut_block_takes_its_turn)
     ck_assert_uint_eq(lane->pending_bytes, 9 * RIG_UNIT);
     ck_assert_uint_eq(leads(seg, 11), 1);
     ck_assert(!b->is_indexed);
-    ck_assert_uint_eq(rig_block(seg, 11)->tick, b->tick);
+    ck_assert_uint_eq(rig_block(seg, 11)->stamp, b->stamp);
     rig.chunks.n_loose -= pl_segment_pin(seg, b->base, pl_block_end(b));
     rig.chunks.n_pinned++;
     pl_run_free(&rig, b, 0, 0);
@@ -251,7 +251,7 @@ END_TEST
 static void assert_rising(const pl_lane *lane)
 {
     for (const pl_block *b = lane->pending.first; b != NULL; b = b->queue_next) {
-        ck_assert(b->queue_next == NULL || b->tick <= b->queue_next->tick);
+        ck_assert(b->queue_next == NULL || b->stamp <= b->queue_next->stamp);
     }
 }
 
@@ -260,7 +260,7 @@ START_TEST(ticks_never_fall_along_the_queue)
     pl_segment *seg = rig_draw("1111|AAAA|1111|AAAA|1111");
     pl_block *b = rig_block(seg, 0); /* the oldest block goes and comes back */
     pl_run_claim(&rig, b);
-    pl_run_free(&rig, b, 1, b->tick);
+    pl_run_free(&rig, b, 1, b->stamp);
     assert_rising(rig.streams.lanes[0]);
 }
 END_TEST
@@ -341,15 +341,15 @@ static void random_change(pl_segment *seg, size_t unit)
 {
     pl_block *b = rig_block(seg, unit);
     uint32_t lane = (uint32_t)random_below(4);
-    uint64_t tick = 0;
+    uint64_t stamp = 0;
     if (lane != PL_LANE_SETTLED) {
         rig.streams.lanes[lane - 1]->next_tick += random_below(2);
-        tick = rig.streams.lanes[lane - 1]->next_tick;
+        stamp = rig.streams.lanes[lane - 1]->next_tick;
     }
     if (b->state == PL_BLOCK_LIVE) {
         free_at(seg, unit, lane);
     } else if (b->lane != lane) {
-        pl_run_move(&rig, b, lane, tick);
+        pl_run_move(&rig, b, lane, stamp);
     }
 }
 

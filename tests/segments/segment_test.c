@@ -70,7 +70,7 @@ START_TEST(a_split_leaves_the_low_part_and_gives_the_high_one)
     pl_segment *seg = rig_draw("AABB|BBBB|BBCC");
     pl_block *b = rig_block(seg, 2);
     b->lane = 3;
-    b->tick = 77;
+    b->stamp = 77;
     pl_block *high = split(seg, b, 7);
     high->requested = 'L';
     rig_assert(seg, "AABB|BBBL|LLCC");
@@ -78,7 +78,7 @@ START_TEST(a_split_leaves_the_low_part_and_gives_the_high_one)
     ck_assert_uint_eq(high->base, rig_at(seg, 7));
     ck_assert_uint_eq(high->bytes, 3 * RIG_UNIT);
     ck_assert_uint_eq(high->lane, 3);
-    ck_assert_uint_eq(high->tick, 77);
+    ck_assert_uint_eq(high->stamp, 77);
     ck_assert_int_eq(high->state, b->state);
     ck_assert_ptr_eq(high->segment, seg);
     ck_assert_int_eq(pl_segment_check(seg), 0);
@@ -178,7 +178,7 @@ START_TEST(a_new_segment_is_one_hole)
     ck_assert_int_eq(seg->first->state, PL_BLOCK_HOLE);
     ck_assert_uint_eq(seg->first->bytes, seg->range.bytes);
     ck_assert_uint_eq(seg->n_loose, 0);
-    ck_assert_uint_lt(seg->n_rooms, FAR);
+    ck_assert_uint_lt(seg->capacity, FAR);
     ck_assert_int_eq(pl_segment_check(seg), 0);
 }
 END_TEST
@@ -201,16 +201,16 @@ START_TEST(tables_grow_and_keep_what_they_knew)
     seg->parts[1] = 98;
     for (size_t g = 2; g < FAR; g *= 3) {
         pl_segment_use_tables(&rig.meta, seg, pl_segment_address(seg, g));
-        ck_assert_uint_ge(seg->n_rooms, g + 2);
-        ck_assert_uint_eq(seg->n_rooms % 64, 0);
+        ck_assert_uint_ge(seg->capacity, g + 2);
+        ck_assert_uint_eq(seg->capacity % 64, 0);
         pl_block *high = split(seg, pl_segment_find(seg, pl_segment_address(seg, g)),
                                g * RIG_GRANULE / RIG_UNIT);
         ck_assert_ptr_eq(seg->last[g], high);
         ck_assert_ptr_eq(seg->last[0], seg->first);
         ck_assert_uint_eq(seg->chunks[1], 99);
         ck_assert_uint_eq(seg->parts[1], 98);
-        ck_assert_uint_eq(seg->chunks[seg->n_rooms - 1], 0);
-        ck_assert_ptr_null(seg->last[seg->n_rooms - 1]);
+        ck_assert_uint_eq(seg->chunks[seg->capacity - 1], 0);
+        ck_assert_ptr_null(seg->last[seg->capacity - 1]);
     }
 }
 END_TEST
@@ -225,7 +225,7 @@ START_TEST(reaching_far_moves_no_table)
     pl_segment_use_tables(&rig.meta, seg, seg->range.base + seg->range.bytes);
     pl_meta_fail_never();
     ck_assert_ptr_eq(seg->chunks, chunks);
-    ck_assert_uint_ge(seg->n_rooms, FAR);
+    ck_assert_uint_ge(seg->capacity, FAR);
     ck_assert_uint_ge(rig.meta.bytes - bytes, FAR * (sizeof(pl_chunk) + sizeof(pl_block *)));
     ck_assert_int_eq(pl_segment_check(seg), 0);
 }
@@ -316,10 +316,10 @@ static bool is_loose_at(const pl_segment *seg, size_t g)
 
 static size_t next_loose_by_walking(const pl_segment *seg, size_t from)
 {
-    while (from < seg->n_rooms && !is_loose_at(seg, from)) {
+    while (from < seg->capacity && !is_loose_at(seg, from)) {
         from++;
     }
-    return from < seg->n_rooms ? from : SIZE_MAX;
+    return from < seg->capacity ? from : SIZE_MAX;
 }
 
 static size_t loose_run_by_walking(const pl_segment *seg, size_t from, size_t most)
@@ -421,7 +421,7 @@ START_TEST(the_next_loose_chunk_is_found_across_words)
         i += i < n && g > loose[i];
         ck_assert_uint_eq(pl_segment_next_chunk(seg, g), i < n ? loose[i] : SIZE_MAX);
     }
-    ck_assert_uint_eq(pl_segment_next_chunk(seg, seg->n_rooms), SIZE_MAX);
+    ck_assert_uint_eq(pl_segment_next_chunk(seg, seg->capacity), SIZE_MAX);
     ck_assert_uint_eq(pl_segment_next_chunk(seg, SIZE_MAX), SIZE_MAX);
 }
 END_TEST

@@ -136,7 +136,7 @@ static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
 {
     b->requested = b->bytes;
     b->lane = lane->number;
-    b->kept_in = NULL;
+    b->holder = NULL;
     lane->n_live++;
     b->segment->area->n_used++;
     buffer->n_runs++;

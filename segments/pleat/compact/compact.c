@@ -30,14 +30,14 @@ typedef struct candidate {
 typedef struct candidates {
     candidate *entries;
     size_t n;
-    size_t n_rooms;
+    size_t capacity;
     unsigned most_order;
 } candidates;
 
 static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t n_kept)
 {
-    pleat_status st = pl_space_reserve_room(space, &c->entries, sizeof(*c->entries), &c->n_rooms,
-                                            c->n);
+    pleat_status st = pl_space_reserve_entries(space, &c->entries, sizeof(*c->entries),
+                                               &c->capacity, c->n);
     if (st == PLEAT_OK) {
         c->entries[c->n++] = (candidate){ .at = at, .n_kept = n_kept };
     }
@@ -46,9 +46,9 @@ static pleat_status add(pl_space *space, candidates *c, pleat_devptr at, size_t 
 
 /* The first granule from `from` on that is vacant, but not loose; SIZE_MAX: none. Granules in
  * flight are never vacant, so no flight changes the tables of the granule. */
-static size_t next_stranded(const pl_segment *seg, size_t from)
+static size_t next_tied(const pl_segment *seg, size_t from)
 {
-    for (size_t i = from / PL_WORD; i < seg->n_rooms / PL_WORD; i++) {
+    for (size_t i = from / PL_WORD; i < seg->capacity / PL_WORD; i++) {
         uint64_t word = seg->vacant[i] & ~seg->loose[i];
         word &= i == from / PL_WORD ? UINT64_MAX << (from % PL_WORD) : UINT64_MAX;
         pl_lock_touch(1);
@@ -62,7 +62,7 @@ static size_t next_stranded(const pl_segment *seg, size_t from)
 static pleat_status look_through(pl_space *space, pl_segment *seg, pl_pace *pace, candidates *c)
 {
     pleat_status st = PLEAT_OK;
-    size_t g = seg->is_private || !seg->has_large ? SIZE_MAX : next_stranded(seg, 0);
+    size_t g = seg->is_private || !seg->has_large ? SIZE_MAX : next_tied(seg, 0);
 
     while (g != SIZE_MAX && st == PLEAT_OK) {
         size_t n_kept;
@@ -74,7 +74,7 @@ static pleat_status look_through(pl_space *space, pl_segment *seg, pl_pace *pace
             c->most_order = order > c->most_order ? order : c->most_order;
         }
         pl_pace_count(space, pace, next - g);
-        g = next < seg->n_rooms ? next_stranded(seg, next) : SIZE_MAX;
+        g = next < seg->capacity ? next_tied(seg, next) : SIZE_MAX;
     }
     return st;
 }

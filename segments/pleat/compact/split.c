@@ -38,7 +38,7 @@ static bool plan(const pl_space *space, pleat_devptr at, split *s)
         return false;
     }
     size_t g = pl_segment_granule(seg, at);
-    if (g >= seg->n_rooms || seg->chunks[g] == 0 || seg->parts[g] != 0 || seg->orders[g] == 0) {
+    if (g >= seg->capacity || seg->chunks[g] == 0 || seg->parts[g] != 0 || seg->orders[g] == 0) {
         return false;
     }
     if (pl_share_is_noted(space->dev, seg->chunks[g])) {

@@ -79,7 +79,7 @@ void pl_live_leave(pl_space *space, pl_block *b)
 static void free_kept(pl_space *space, pl_lane *lane, pl_block *b)
 {
     b->queue_next = NULL;
-    b->kept_in = NULL;
+    b->holder = NULL;
     pl_lane_note_free(lane, b->bytes, space->n_calls);
     lane->n_live--;
     b->segment->area->n_used--;

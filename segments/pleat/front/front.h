@@ -112,7 +112,7 @@ static inline pl_late pl_front_take_late(pl_front *front, uint32_t n, bool *is_c
     if (*is_counted) {
         front->n_counted--;
     }
-    late.block->kept_in = NULL;
+    late.block->holder = NULL;
     return late;
 }
 /* Empty all fronts; unbind the fronts of a stream's first lane, 0 = all. May drop the lock. */

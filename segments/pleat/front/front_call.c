@@ -46,7 +46,7 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
     }
     m->credit = (int8_t)(m->credit + (m->credit < MOST_CREDIT ? CREDIT_OF_A_HIT : 0));
     b->queue_next = NULL;
-    b->kept_in = NULL;
+    b->holder = NULL;
     b->requested = requested;
     count_kept(front, UINT32_MAX, (size_t)0 - bytes);
     *out = b->base;
@@ -58,7 +58,7 @@ bool pl_front_alloc(pl_front *front, size_t requested, pleat_devptr *out)
 static inline bool may_take(const pl_front *front, const pl_block *b, pleat_devptr ptr)
 {
     return b != NULL && b->base == ptr && b->state == PL_BLOCK_LIVE && b->lane == front->lane &&
-           b->uses == NULL && b->kept_in == NULL && !b->segment->is_apart;
+           b->uses == NULL && b->holder == NULL && !b->segment->is_apart;
 }
 
 /* False: the front has no place for b, or keeping b would not pay. */
@@ -79,7 +79,7 @@ static inline bool keep(pl_front *front, pl_block *b)
     m->n++;
     front->filled[bin / 64] |= UINT64_C(1) << bin % 64;
     b->queue_next = m->top;
-    b->kept_in = front;
+    b->holder = front;
     m->top = b;
     count_kept(front, 1, bytes);
     count_freed(front, bytes, b->requested);
@@ -114,7 +114,7 @@ static inline bool put_off(pl_front *front, pl_block *b, size_t at)
         return false;
     }
     front->late[(front->first_late + n) % PL_FRONT_LATE] = (pl_late){ b, at };
-    b->kept_in = front;
+    b->holder = front;
     expect(b);
     atomic_store_explicit(&front->n_late, n + 1, memory_order_relaxed);
     return true;

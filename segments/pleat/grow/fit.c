@@ -110,14 +110,14 @@ static pl_block *fit_in_released(pl_space *space, const pl_request *rq)
 
 /* ---- what was found -------------------------------------------------------------------------- */
 
-/* Join blocks of the run that starts at b until b holds `bytes`. *lane and *tick become the last
+/* Join blocks of the run that starts at b until b holds `bytes`. *lane and *stamp become the last
  * block's, for the rest of that block. */
-static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *tick)
+static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane, uint64_t *stamp)
 {
     while (b->bytes < bytes) {
         pl_block *next = b->next;
         *lane = next->lane;
-        *tick = next->tick;
+        *stamp = next->stamp;
         pl_run_claim(space, next);
         pl_segment_absorb(b->segment, &space->blocks.store, b, next);
     }
@@ -127,17 +127,17 @@ static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane,
 static void take_blocks(pl_space *space, pl_block *b, size_t bytes)
 {
     uint32_t lane = b->lane;
-    uint64_t tick = b->tick;
+    uint64_t stamp = b->stamp;
     pl_block *rest = NULL;
 
     pl_run_claim(space, b);
-    join_run(space, b, bytes, &lane, &tick);
+    join_run(space, b, bytes, &lane, &stamp);
     if (b->bytes > bytes) {
         rest = pl_segment_split(b->segment, &space->blocks.store, b, b->base + bytes);
     }
     pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
     if (rest != NULL) {
-        pl_run_free(space, rest, lane, tick);
+        pl_run_free(space, rest, lane, stamp);
     }
     pl_run_refresh_beside(space, b, b);
 }

@@ -87,7 +87,7 @@ pleat_status pl_flight_reserve(pl_space *space, pl_flight *f)
 static size_t free_granules(const pl_block *hole)
 {
     return hole->was != PL_BLOCK_HOLE ? 0
-                                      : pl_segment_granules_of(hole->segment, hole) - hole->tick;
+                                      : pl_segment_granules_of(hole->segment, hole) - hole->n_given;
 }
 
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g)
@@ -101,8 +101,8 @@ bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, si
         b = b->next;
         pl_lock_touch(1);
     }
-    *g = pl_segment_granule(b->segment, b->base) + b->tick;
-    b->tick += (uint64_t)1 << order;
+    *g = pl_segment_granule(b->segment, b->base) + b->n_given;
+    b->n_given += (uint64_t)1 << order;
     *hole = b;
     return true;
 }
@@ -297,7 +297,7 @@ static pl_block *pop_victims(pl_space *space, pl_flight *f)
         pl_block *next = b->next;
         pl_queue_remove(&f->victims, next);
         b->lane = next->lane != PL_LANE_SETTLED ? next->lane : b->lane;
-        b->tick = next->tick > b->tick ? next->tick : b->tick;
+        b->stamp = next->stamp > b->stamp ? next->stamp : b->stamp;
         pl_segment_absorb(b->segment, &space->blocks.store, b, next);
         pl_lock_touch(1);
     }
@@ -348,7 +348,7 @@ static void install(pl_space *space, pl_flight *f, pl_block *b)
         pl_pace_step(space, f->pace, 1);
     }
     b->was = PL_BLOCK_FREE;
-    b->tick = 0;
+    b->stamp = 0;
     pl_private_count(seg, b->bytes, 0);
     seg->n_resident += n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
@@ -403,7 +403,7 @@ static void give_chunks_back(pl_space *space, pl_flight *f)
 
     for (pl_block *b = f->first; b != NULL; b = b == f->last ? NULL : b->next) {
         size_t g = pl_segment_granule(seg, b->base);
-        size_t end = b->was == PL_BLOCK_HOLE ? g + b->tick : g;
+        size_t end = b->was == PL_BLOCK_HOLE ? g + b->n_given : g;
         while (g < end) {
             size_t to = g + ((size_t)1 << seg->orders[g]);
             if (!(seg->parts[g] & PL_PART_TAKEN)) {

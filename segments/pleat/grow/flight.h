@@ -62,7 +62,7 @@ void pl_flight_add_created(pl_space *space, pl_flight *f, size_t most);
 pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f);
 
 /* Give a chunk of the order granules from *g on: the next granules of *hole, or of the first hole
- * behind *hole with room for the chunk. A hole of the place counts given granules in `tick`.
+ * behind *hole with room for the chunk. A hole of the place counts given granules in n_given.
  * Returns false if no hole has room. */
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 

@@ -45,7 +45,7 @@ static pleat_status create_some(pl_space *space, pl_flight *f, pl_block *hole, s
     }
     f->has_large = f->has_large || (order > 0 && n_created > 0);
     f->n_created += n_created << order;
-    hole->tick += n_created << order;
+    hole->n_given += n_created << order;
     pl_pace_step(space, f->pace, n_created);
     if (st == PLEAT_ENOMEM_DEVICE && order > 0) {
         f->most_order = order - 1;
@@ -58,7 +58,7 @@ static pleat_status create_some(pl_space *space, pl_flight *f, pl_block *hole, s
  * is asked for smaller chunks. */
 static pleat_status create_in(pl_space *space, pl_flight *f, pl_block *hole)
 {
-    size_t g = pl_segment_granule(hole->segment, hole->base) + hole->tick;
+    size_t g = pl_segment_granule(hole->segment, hole->base) + hole->n_given;
     size_t end = pl_segment_granule(hole->segment, pl_block_end(hole));
     pleat_status st = PLEAT_OK;
 

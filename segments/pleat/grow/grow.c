@@ -146,7 +146,7 @@ pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_are
 bool pl_grow_can_create(const pl_space *space, const pl_request *rq)
 {
     return pl_request_granules(space, rq) <=
-           pl_policy_room(space, cap_of(space, rq)) + space->chunks.n_idle;
+           pl_policy_headroom(space, cap_of(space, rq)) + space->chunks.n_idle;
 }
 
 /* Find a place in the own area. If idle and new chunks do not suffice, search all areas of the
@@ -161,7 +161,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
     bool found = pl_place_search(space, pace, rq->area, lane, rq->bytes, pin_room, out);
     size_t n_new = found ? out->n_new : pl_request_granules(space, rq);
 
-    if (n_new <= pl_policy_room(space, cap) + space->chunks.n_idle &&
+    if (n_new <= pl_policy_headroom(space, cap) + space->chunks.n_idle &&
         (found || !rq->is_out_of_va)) {
         return PLEAT_OK;
     }
@@ -215,7 +215,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
 
     *wants_order = false;
     pl_flight_add_idle(space, f);
-    size_t room = pl_policy_room(space, cap_of(space, rq));
+    size_t room = pl_policy_headroom(space, cap_of(space, rq));
     pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
         st = pl_flight_add_taken(space, f);
@@ -223,7 +223,7 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
                        may_order_early(space, rq, pl_flight_missing(f));
     }
     if (st == PLEAT_OK && !*wants_order) {
-        pl_flight_add_created(space, f, pl_policy_room(space, cap_of(space, rq)));
+        pl_flight_add_created(space, f, pl_policy_headroom(space, cap_of(space, rq)));
     }
     return st;
 }

@@ -34,7 +34,7 @@ static uint64_t share_of(const pl_space *space)
 /* Programs that compact want memory more than time. Large chunks would undo the splits. */
 unsigned pl_policy_order(const pl_space *space, size_t cap)
 {
-    uint64_t room = pl_policy_room(space, cap);
+    uint64_t room = pl_policy_headroom(space, cap);
     uint64_t share = share_of(space);
     unsigned order = 0;
 
@@ -50,7 +50,7 @@ unsigned pl_policy_order(const pl_space *space, size_t cap)
 
 static size_t bought(const pl_space *space, size_t cap)
 {
-    uint64_t room = pl_policy_room(space, cap);
+    uint64_t room = pl_policy_headroom(space, cap);
 
     return cap > 0 ? (size_t)(space->chunks.n_takes * room / ((uint64_t)cap * TAKES_A_GRANULE)) : 0;
 }
@@ -61,13 +61,13 @@ size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
     size_t peak = pinned > space->chunks.peak_pinned ? pinned : space->chunks.peak_pinned;
 
     if (space->options.growth == PL_GROWTH_AMPLE) {
-        return pl_policy_room(space, cap);
+        return pl_policy_headroom(space, cap);
     }
     size_t target = peak + peak * SLACK_PERCENT / 100;
     if (space->options.growth == PL_GROWTH_BALANCED) {
         target += bought(space, cap);
     }
-    return pl_policy_room(space, target < cap ? target : cap);
+    return pl_policy_headroom(space, target < cap ? target : cap);
 }
 
 /* A young lane's stream may never return to its place, so takes of young lanes buy nothing. */
@@ -78,7 +78,7 @@ void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
 
 bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
 {
-    uint64_t room = pl_policy_room(space, cap);
+    uint64_t room = pl_policy_headroom(space, cap);
 
     return space->options.growth != PL_GROWTH_AMPLE &&
            space->options.cross_stream == PL_CROSS_ORDER &&

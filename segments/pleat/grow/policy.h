@@ -23,7 +23,7 @@
 #include "segments/pleat/space/space.h"
 
 /* Granules that may still be created until `target` are held. */
-static inline size_t pl_policy_room(const pl_space *space, size_t target)
+static inline size_t pl_policy_headroom(const pl_space *space, size_t target)
 {
     size_t held = space->chunks.n_held + space->chunks.n_creating;
 

@@ -37,7 +37,7 @@ static bool has_uncovered_stale(pl_space *space)
         pl_queue_remove(&space->blocks.stale, b);
         pl_queue_push(&space->blocks.stale, b);
         any = b->lane != PL_LANE_SETTLED &&
-              b->tick > pl_space_lane_at(space, b->lane)->recorded_tick;
+              b->stamp > pl_space_lane_at(space, b->lane)->recorded_tick;
         pl_pace_step(space, &pace, 1);
     }
     return any;

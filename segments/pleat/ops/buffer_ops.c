@@ -35,7 +35,7 @@ typedef struct change {
     pl_lane *plain; /* the first lane of the call's stream */
     span *made;     /* committed by the call so far */
     size_t n_made;
-    size_t n_rooms;
+    size_t capacity;
 } change;
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -219,8 +219,8 @@ static pleat_status fill(change *c, span gap)
 
     rq.turn = ++space->streams.n_turns;
     rq.wait_turn = ++space->streams.n_turns;
-    pleat_status st = pl_space_reserve_room(space, &c->made, sizeof(*c->made), &c->n_rooms,
-                                            c->n_made);
+    pleat_status st = pl_space_reserve_entries(space, &c->made, sizeof(*c->made), &c->capacity,
+                                               c->n_made);
     st = st == PLEAT_OK ? find(c, &rq, &b) : st;
     if (st == PLEAT_OK) {
         c->made[c->n_made++] = gap;

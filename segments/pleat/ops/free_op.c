@@ -45,7 +45,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
     pl_live_complete(space, b);
     if (__builtin_expect(lane->is_capture, false)) {
         lane->is_mixed = lane->is_mixed ||
-                         (is_capturing && b->tick != pl_capture_number_of(space, lane));
+                         (is_capturing && b->stamp != pl_capture_number_of(space, lane));
         lane = is_capturing ? lane : plain;
     }
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
@@ -110,7 +110,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     if (*b == NULL) {
         return not_live(space, ptr);
     }
-    if ((*b)->kept_in != NULL) {
+    if ((*b)->holder != NULL) {
         return PLEAT_EDOUBLEFREE;
     }
     pleat_status st = pl_lanes_of(space, stream, false, plain);
@@ -203,7 +203,7 @@ static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
     if (b == NULL) {
         return not_live(space, ptr);
     }
-    if (b->kept_in != NULL) {
+    if (b->holder != NULL) {
         return PLEAT_EDOUBLEFREE;
     }
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));

@@ -129,7 +129,7 @@ undo_host:
 /* Wait for the recorded ticks of every lane, which disturbs no capture. */
 static void wait_for_ticks(pl_space *space)
 {
-    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
         if (space->streams.lanes[i] != NULL) {
             (void)!pl_tick_wait(space, space->streams.lanes[i], UINT32_MAX);
         }
@@ -215,7 +215,7 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
  * so every chunk is cleared by itself. */
 static void unmap_torn(pl_space *space, const pl_segment *seg)
 {
-    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+    for (size_t g = 0; g < seg->capacity; g = pl_segment_chunk_to(seg, g)) {
         if (seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP) {
             (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, g),
                                     space->granule_bytes << seg->orders[g]);
@@ -278,7 +278,7 @@ static bool has_own_chunk(const pl_segment *seg, size_t g)
 
 static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
-    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+    for (size_t g = 0; g < seg->capacity; g = pl_segment_chunk_to(seg, g)) {
         if (has_own_chunk(seg, g)) {
             release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
         }
@@ -292,7 +292,7 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
 /* The segment may still be in use: leave its mappings and chunks to the driver. */
 static void leave_segment(const pl_segment *seg, size_t *n_leaked)
 {
-    for (size_t g = 0; g < seg->n_rooms; g = pl_segment_chunk_to(seg, g)) {
+    for (size_t g = 0; g < seg->capacity; g = pl_segment_chunk_to(seg, g)) {
         *n_leaked += has_own_chunk(seg, g);
     }
     (*n_leaked)++;
@@ -329,7 +329,7 @@ static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
 
 static void free_lanes(pl_space *space)
 {
-    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
         pl_lane *lane = space->streams.lanes[i];
         for (; lane != NULL && lane->n_ticks > 0; lane->n_ticks--) {
             pl_fence_return(lane->ticks[lane->first_tick].fence);

@@ -34,7 +34,7 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
     pleat_status st = PLEAT_EFOREIGN;
 
     const pl_block *b = block_at(space, ptr);
-    if (b != NULL && b->state == PL_BLOCK_LIVE && b->kept_in == NULL &&
+    if (b != NULL && b->state == PL_BLOCK_LIVE && b->holder == NULL &&
         pl_ptrmap_find(&space->blocks.live, b->base) == b) {
         pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
         *out = (pleat_block_info){

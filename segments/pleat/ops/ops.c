@@ -50,7 +50,7 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     b->requested = requested;
     b->lane = rq->lane->number;
     if (__builtin_expect(rq->lane->is_capture, false)) {
-        b->tick = pl_capture_number_of(space, rq->lane);
+        b->stamp = pl_capture_number_of(space, rq->lane);
     }
     rq->lane->n_live++;
     b->segment->area->n_used++;

@@ -180,7 +180,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
 {
     return neighbour->lane == lane->number && neighbour->is_indexed &&
            neighbour->node.bytes == neighbour->bytes && !neighbour->is_apart &&
-           (neighbour->tick == stamp || !pl_space_has_many_lanes(space));
+           (neighbour->stamp == stamp || !pl_space_has_many_lanes(space));
 }
 
 /* b has just grown by a freed block, and goes last, even if its stamp stays. To leave b in place
@@ -188,14 +188,14 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
 static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 {
     pl_queue_renew(&lane->pending, b);
-    b->tick = stamp;
+    b->stamp = stamp;
 }
 
 /* b becomes a free block by itself. */
 static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
 {
     space->blocks.store.tally.n_blocks[PL_BLOCK_FREE]++;
-    b->tick = stamp;
+    b->stamp = stamp;
     b->is_indexed = false;
     b->is_private = false;
     b->is_apart = false;
@@ -268,7 +268,7 @@ static inline bool may_free(const pl_space *space, const pl_lane *lane, const fr
     const pl_segment *seg = f->block->segment;
     const pl_block *last = lane->pending.last;
 
-    return !seg->is_apart && (last == NULL || last->tick <= f->stamp) &&
+    return !seg->is_apart && (last == NULL || last->stamp <= f->stamp) &&
            (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&
            (f->high == NULL || may_merge(space, f->high, lane, f->stamp));
 }
@@ -362,7 +362,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_lane *lane = pl_space_lane_of(space, stream, false);
     pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
-    return b != NULL && b->kept_in == NULL && is_at_rest(space, lane) &&
+    return b != NULL && b->holder == NULL && is_at_rest(space, lane) &&
            free_and_settle(space, lane, b, slot, true);
 }
 
@@ -439,7 +439,7 @@ bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
     size_t slot;
     pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
-    if (b == NULL || b->kept_in != NULL) {
+    if (b == NULL || b->holder != NULL) {
         return false;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);

@@ -221,7 +221,7 @@ static pleat_status add_from(walk *w, const pl_segment *seg, const pl_block *b, 
 
     while (b != NULL && w->n_breaths == n_breaths) {
         pleat_devptr next = pl_block_end(b);
-        if (b->state == PL_BLOCK_LIVE && b->base >= *at && b->kept_in == NULL) {
+        if (b->state == PL_BLOCK_LIVE && b->base >= *at && b->holder == NULL) {
             pleat_status st = add_block(w, seg, b->base, b->bytes);
             if (st != PLEAT_OK && st != PLEAT_EPENDING) {
                 return st;

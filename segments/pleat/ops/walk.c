@@ -111,7 +111,7 @@ static void take_census(const pl_space *space, census *c)
         c->n_loose += seg->n_loose;
         c->n_asleep += seg->n_asleep;
         c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
-        for (size_t g = 0; g < seg->n_rooms && space->flights.n == 0; g++) {
+        for (size_t g = 0; g < seg->capacity && space->flights.n == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
         }
     }
@@ -187,14 +187,14 @@ static int check_indexes(const pl_space *space)
 static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
                            bool is_private)
 {
-    uint64_t tick = 0;
+    uint64_t stamp = 0;
 
     for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
-        if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->tick < tick ||
+        if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->stamp < stamp ||
             b->is_private != is_private || b->bytes > queue_bytes) {
             return false;
         }
-        tick = b->tick;
+        stamp = b->stamp;
         queue_bytes -= b->bytes;
     }
     return queue_bytes == 0;
@@ -202,17 +202,17 @@ static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, siz
 
 static bool is_shared_sound(const pl_lane *lane)
 {
-    uint64_t tick = 0;
+    uint64_t stamp = 0;
     size_t bytes = 0;
 
     for (const pl_block *b = lane->shared_pending.first; b != NULL; b = b->queue_next) {
         const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
                                                                     : NULL;
         if (b->state != PL_BLOCK_SHARED || use == NULL || use->lane != lane->number ||
-            use->tick < tick) {
+            use->stamp < stamp) {
             return false;
         }
-        tick = use->tick;
+        stamp = use->stamp;
         bytes += b->bytes;
     }
     return bytes == lane->shared_bytes;
@@ -236,7 +236,7 @@ static bool is_lane_sound(const pl_lane *lane)
 
 static int check_lanes(const pl_space *space)
 {
-    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
         if (space->streams.lanes[i] != NULL && !is_lane_sound(space->streams.lanes[i])) {
             return SPACE + 5;
         }
@@ -268,13 +268,13 @@ static void see_references(const pl_space *space, const pl_block *b)
  * more, as areas and calls under way count, too. */
 static int check_references(const pl_space *space)
 {
-    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
         if (space->streams.lanes[i] != NULL) {
             space->streams.lanes[i]->n_seen_live = 0;
             space->streams.lanes[i]->n_seen_refs = 0;
         }
     }
-    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
         if (space->streams.lanes[i] != NULL && space->streams.lanes[i]->is_capture) {
             pl_space_lane_at(space, pl_lane_plain(i + 1))->n_seen_refs++;
         }
@@ -284,7 +284,7 @@ static int check_references(const pl_space *space)
             see_references(space, b);
         }
     }
-    for (uint32_t i = 0; i < space->streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
         const pl_lane *lane = space->streams.lanes[i];
         if (lane != NULL &&
             (lane->n_live != lane->n_seen_live || lane->n_refs < lane->n_seen_refs)) {

@@ -133,7 +133,7 @@ static bool save_block(pl_space *space, pl_roster *roster, const pl_block *b)
         .bytes = b->bytes,
         .requested = b->requested,
         .stream = pl_stream_handle(lane->stream),
-        .tick = lane->is_capture ? b->tick : 0,
+        .stamp = lane->is_capture ? b->stamp : 0,
         .lane = b->lane,
     };
     lane->n_refs++;

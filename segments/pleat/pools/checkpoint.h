@@ -4,7 +4,7 @@
  * The lanes and their streams' objects stay as long as the roster. A pool's memory is never
  * unmapped before the pool is released (private.h), so the roster holds no memory.
  *
- * A block that a restore is about to free is claimed (PL_BLOCK_CLAIM in kept_in). The block is live
+ * A block that a restore is about to free is claimed (PL_BLOCK_CLAIM in holder). The block is live
  * for all walkers, but a call that names the block waits until the restore is over. */
 #ifndef PLEAT_SEGMENTS_CHECKPOINT_H
 #define PLEAT_SEGMENTS_CHECKPOINT_H
@@ -36,7 +36,7 @@ void pl_pool_walk_on(pl_pool_walk *walk, pleat_devptr at, pl_block *block);
 /* The block is live and claimed. */
 static inline bool pl_block_is_claimed(const pl_block *b)
 {
-    return b->kept_in == PL_BLOCK_CLAIM;
+    return b->holder == PL_BLOCK_CLAIM;
 }
 
 /* The live block at ptr, once no restore is about to free the block; NULL: none. May drop the

@@ -54,7 +54,7 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
     size_t bytes = b->bytes;
 
-    b->kept_in = NULL;
+    b->holder = NULL;
     pl_live_leave(space, b);
     if (b->uses != NULL && !is_wanted) {
         pl_shared_free(space, b, NULL);
@@ -66,7 +66,7 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
         pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FLIGHT);
         b->was = PL_BLOCK_FREE;
         b->lane = plain->number;
-        b->tick = pl_lane_stamp(space, plain);
+        b->stamp = pl_lane_stamp(space, plain);
         pl_piece_join_lane(space, b);
     } else {
         pl_run_free(space, b, plain->number, pl_lane_stamp(space, plain));
@@ -126,10 +126,10 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     unsigned pool = pl_stats_pool(b->bytes);
 
     b->requested = wanted->requested;
-    b->kept_in = NULL;
+    b->holder = NULL;
     b->queue_next = NULL;
     b->lane = wanted->lane;
-    b->tick = wanted->tick;
+    b->stamp = wanted->stamp;
     pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
     pl_segment_own(b->segment, b->base, pl_block_end(b));
     lane->n_live++;
@@ -148,14 +148,14 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
 
 /* Note that the block waits for the stream of the piece. The list of uses has room for all
  * notes. */
-static void inherit_wait(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick,
+static void inherit_wait(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp,
                          const pl_roster_block *wanted)
 {
     if (!pl_piece_is_foreign(lane, wanted->lane)) {
         return;
     }
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane));
-    if (lane != plain->number || !pl_lane_has_passed(space, plain, tick)) {
+    if (lane != plain->number || !pl_lane_has_passed(space, plain, stamp)) {
         (void)!pl_uses_add(space, b, plain, NULL, false);
     }
 }
@@ -181,7 +181,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
 {
     pl_space *space = r->space;
     uint32_t lane = piece->lane;
-    uint64_t tick = piece->tick;
+    uint64_t stamp = piece->stamp;
     pl_block_uses *uses = piece->uses;
     bool was_shared = piece->was == PL_BLOCK_SHARED;
     pl_block *b = piece;
@@ -199,7 +199,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
         b = piece->prev;
         pl_segment_absorb(b->segment, &space->blocks.store, b, piece);
     }
-    inherit_wait(space, b, lane, tick, wanted);
+    inherit_wait(space, b, lane, stamp, wanted);
     inherit_uses(space, b, uses, was_shared, wanted);
     b->lane = PL_LANE_SETTLED; /* refers to no lane any more */
     if (pl_block_end(b) == wanted->base + wanted->bytes) {

@@ -38,7 +38,7 @@ static pleat_status claim(pl_restore *r, pl_block *b)
         .stream = pl_stream_handle(pl_space_lane_at(r->space, b->lane)->stream),
         .lane = b->lane,
     };
-    b->kept_in = PL_BLOCK_CLAIM;
+    b->holder = PL_BLOCK_CLAIM;
     return PLEAT_OK;
 }
 
@@ -69,7 +69,7 @@ static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t o
     case PL_BLOCK_FREE:
         return b->lane == PL_LANE_SETTLED || b->lane == owner ||
                        (!pl_space_lane_at(space, b->lane)->is_capture &&
-                        pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick))
+                        pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->stamp))
                    ? PLEAT_OK
                    : PLEAT_EPENDING;
     case PL_BLOCK_LIVE:
@@ -130,7 +130,7 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
         pl_shared_leave_line(r->space, *b);
         pl_segment_become((*b)->segment, &r->space->blocks.store, *b, PL_BLOCK_FLIGHT);
         (*b)->was = PL_BLOCK_SHARED;
-        (*b)->kept_in = PL_BLOCK_CLAIM;
+        (*b)->holder = PL_BLOCK_CLAIM;
         break;
     case PL_BLOCK_CAPTURED:
     case PL_BLOCK_FLIGHT:
@@ -216,7 +216,7 @@ pleat_status pl_survey(pl_restore *r)
 static void undo_piece(pl_space *space, pl_block *piece)
 {
     if (piece->was == PL_BLOCK_SHARED) {
-        piece->kept_in = NULL;
+        piece->holder = NULL;
         pl_shared_resume(space, piece);
     } else {
         pl_piece_put_back(space, piece);
@@ -232,7 +232,7 @@ void pl_survey_undo(pl_restore *r)
         pleat_devptr end = pl_block_end(b);
         pl_block *next = b->next;
         if (b->state == PL_BLOCK_LIVE && pl_block_is_claimed(b)) {
-            b->kept_in = NULL;
+            b->holder = NULL;
         } else if (pl_piece_is_own(b)) {
             undo_piece(r->space, b);
             next = NULL;

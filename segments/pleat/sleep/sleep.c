@@ -20,8 +20,8 @@ static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
 
     seg->is_private = true;
     pl_segment_own_all(seg);
-    for (size_t g = 0; g < seg->n_rooms; g += GRANULES_AT_ONCE) {
-        size_t end = g + GRANULES_AT_ONCE < seg->n_rooms ? g + GRANULES_AT_ONCE : seg->n_rooms;
+    for (size_t g = 0; g < seg->capacity; g += GRANULES_AT_ONCE) {
+        size_t end = g + GRANULES_AT_ONCE < seg->capacity ? g + GRANULES_AT_ONCE : seg->capacity;
         size_t n = pl_segment_pin_granules(seg, g, end - 1);
         pl_space_pin_loose(space, n);
         n_loose += n;

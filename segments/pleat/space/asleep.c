@@ -37,7 +37,7 @@ void pl_asleep_count(const pl_segment *seg, const pl_block *b, bool is_in)
     size_t first = pl_segment_granule(seg, b->base);
     size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
 
-    if (first >= seg->n_rooms || last >= seg->n_rooms) {
+    if (first >= seg->capacity || last >= seg->capacity) {
         return; /* only a hole reaches beyond the tables */
     }
     add(counter_of(seg->tally, &seg->users[first]), pl_granule_is_set(seg->asleep, first), is_in);

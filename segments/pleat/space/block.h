@@ -30,7 +30,7 @@ enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
 /* A use besides the owner's, which the block waits for once freed: by a stream, by the whole
  * context, or by a capture. See shared.h. */
 typedef struct pl_block_use {
-    uint64_t tick;              /* freed: the stamp that the lane, or the context, must pass */
+    uint64_t stamp;             /* freed: which the lane, or the context, must pass */
     struct pl_capture *capture; /* must be over before the stamp counts; NULL = none */
     uint32_t lane;              /* PL_LANE_CONTEXT: all streams */
     bool is_captured;           /* the block was allocated or freed in the capture itself */
@@ -56,18 +56,21 @@ typedef struct pl_block {
     };
     union {
         struct pl_block *queue_prev; /* neighbours in the block's queue */
-        struct pl_front *kept_in;    /* live: freed, in this front's magazine; NULL = not;
+        struct pl_front *holder;     /* live: freed, in this front's magazine; NULL = not;
                                       * or claimed */
     };
-    struct pl_block *queue_next; /* kept_in: the next in the magazine */
+    struct pl_block *queue_next; /* holder: the next in the magazine */
 
     pleat_devptr base;
     size_t bytes;
     struct pl_block *prev; /* neighbours in address, NULL at the segment's ends */
     struct pl_block *next;
     struct pl_segment *segment;
-    uint64_t tick;       /* free, stale, shared, captured: stamp of the owner's last use; live, of a
-                      * second lane: number of the allocation's capture */
+    union {
+        uint64_t stamp;   /* free, stale, shared, captured: of the owner's last use; live, of a
+                           * second lane: number of the allocation's capture */
+        uint64_t n_given; /* a hole in flight: leading granules that have a chunk */
+    };
     pl_block_uses *uses; /* live, shared or captured; NULL = none */
     uint32_t lane;   /* free, flight, stale: pends on this lane; live, shared, captured: owner */
     uint8_t state;   /* pl_block_state */
@@ -77,7 +80,7 @@ typedef struct pl_block {
     bool is_apart : 1;   /* pending: the run is in the area's index, not in the lane's: area.h */
 } pl_block;
 
-/* In kept_in: a restore is about to free the block (checkpoint.h). */
+/* In holder: a restore is about to free the block (checkpoint.h). */
 #define PL_BLOCK_CLAIM ((struct pl_front *)1)
 
 /* Prefetch the part of the block at that offset of pl_block; NULL = no block. */
@@ -216,7 +219,7 @@ static inline pl_block *pl_block_store_get(pl_block_store *store)
     b->queue_prev = NULL;
     b->queue_next = NULL;
     b->uses = NULL;
-    b->tick = 0;
+    b->stamp = 0;
     b->was = PL_BLOCK_LIVE;
     b->is_indexed = false;
     b->is_private = false;

@@ -11,7 +11,7 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
 
     pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_HOLE);
     b->lane = PL_LANE_SETTLED;
-    b->tick = 0;
+    b->stamp = 0;
     if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
         pl_queue_remove(holes, b->next);
         pl_segment_absorb(seg, &space->blocks.store, b, b->next);
@@ -44,8 +44,8 @@ void pl_carve_put_back(pl_space *space, pl_block *b)
         return;
     }
     bool is_over = b->lane != PL_LANE_SETTLED && pl_space_has_many_lanes(space) &&
-                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
-    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->tick);
+                   pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->stamp);
+    pl_run_free(space, b, is_over ? PL_LANE_SETTLED : b->lane, is_over ? 0 : b->stamp);
 }
 
 /* *n_loose: the number of granules that were loose, and are loose no more. In a segment that opens,

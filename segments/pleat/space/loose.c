@@ -85,7 +85,7 @@ static size_t last_granule(const pl_segment *seg, pleat_devptr end)
 {
     size_t last = pl_segment_granule(seg, end - 1);
 
-    return last < seg->n_rooms ? last : seg->n_rooms - 1;
+    return last < seg->capacity ? last : seg->capacity - 1;
 }
 
 static size_t count_touched(const pl_segment *seg, const uint64_t *words, pleat_devptr base,
@@ -268,8 +268,8 @@ size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
 
 static size_t next_loose(const pl_segment *seg, size_t from)
 {
-    return from < seg->n_rooms
-               ? pl_granule_next(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD, from)
+    return from < seg->capacity
+               ? pl_granule_next(seg->loose, seg->loose_any, seg->capacity / PL_WORD, from)
                : SIZE_MAX;
 }
 
@@ -301,8 +301,8 @@ bool pl_segment_is_owned(const pl_segment *seg, pleat_devptr base, pleat_devptr 
 /* Behind the tables lies a hole. */
 static void own_each(pl_segment *seg, int byte)
 {
-    memset(seg->owned, byte, seg->n_rooms / PL_WORD * sizeof *seg->owned);
-    pl_lock_touch(seg->n_rooms / PL_WORD / PL_WORD);
+    memset(seg->owned, byte, seg->capacity / PL_WORD * sizeof *seg->owned);
+    pl_lock_touch(seg->capacity / PL_WORD / PL_WORD);
 }
 
 void pl_segment_own_all(pl_segment *seg)

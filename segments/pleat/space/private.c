@@ -86,8 +86,8 @@ static void tell_memory(const pl_space *space, const pl_area *area, pl_action ac
 {
     for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         size_t n = 0;
-        for (size_t g = 0; g < seg->n_rooms; g += n + 1) {
-            for (n = 0; g + n < seg->n_rooms && seg->chunks[g + n] != 0;) {
+        for (size_t g = 0; g < seg->capacity; g += n + 1) {
+            for (n = 0; g + n < seg->capacity && seg->chunks[g + n] != 0;) {
                 n++;
             }
             if (n > 0) {

@@ -193,8 +193,8 @@ static inline void queue(pl_space *space, pl_block *b)
     b->is_apart = is_in_area(b);
     pl_block_queue *pending = pending_of(lane, b);
     const pl_block *last = pending->last;
-    if (last != NULL && b->tick < last->tick) {
-        b->tick = last->tick;
+    if (last != NULL && b->stamp < last->stamp) {
+        b->stamp = last->stamp;
     }
     pl_queue_push(pending, b);
     add_pending(space, lane, b, b->bytes);
@@ -225,7 +225,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
 {
     return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
            (b->lane == PL_LANE_SETTLED ||
-            ((neighbour->tick == b->tick || !pl_space_has_many_lanes(space)) &&
+            ((neighbour->stamp == b->stamp || !pl_space_has_many_lanes(space)) &&
              neighbour->is_private == b->is_private));
 }
 
@@ -234,7 +234,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
 static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
 {
     bool is_low_busier = high->lane == PL_LANE_SETTLED ||
-                         (low->lane != PL_LANE_SETTLED && low->tick > high->tick);
+                         (low->lane != PL_LANE_SETTLED && low->stamp > high->stamp);
 
     pl_run_drop(space, low);
     pl_run_drop(space, high);
@@ -248,7 +248,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
         if (!is_low_busier) {
             pl_queue_replace(pending_of(lane, high), high, low);
             low->lane = high->lane;
-            low->tick = high->tick;
+            low->stamp = high->stamp;
             low->is_private = high->is_private;
             low->is_apart = high->is_apart;
         }
@@ -278,7 +278,7 @@ static unsigned cost_log2(const pl_block *b)
     const pl_block *next = b->next;
     const pl_block *quieter = next;
 
-    if (b->lane == PL_LANE_SETTLED || (next->lane != PL_LANE_SETTLED && b->tick < next->tick)) {
+    if (b->lane == PL_LANE_SETTLED || (next->lane != PL_LANE_SETTLED && b->stamp < next->stamp)) {
         quieter = b;
     }
     return 63u - (unsigned)__builtin_clzll(quieter->bytes);
@@ -364,11 +364,11 @@ static void bring_up(pl_space *space, pl_block *b)
 /* So many looks at blocks in a granule cost as much as bringing a piece of a run up to date. */
 enum { LOOKS_A_PIECE = 8 };
 
-void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
+void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
 {
     pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FREE);
     b->lane = lane;
-    b->tick = tick;
+    b->stamp = stamp;
     b->is_indexed = false;
     queue(space, b);
     pleat_devptr base = b->base;
@@ -408,11 +408,11 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     }
 }
 
-void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick)
+void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
 {
     pl_run_claim(space, b);
     b->lane = lane;
-    b->tick = tick;
+    b->stamp = stamp;
     queue(space, b);
     b = merge_alike(space, b);
     pl_run_refresh_beside(space, b, b);

@@ -37,10 +37,10 @@ pl_block *pl_run_best(const pl_space *space, const pl_area *area, uint32_t lane,
 /* Does anything pend on the lane where pl_run_best looks? */
 bool pl_run_has_pending(const pl_space *space, const pl_area *area, uint32_t lane);
 
-/* Make b, which is in no index and no queue, a free block of `lane` and `tick`: queue b, merge b
+/* Make b, which is in no index and no queue, a free block of `lane` and `stamp`: queue b, merge b
  * with neighbours that are alike, bring indexes and loose granules up to date. Pointers to b and
  * its free neighbours may be stale afterwards. */
-void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
+void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp);
 /* Make the first `bytes` of b a live block. b is free, larger than `bytes`, and the first of a run.
  * The rest of b stays free, and the runs beside b are refreshed. Needs one spare block. */
 void pl_run_cut(pl_space *space, pl_block *b, size_t bytes);
@@ -48,9 +48,9 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes);
  * pl_run_refresh_beside for the runs beside the block. */
 void pl_run_claim(pl_space *space, pl_block *b);
 void pl_run_refresh_beside(pl_space *space, pl_block *first, pl_block *last);
-/* Give a free block another lane and tick (settling, ordering). Pointers to b and its free
+/* Give a free block another lane and stamp (settling, ordering). Pointers to b and its free
  * neighbours may be stale afterwards. */
-void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t tick);
+void pl_run_move(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp);
 /* b pends, and its segment has moved between the default pool and a private pool: put b into the
  * queue and index of its new pool. For a private pool, pl_area_reserve_index has made the index. */
 void pl_run_requeue(pl_space *space, pl_block *b);
@@ -78,7 +78,7 @@ pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, plea
 static inline void pl_carve_settle(pl_block *b)
 {
     b->lane = PL_LANE_SETTLED;
-    b->tick = 0;
+    b->stamp = 0;
 }
 /* Undo pl_carve_take. In a private pool, or a heap, b is whole granules. */
 void pl_carve_restore(pl_space *space, pl_block *b);

@@ -65,13 +65,13 @@ void pl_segment_use_tables(pl_meta *meta, pl_segment *seg, pleat_devptr end)
     size_t n = pl_segment_granule(seg, end) + 2; /* granule of the hole behind `end` */
     size_t most = most_rooms(seg);
 
-    if (n <= seg->n_rooms) {
+    if (n <= seg->capacity) {
         return;
     }
     n = (n + PL_WORD - 1) / PL_WORD * PL_WORD;
     n = n < most ? n : most;
-    pl_meta_use(meta, tables_bytes(n) - tables_bytes(seg->n_rooms));
-    seg->n_rooms = n;
+    pl_meta_use(meta, tables_bytes(n) - tables_bytes(seg->capacity));
+    seg->capacity = n;
 }
 
 /* ---- chunks ----------------------------------------------------------------------------- */
@@ -252,7 +252,7 @@ pleat_status pl_segment_create(pl_meta *meta, pl_block_store *store, struct pl_a
 
 void pl_segment_destroy(pl_meta *meta, pl_segment *seg)
 {
-    pl_meta_unreserve(meta, seg->tables, seg->tables_bytes, tables_bytes(seg->n_rooms));
+    pl_meta_unreserve(meta, seg->tables, seg->tables_bytes, tables_bytes(seg->capacity));
     pl_meta_free(meta, seg);
 }
 
@@ -263,7 +263,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     pl_block *high = pl_block_store_get(store);
     size_t granule = pl_segment_granule(seg, at);
 
-    pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->n_rooms);
+    pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->capacity);
     seg->n_reshaped++;
     bool is_live = b->state == PL_BLOCK_LIVE;
     pl_assert(!is_waiting(b));
@@ -278,7 +278,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     high->state = b->state;
     high->was = b->was;
     high->lane = b->lane;
-    high->tick = b->tick;
+    high->stamp = b->stamp;
     high->is_private = b->is_private;
     high->is_apart = b->is_apart;
     b->bytes -= high->bytes;
@@ -400,8 +400,8 @@ static pl_block *first_in(const pl_segment *seg, size_t granule)
 /* The last block that starts in the granule or below. */
 static pl_block *last_before(const pl_segment *seg, size_t granule)
 {
-    if (granule >= seg->n_rooms) {
-        granule = seg->n_rooms - 1; /* only the last hole reaches beyond the tables */
+    if (granule >= seg->capacity) {
+        granule = seg->capacity - 1; /* only the last hole reaches beyond the tables */
     }
     return seg->last[pl_granule_last(seg->started, seg->started_any, granule)];
 }
@@ -438,7 +438,7 @@ pl_block *pl_segment_find(const pl_segment *seg, pleat_devptr at)
 /* A hole covers the whole granule of its start, so no later block starts in the granule. */
 bool pl_segment_next_hole(const pl_segment *seg, size_t *granule, size_t *budget, pl_block **out)
 {
-    for (; *granule < seg->n_rooms; --*budget) {
+    for (; *granule < seg->capacity; --*budget) {
         uint64_t word = seg->started[*granule / PL_WORD] & (UINT64_MAX << (*granule % PL_WORD));
         if (*budget == 0) {
             return false;

@@ -67,7 +67,7 @@ typedef struct pl_segment {
     pl_block *first;
     void *tables;        /* const: the tables below, for the whole range; filled page by page */
     size_t tables_bytes; /* const */
-    size_t n_rooms;      /* granules whose entries are in use; further entries are zero */
+    size_t capacity;     /* granules whose entries are in use; further entries are zero */
     pl_chunk *chunks;    /* by granule; 0 = none */
     uint8_t *orders;     /* by granule: the chunk's order; 0 without a chunk */
     uint8_t *parts;      /* by granule: its place in the chunk; 0 without a chunk */

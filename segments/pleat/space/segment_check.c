@@ -28,14 +28,14 @@ static bool tells_words(const uint64_t *words, const uint64_t *any, size_t n_wor
 /* Do the tables have exactly n granules where blocks start? */
 static bool knows_starts(const pl_segment *seg, size_t n)
 {
-    for (size_t g = 0; g < seg->n_rooms; g++) {
+    for (size_t g = 0; g < seg->capacity; g++) {
         bool is_started = (seg->started[g / PL_WORD] & pl_granule_bit(g)) != 0;
         if (is_started != (seg->last[g] != NULL)) {
             return false;
         }
         n -= is_started;
     }
-    return n == 0 && tells_words(seg->started, seg->started_any, seg->n_rooms / PL_WORD);
+    return n == 0 && tells_words(seg->started, seg->started_any, seg->capacity / PL_WORD);
 }
 
 static int check_list(const pl_segment *seg)
@@ -56,7 +56,7 @@ static int check_list(const pl_segment *seg)
         }
         size_t granule = pl_segment_granule(seg, b->base);
         bool is_last = b->next == NULL || pl_segment_granule(seg, b->next->base) != granule;
-        if (granule >= seg->n_rooms || (is_last && seg->last[granule] != b) ||
+        if (granule >= seg->capacity || (is_last && seg->last[granule] != b) ||
             !(seg->started[granule / PL_WORD] & pl_granule_bit(granule))) {
             return 3;
         }
@@ -107,7 +107,7 @@ static bool is_chunk_whole(const pl_segment *seg, size_t from)
     size_t to = pl_segment_chunk_to(seg, from);
     size_t g = from;
 
-    while (g < to && g < seg->n_rooms && seg->chunks[g] == seg->chunks[from] &&
+    while (g < to && g < seg->capacity && seg->chunks[g] == seg->chunks[from] &&
            seg->orders[g] == seg->orders[from] && seg->parts[g] == g - from) {
         g++;
     }
@@ -134,10 +134,10 @@ static int check_loose(const pl_segment *seg)
 {
     size_t n_loose = 0;
 
-    for (size_t g = 0; g < seg->n_rooms; g++) {
+    for (size_t g = 0; g < seg->capacity; g++) {
         n_loose += pl_granule_is_set(seg->loose, g);
     }
-    bool is_told = tells_words(seg->loose, seg->loose_any, seg->n_rooms / PL_WORD);
+    bool is_told = tells_words(seg->loose, seg->loose_any, seg->capacity / PL_WORD);
     return n_loose == seg->n_loose && is_told ? 0 : 6;
 }
 
@@ -158,7 +158,7 @@ int pl_segment_check(const pl_segment *seg)
     if (broken != 0) {
         return broken;
     }
-    for (size_t g = 0; g < seg->n_rooms && g < n_granules; g++) {
+    for (size_t g = 0; g < seg->capacity && g < n_granules; g++) {
         bool is_backed;
         bool is_free;
         bool is_flying;

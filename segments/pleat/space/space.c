@@ -7,12 +7,12 @@
 #include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
 
-pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
-                                   size_t i)
+pleat_status pl_space_reserve_entries(pl_space *space, void *array, size_t element,
+                                      size_t *capacity, size_t i)
 {
     char *old;
 
-    if (i < *n_rooms) {
+    if (i < *capacity) {
         return PLEAT_OK;
     }
     size_t n = i + i / 2 + 8;
@@ -21,9 +21,9 @@ pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element,
     if (grown == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    memset(grown + *n_rooms * element, 0, (n - *n_rooms) * element);
+    memset(grown + *capacity * element, 0, (n - *capacity) * element);
     memcpy(array, &grown, sizeof(grown));
-    *n_rooms = n;
+    *capacity = n;
     return PLEAT_OK;
 }
 

@@ -40,7 +40,7 @@ static inline pl_lane *pl_space_lane_of(const pl_space *space, const pl_stream *
 {
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
-    return i < space->streams.n_rooms ? space->streams.lanes[i] : NULL;
+    return i < space->streams.capacity ? space->streams.lanes[i] : NULL;
 }
 /* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
@@ -76,10 +76,10 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
     return lane->next_tick > space->streams.context.next_tick ? lane->next_tick
                                                               : space->streams.context.next_tick;
 }
-/* Has a tick of the lane, or of the context, passed and covered this stamp? */
-static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t tick)
+/* Has a tick of the lane, or of the context, passed that covers the stamp? */
+static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t stamp)
 {
-    return tick <= lane->passed_tick || tick <= space->streams.context.passed_tick;
+    return stamp <= lane->passed_tick || stamp <= space->streams.context.passed_tick;
 }
 /* Has this hold, begun when n_pieces was `since`, done all the work that a hold may do? */
 enum { PL_PIECES_A_HOLD = 384 };
@@ -103,8 +103,8 @@ static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 }
 /* Have room for index i in an array. `array`: the address of the pointer to the array; element:
  * bytes of an element. New elements are zero. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_space_reserve_room(pl_space *space, void *array, size_t element, size_t *n_rooms,
-                                   size_t i);
+pleat_status pl_space_reserve_entries(pl_space *space, void *array, size_t element,
+                                      size_t *capacity, size_t i);
 /* The segments in the order of their addresses. NULL: no further segment. */
 pl_segment *pl_space_lowest(const pl_space *space);
 pl_segment *pl_segment_above(const pl_segment *seg);

@@ -91,7 +91,7 @@ typedef struct pl_space_blocks {
  * I8  each lane counts what refers to it (lane.h, I5) */
 typedef struct pl_space_streams {
     pl_lane **lanes; /* by number - 1; NULL = no lane */
-    size_t n_rooms;  /* of `lanes` */
+    size_t capacity; /* of `lanes` */
     uint32_t n_lanes;
     uint32_t looked_at;   /* index in `lanes`: where the search for gone lanes stopped */
     pl_lane_ring busy;    /* lanes with pending or shared blocks */

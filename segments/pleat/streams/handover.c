@@ -10,7 +10,7 @@ enum { MOST_MOVED = 512 }; /* looks at blocks in one hold */
 static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_block *first)
 {
     return first != NULL &&
-           (first->tick <= lane->recorded_tick || pl_lane_has_passed(space, lane, first->tick));
+           (first->stamp <= lane->recorded_tick || pl_lane_has_passed(space, lane, first->stamp));
 }
 
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
@@ -63,7 +63,7 @@ static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending,
 {
     pl_block *next;
 
-    for (pl_block *b = pending->first; b != NULL && b->tick <= upto && h->n_looks > 0; b = next) {
+    for (pl_block *b = pending->first; b != NULL && b->stamp <= upto && h->n_looks > 0; b = next) {
         size_t whole = whole_granules(b);
         next = b->queue_next; /* in the old queue: no merge absorbs the next block */
         h->n_looks--;
@@ -121,13 +121,13 @@ static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_bloc
         count_look(n_looks);
         bool is_behind = use->lane != PL_LANE_CONTEXT &&
                          (use->lane == user->number ||
-                          use->tick <= pl_handover_behind(user, use->lane));
+                          use->stamp <= pl_handover_behind(user, use->lane));
         if (use->capture != NULL || (!is_behind && !pl_shared_is_met(space, use))) {
             return false;
         }
     }
-    return b->lane == user->number || b->tick <= pl_handover_behind(user, b->lane) ||
-           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
+    return b->lane == user->number || b->stamp <= pl_handover_behind(user, b->lane) ||
+           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->stamp);
 }
 
 static void adopt_shared(pl_space *space, pl_lane *user, pl_block *b)
@@ -175,19 +175,19 @@ static size_t adopt_all_shared(pl_space *space, pl_lane *user, bool is_private)
     return n_adopted;
 }
 
-/* Has the lane passed `tick`, or is `user` behind the tick, or would an order suffice? In the last
- * case *missing is the lane. */
-static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t number, uint64_t tick,
+/* Has the lane passed `stamp`, or is `user` behind the stamp, or would an order suffice? In the
+ * last case *missing is the lane. */
+static bool is_behind(const pl_space *space, const pl_lane *user, uint32_t number, uint64_t stamp,
                       pl_lane **missing)
 {
     pl_lane *lane = pl_space_lane_at(space, number);
 
-    if (lane == user || tick <= pl_handover_behind(user, number) ||
-        pl_lane_has_passed(space, lane, tick)) {
+    if (lane == user || stamp <= pl_handover_behind(user, number) ||
+        pl_lane_has_passed(space, lane, stamp)) {
         return true;
     }
     *missing = lane;
-    return tick <= lane->recorded_tick;
+    return stamp <= lane->recorded_tick;
 }
 
 /* A lane that `user` still has to be ordered after to have b. NULL: none, or orders alone are not
@@ -202,11 +202,11 @@ static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_
         count_look(n_looks);
         bool is_context = use->lane == PL_LANE_CONTEXT;
         if (use->capture != NULL || (is_context && !pl_shared_is_met(space, use)) ||
-            (!is_context && !is_behind(space, user, use->lane, use->tick, &missing))) {
+            (!is_context && !is_behind(space, user, use->lane, use->stamp, &missing))) {
             return NULL;
         }
     }
-    return is_behind(space, user, b->lane, b->tick, &missing) ? missing : NULL;
+    return is_behind(space, user, b->lane, b->stamp, &missing) ? missing : NULL;
 }
 
 /* Find a lane that `user` must still be ordered after to get a block that waits for `other`. Ticks

@@ -55,7 +55,7 @@ static pl_lane *other_of(const pl_space *space, const pl_lane *lane)
 {
     uint32_t other = pl_lane_plain(lane->number) + !lane->is_capture;
 
-    return other <= space->streams.n_rooms ? space->streams.lanes[other - 1] : NULL;
+    return other <= space->streams.capacity ? space->streams.lanes[other - 1] : NULL;
 }
 
 static void give_up(pl_space *space, pl_lane *lane)
@@ -118,10 +118,10 @@ static void let_leave(pl_space *space, pl_lane *lane)
 
 void pl_lanes_look_for_gone(pl_space *space, unsigned n)
 {
-    n = n < space->streams.n_rooms ? n : (unsigned)space->streams.n_rooms;
+    n = n < space->streams.capacity ? n : (unsigned)space->streams.capacity;
     pl_lock_touch(n);
     for (; n > 0; n--) {
-        space->streams.looked_at = space->streams.looked_at + 1 < space->streams.n_rooms
+        space->streams.looked_at = space->streams.looked_at + 1 < space->streams.capacity
                                        ? space->streams.looked_at + 1
                                        : 0;
         pl_lane *lane = space->streams.lanes[space->streams.looked_at];
@@ -149,8 +149,8 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
     uint32_t i = pl_lane_number(stream, is_capture) - 1;
 
     pl_lanes_look_for_gone(space, LOOK_AT);
-    pleat_status st = pl_space_reserve_room(space, &space->streams.lanes, sizeof(pl_lane *),
-                                            &space->streams.n_rooms, i);
+    pleat_status st = pl_space_reserve_entries(space, &space->streams.lanes, sizeof(pl_lane *),
+                                               &space->streams.capacity, i);
     if (st != PLEAT_OK) {
         return st;
     }

@@ -19,12 +19,12 @@
 bool pl_settle_is_over(const pl_space *space, const pl_block *b)
 {
     return b->lane == PL_LANE_SETTLED ||
-           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->tick);
+           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->stamp);
 }
 
 static bool is_first_over(const pl_space *space, const pl_lane *lane, const pl_block_queue *queue)
 {
-    return queue->first != NULL && pl_lane_has_passed(space, lane, queue->first->tick);
+    return queue->first != NULL && pl_lane_has_passed(space, lane, queue->first->stamp);
 }
 
 static bool has_first_over(const pl_space *space, const pl_lane *lane)
@@ -40,7 +40,7 @@ static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_
     size_t n_settled = 0;
 
     while (n_settled < n && queue->first != NULL && !pl_space_is_tired(space, since) &&
-           pl_lane_has_passed(space, lane, queue->first->tick)) {
+           pl_lane_has_passed(space, lane, queue->first->stamp)) {
         pl_run_move(space, queue->first, PL_LANE_SETTLED, 0);
         n_settled++;
     }
@@ -150,7 +150,7 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
     uint32_t number = lane->is_mixed ? plain->number : PL_LANE_SETTLED;
-    uint64_t tick = lane->is_mixed ? pl_lane_stamp(space, plain) : 0;
+    uint64_t stamp = lane->is_mixed ? pl_lane_stamp(space, plain) : 0;
     uint64_t since = space->n_pieces;
     size_t n_moved = 0;
 
@@ -160,7 +160,7 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
         if (b == NULL) {
             break;
         }
-        pl_run_move(space, b, number, tick);
+        pl_run_move(space, b, number, stamp);
     }
     lane->is_mixed = lane->is_mixed &&
                      (lane->private_pending.first != NULL || lane->pending.first != NULL);
@@ -172,8 +172,8 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
 
 static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_block *last)
 {
-    return last != NULL && last->tick > lane->recorded_tick &&
-           !pl_lane_has_passed(space, lane, last->tick);
+    return last != NULL && last->stamp > lane->recorded_tick &&
+           !pl_lane_has_passed(space, lane, last->stamp);
 }
 
 bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)

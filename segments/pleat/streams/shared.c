@@ -40,8 +40,8 @@ static void wait_in_line(pl_space *space, pl_block *b)
     pl_block_use *use = pl_uses_last(b);
 
     if (use->capture == NULL && queue->last != NULL &&
-        use->tick < pl_uses_last(queue->last)->tick) {
-        use->tick = pl_uses_last(queue->last)->tick;
+        use->stamp < pl_uses_last(queue->last)->stamp) {
+        use->stamp = pl_uses_last(queue->last)->stamp;
     }
     bool is_captured = use->capture != NULL && use->is_captured;
     pl_segment_become(b->segment, &space->blocks.store, b,
@@ -78,7 +78,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use
 {
     pl_lane *lane = use->lane == PL_LANE_CONTEXT ? NULL : pl_space_lane_at(space, use->lane);
 
-    if (lane != NULL && use->tick > lane->recorded_tick) {
+    if (lane != NULL && use->stamp > lane->recorded_tick) {
         pl_due_used(space, lane, b->bytes);
     }
 }
@@ -86,9 +86,9 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use
 bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
 {
     if (use->lane == PL_LANE_CONTEXT) {
-        return use->tick <= space->streams.context.passed_tick;
+        return use->stamp <= space->streams.context.passed_tick;
     }
-    return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->tick);
+    return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->stamp);
 }
 
 /* The use's capture is over, and the demand goes on, on a lane or the context. If the driver said
@@ -101,11 +101,11 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
 
     use->capture = NULL;
     if (b->is_private) {
-        use->tick = pl_lane_stamp(space, pl_space_lane_at(space, use->lane));
+        use->stamp = pl_lane_stamp(space, pl_space_lane_at(space, use->lane));
     } else if (capture->over_tick > 0) {
         pl_space_lane_at(space, use->lane)->n_refs--;
         use->lane = PL_LANE_CONTEXT;
-        use->tick = use->tick > capture->over_tick ? use->tick : capture->over_tick;
+        use->stamp = use->stamp > capture->over_tick ? use->stamp : capture->over_tick;
     }
     want_tick_for(space, b, use);
     pl_capture_drop(space, capture);
@@ -129,20 +129,20 @@ void pl_shared_end(pl_space *space, pl_block *b)
 static void leave(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    uint64_t tick = b->tick;
+    uint64_t stamp = b->stamp;
 
     pl_shared_end(space, b);
     if (lane->is_capture && !pl_capture_is_lasting(space, lane)) {
         lane = pl_space_lane_at(space, pl_lane_plain(lane->number));
-        tick = pl_lane_stamp(space, lane);
+        stamp = pl_lane_stamp(space, lane);
     }
     lane->is_mixed = lane->is_capture;
-    bool is_over = !lane->is_capture && pl_lane_has_passed(space, lane, tick);
+    bool is_over = !lane->is_capture && pl_lane_has_passed(space, lane, stamp);
     bool is_settled = is_over && pl_space_has_many_lanes(space);
-    if (!is_over && !lane->is_capture && tick > lane->recorded_tick) {
+    if (!is_over && !lane->is_capture && stamp > lane->recorded_tick) {
         pl_tick_wish(space, lane, b->bytes);
     }
-    pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : tick);
+    pl_run_free(space, b, is_settled ? PL_LANE_SETTLED : lane->number, is_settled ? 0 : stamp);
 }
 
 /* Must the demand cover the stream's own work, outside the use's capture? Not if the stream is the
@@ -162,7 +162,7 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 {
     pl_lane *lane = pl_space_lane_at(space, use->lane);
 
-    use->tick = is_streams_own(b, lane, use) ? pl_lane_stamp(space, lane) : 0;
+    use->stamp = is_streams_own(b, lane, use) ? pl_lane_stamp(space, lane) : 0;
     if (use->capture == NULL && lane->capture != NULL && !lane->capture->has_ended) {
         use->capture = lane->capture;
         pl_capture_hold(use->capture);
@@ -197,7 +197,7 @@ static size_t go_on(pl_space *space, pl_block *b)
         if (b->uses->n == b->uses->n_late && b->uses->n > b->uses->n_plain) {
             b->uses->n_late--;
             begin_use(space, b, use);
-            use->tick = use->tick < b->uses->freed_at ? use->tick : b->uses->freed_at;
+            use->stamp = use->stamp < b->uses->freed_at ? use->stamp : b->uses->freed_at;
         }
         bool is_captured = use->capture != NULL;
         if (is_captured && !pl_capture_is_over(use->capture, b->is_private)) {
@@ -227,7 +227,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
 
     b->is_private = pl_private_told(b->segment->area) != NULL;
     /* A block that came and went in one capture is used by its graph only, not by the stream. */
-    b->tick = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
+    b->stamp = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
     for (uint32_t i = 0; i < n_begun; i++) {
         pl_lock_touch(1);
@@ -313,7 +313,7 @@ bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane)
 {
     const pl_block *last = lane->shared_pending.last;
 
-    return last != NULL && pl_uses_last(last)->tick > lane->recorded_tick &&
+    return last != NULL && pl_uses_last(last)->stamp > lane->recorded_tick &&
            !pl_shared_is_met(space, pl_uses_last(last));
 }
 

@@ -12,16 +12,16 @@ typedef struct seen {
 
 typedef struct player {
     seen *at;
-    size_t n_rooms; /* a power of two */
+    size_t capacity; /* a power of two */
     size_t n_blocks;
     uint64_t resident_bytes;
 } player;
 
 static seen *find(const player *p, pleat_devptr base)
 {
-    size_t i = (size_t)(base * 0x9E3779B97F4A7C15U >> 20) & (p->n_rooms - 1);
+    size_t i = (size_t)(base * 0x9E3779B97F4A7C15U >> 20) & (p->capacity - 1);
     while (p->at[i].base != 0 && p->at[i].base != base) {
-        i = (i + 1) & (p->n_rooms - 1);
+        i = (i + 1) & (p->capacity - 1);
     }
     return &p->at[i];
 }
@@ -96,12 +96,12 @@ static const char *compare(const player *p, const pl_snapshot_state *state)
 
 const char *api_snapshot_replay(const pl_snapshot_state *state)
 {
-    player p = { .n_rooms = 64 };
+    player p = { .capacity = 64 };
     const char *wrong = NULL;
-    while (p.n_rooms < 2 * (state->n_entries + state->n_blocks)) {
-        p.n_rooms *= 2;
+    while (p.capacity < 2 * (state->n_entries + state->n_blocks)) {
+        p.capacity *= 2;
     }
-    p.at = calloc(p.n_rooms, sizeof *p.at);
+    p.at = calloc(p.capacity, sizeof *p.at);
     if (!p.at) {
         return "out of host memory";
     }

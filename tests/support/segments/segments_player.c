@@ -140,7 +140,7 @@ size_t player_most_granules(const player *p)
 
 static void survey_chunks(const pl_segment *seg, model_spans *large)
 {
-    for (size_t g = 0; g < seg->n_rooms;) {
+    for (size_t g = 0; g < seg->capacity;) {
         size_t n = (size_t)1 << seg->orders[g];
         model_span span = { .base = pl_segment_address(seg, g), .bytes = n << seg->granule_log2 };
         if (n > 1) {

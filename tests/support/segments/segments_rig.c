@@ -44,7 +44,7 @@ void rig_open(void)
     rig.chunks.full_at = SIZE_MAX;
     rig.streams.lanes = pl_meta_calloc(&rig.meta, RIG_LANES, sizeof(*rig.streams.lanes));
     ck_assert_ptr_nonnull(rig.streams.lanes);
-    rig.streams.n_rooms = RIG_LANES;
+    rig.streams.capacity = RIG_LANES;
     for (uint32_t number = 1; number <= RIG_LANES; number++) {
         add_lane(number);
     }
@@ -66,7 +66,7 @@ void rig_close(void)
             pl_area_destroy(&rig.meta, rig.places.areas[kind][i]);
         }
     }
-    for (uint32_t i = 0; i < rig.streams.n_rooms; i++) {
+    for (uint32_t i = 0; i < rig.streams.capacity; i++) {
         pl_meta_free(&rig.meta, rig.streams.lanes[i]);
     }
     pl_meta_free(&rig.meta, rig.streams.lanes);
@@ -154,7 +154,7 @@ static void make_block(pl_block *b, char letter)
     } else if (is_free(letter)) {
         pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
         b->lane = (uint32_t)(letter - '0');
-        b->tick = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->next_tick : 0;
+        b->stamp = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->next_tick : 0;
     } else {
         make_other(b, letter);
     }
@@ -196,7 +196,7 @@ static void free_drawn(pl_segment *seg, const char *letters)
     for (pl_block *b = seg->first; b != NULL; b = b->next) {
         size_t unit = (size_t)(b->base - seg->range.base) / RIG_UNIT;
         if (is_free(letters[unit])) {
-            pl_run_free(&rig, b, b->lane, b->tick);
+            pl_run_free(&rig, b, b->lane, b->stamp);
             b = pl_segment_find(seg, rig_at(seg, unit));
         }
     }
