@@ -186,15 +186,14 @@ void pl_beds_drop(pl_space *space, pl_slumber *slumber)
 
 size_t pl_beds_run(pl_bed_walk *along, pl_bed_is is, size_t n_most, pl_bed **first)
 {
-    const pl_bed *end = along->slumber->beds + along->slumber->n;
     pl_bed *bed = pl_beds_next(along);
     size_t n = 1;
 
     while (bed != NULL && !is(bed)) {
         bed = pl_beds_next(along);
     }
-    for (*first = bed; bed != NULL && bed + n < end && n < n_most && is(bed + n) &&
-                       bed[n].seg == bed->seg && bed[n].g == bed->g + n;
+    for (*first = bed; bed != NULL && along->next < along->slumber->n && n < n_most &&
+                       is(bed + n) && bed[n].seg == bed->seg && bed[n].g == bed->g + n;
          n++) {
         (void)pl_beds_next(along);
     }
