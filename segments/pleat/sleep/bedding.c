@@ -217,7 +217,7 @@ static void undo_create(pl_space *space, pl_slumber *slumber, size_t n)
     while ((bed = pl_beds_next(&walk)) != NULL) {
         size_t n_chunk = bed->chunk != 0 ? (size_t)1 << bed->order : 0;
         n -= n_chunk;
-        if (n_chunk > 0) { /* which takes the chunk off n_held */
+        if (n_chunk > 0) { /* a release takes the chunk off n_held, where it was not counted yet */
             (void)!pl_chunk_give_back(space, bed->chunk, bed->order);
             space->chunks.n_creating -= n_chunk;
             space->chunks.n_held += n_chunk;
