@@ -485,12 +485,16 @@ END_TEST
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* A pool's life, while the k-th allocation of host memory fails, or all from the k-th on. */
-static bool live_through(uint64_t k, bool is_lasting)
+/* A pool's life, while the k-th allocation of host memory fails, or all from the k-th on. If it is
+ * captured, stream 1 is being captured meanwhile. */
+static bool live_through(uint64_t k, bool is_lasting, bool is_captured)
 {
     pl_allocator *a = pleat.a;
     pl_private *pool = NULL;
     pleat_devptr ptr[3] = { 0 };
+    if (is_captured) {
+        pools_begin_capture(1);
+    }
     uint64_t before = pl_meta_n_allocs();
 
     (is_lasting ? pl_meta_fail_from : pl_meta_fail_at)(k);
@@ -511,6 +515,9 @@ static bool live_through(uint64_t k, bool is_lasting)
     }
     bool is_hit = pl_meta_n_allocs() - before > k;
     pl_meta_fail_never();
+    if (is_captured) {
+        pools_forget(pools_end_capture(1));
+    }
     pleat_assert_sound();
     told_assert_agrees(a);
     return is_hit;
@@ -519,7 +526,7 @@ static bool live_through(uint64_t k, bool is_lasting)
 START_TEST(host_memory_that_fails_leaves_nothing_behind)
 {
     uint64_t k = 0;
-    while (live_through(k, _i == 1)) {
+    while (live_through(k, _i % 2 == 1, _i / 2 == 1)) {
         k++;
         ck_assert_uint_lt(k, 500);
     }
@@ -766,7 +773,7 @@ SUITE(segments_private)
     tcase_add_test(captures, a_release_of_a_pool_whose_graphs_are_watched_records_nothing);
     tcase_add_test(captures, a_release_beside_a_capture_waits_for_its_end);
     TCase *faults = add_case(suite, "faults", open_plain);
-    tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 2);
+    tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 4);
     TCase *impatient = add_case(suite, "no waiting", open_impatient);
     tcase_add_test(impatient, a_pools_pending_memory_is_not_waited_for_by_others);
     tcase_add_test(impatient, a_capture_is_told_when_what_it_needs_pends);

@@ -27,8 +27,11 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
     if (rq->is_capturing && is_private) { /* no heap */
         st = pl_lanes_of(space, stream, true, &rq->lane);
     }
+    if (st != PLEAT_OK) {
+        return st;
+    }
     rq->usable = rq->is_capturing && !is_private ? PL_LANE_SETTLED : rq->lane->number;
-    return st == PLEAT_OK ? pl_private_area(space, rq->pool, rq->lane, class, &rq->area) : st;
+    return pl_private_area(space, rq->pool, rq->lane, class, &rq->area);
 }
 
 pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq)
