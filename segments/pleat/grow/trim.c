@@ -414,9 +414,7 @@ static pleat_status wait_for_turn(pl_space *space)
             }
             left_ms = (uint32_t)(late_until - now);
         }
-        space->flights.n_waiting++;
-        pl_lock_wait_for(&space->lock, &space->flights.landed, left_ms);
-        space->flights.n_waiting--;
+        pl_space_wait_at_most(space, left_ms);
     }
     return PLEAT_OK;
 }

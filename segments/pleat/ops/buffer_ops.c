@@ -406,10 +406,10 @@ pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *wan
                                     pl_stream *stream)
 {
     pl_space *space = (pl_space *)a;
-    pl_capture_info info = { .is_capturing = false };
+    pl_capture_info info;
     pl_lane *plain;
 
-    pleat_status st = pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, &info);
+    pleat_status st = pl_capture_ask_about(space, stream, NULL, &info);
     if (st != PLEAT_OK || (info.is_capturing && wanted->what != PL_BUFFER_RECORD)) {
         return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
     }

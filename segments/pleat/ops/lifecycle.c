@@ -15,7 +15,6 @@
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 #include "vmm/driver.h"
-#include "vmm/mapping.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
@@ -175,6 +174,12 @@ static bool is_all_over(const pl_space *space)
     return true;
 }
 
+/* What the driver refuses is tried twice, as there is no later chance. */
+static bool do_or_retry(const pl_space *space, pl_task task)
+{
+    return pl_perform(space, task) == PLEAT_OK || pl_perform(space, task) == PLEAT_OK;
+}
+
 /* Memory must not be unmapped while work runs on the memory. First wait for the ticks, which
  * disturbs no capture. If they do not cover everything, synchronise the whole context, gone streams
  * included. A capture under way breaks then, but pleat does not always know whether a capture has
@@ -184,8 +189,7 @@ static bool wait_for_streams(pl_space *space)
     pl_space_enter(space);
     wait_for_ticks(space);
     pl_space_leave(space);
-    return is_all_over(space) || pl_device_drain(space->dev) == PLEAT_OK ||
-           pl_device_drain(space->dev) == PLEAT_OK;
+    return is_all_over(space) || do_or_retry(space, (pl_task){ .kind = PL_TASK_DRAIN });
 }
 
 static bool is_mapped(const pl_block *b)
@@ -193,7 +197,10 @@ static bool is_mapped(const pl_block *b)
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
 }
 
-/* Calls that the driver refuses are tried twice, without a later chance. */
+static void clear(const pl_space *space, pleat_devptr at, size_t n_granules)
+{
+    (void)!pl_perform(space, (pl_task){ PL_TASK_CLEAR, .at = at, .n = n_granules });
+}
 
 /* Unmap the longest mapped run that starts at b. Returns the block behind the run. */
 static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
@@ -203,10 +210,12 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     while (b->next != NULL && is_mapped(b->next)) {
         b = b->next;
     }
-    size_t bytes = (size_t)(pl_block_end(b) - first->base);
-    if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK &&
-        pl_mapping_clear(space->dev, first->base, bytes) != PLEAT_OK) {
-        *n_leaked += bytes >> space->granule_log2;
+    pl_task task = { PL_TASK_UNMAP, .at = first->base,
+                     .n = (size_t)(pl_block_end(b) - first->base) >> space->granule_log2 };
+    pl_task more = task;
+    more.kind = PL_TASK_CLEAR;
+    if (pl_perform(space, task) != PLEAT_OK && pl_perform(space, more) != PLEAT_OK) {
+        *n_leaked += task.n;
     }
     return b->next;
 }
@@ -217,15 +226,15 @@ static void unmap_torn(pl_space *space, const pl_segment *seg)
 {
     for (size_t g = 0; g < seg->capacity; g = pl_segment_chunk_to(seg, g)) {
         if (seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP) {
-            (void)!pl_mapping_clear(space->dev, pl_segment_address(seg, g),
-                                    space->granule_bytes << seg->orders[g]);
+            clear(space, pl_segment_address(seg, g), (size_t)1 << seg->orders[g]);
         }
     }
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
         if (b->state == PL_BLOCK_STALE) {
-            (void)!pl_mapping_unmap(space->dev, b->base, b->bytes);
+            (void)!pl_perform(space, (pl_task){ PL_TASK_UNMAP, .at = b->base,
+                                                .n = b->bytes >> space->granule_log2 });
         } else if (b->state == PL_BLOCK_POISON) {
-            (void)!pl_mapping_clear(space->dev, b->base, b->bytes);
+            clear(space, b->base, b->bytes >> space->granule_log2);
         }
     }
 }
@@ -245,7 +254,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
             continue;
         }
         if (b->state == PL_BLOCK_POISON) {
-            (void)!pl_mapping_clear(space->dev, b->base, b->bytes);
+            clear(space, b->base, b->bytes >> space->granule_log2);
         }
         b = b->next;
     }
@@ -253,12 +262,11 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
 
 static void release_chunk(pl_space *space, pl_chunk chunk, unsigned order, size_t *n_leaked)
 {
-    size_t bytes = space->granule_bytes << order;
+    pl_pile pile = { .n = 0 };
 
-    if (pl_chunk_release_sized(space->dev, chunk, bytes) != PLEAT_OK &&
-        pl_chunk_release_sized(space->dev, chunk, bytes) != PLEAT_OK) {
-        (*n_leaked)++;
-    }
+    pl_pile_put(&pile, chunk, order);
+    (void)!do_or_retry(space, (pl_task){ PL_TASK_RELEASE, .pile = &pile });
+    *n_leaked += pile.n;
 }
 
 static void release_idle(pl_space *space, size_t *n_leaked)
@@ -283,10 +291,8 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
             release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
         }
     }
-    if (pl_range_release(space->dev, seg->reserved) != PLEAT_OK &&
-        pl_range_release(space->dev, seg->reserved) != PLEAT_OK) {
-        (*n_leaked)++;
-    }
+    pl_range range = seg->reserved;
+    *n_leaked += !do_or_retry(space, (pl_task){ PL_TASK_RETURN, .range = &range });
 }
 
 /* The segment may still be in use: leave its mappings and chunks to the driver. */
@@ -361,7 +367,7 @@ static void forget_expected(pl_space *space)
 static void free_slumber(pl_space *space, pl_slumber *slumber)
 {
     if (slumber != NULL) {
-        pl_keep_close(slumber->keep);
+        (void)!pl_perform(space, (pl_task){ PL_TASK_CLOSE, .keep = &slumber->keep });
         pl_meta_free(&space->meta, slumber->beds);
         pl_meta_free(&space->meta, slumber);
     }

@@ -30,7 +30,7 @@
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/space/space.h"
-#include "segments/pleat/streams/capture.h"
+#include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/lanes.h"
@@ -395,11 +395,11 @@ pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_
         .base = base,
         .requested = bytes,
     };
-    pl_capture_info info = { .is_capturing = false };
+    pl_capture_info info;
     pl_flying flying;
     pl_lane *lane;
 
-    pleat_status st = pl_stream_is_legacy(stream) ? PLEAT_OK : pl_stream_capture(stream, &info);
+    pleat_status st = pl_capture_ask_about(space, stream, NULL, &info);
     if (st != PLEAT_OK || info.is_capturing) {
         return st != PLEAT_OK ? st : PLEAT_ECAPTURE;
     }

@@ -64,6 +64,11 @@ static pleat_status perform(const pl_space *space, pl_task *t)
     return st;
 }
 
+pleat_status pl_perform(const pl_space *space, pl_task task)
+{
+    return perform(space, &task);
+}
+
 /* A refused undo is tried once more. */
 static bool undo(const pl_space *space, pl_task *t)
 {

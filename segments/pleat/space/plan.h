@@ -39,6 +39,7 @@
     X(WAIT, pl_fence_wait(*t->fence, t->wait_ms)) \
     X(ORDER, pl_fence_order(t->stream, *t->fence)) \
     X(FINISH, pl_device_synchronize(dev)) \
+    X(DRAIN, pl_device_drain(dev)) \
     X(FIND, pl_stream_get(dev, t->handle, t->found)) \
     X(ASK, pl_stream_capture(t->stream, t->info)) \
     X(WATCH, pl_graph_watch_begin(dev, t->info->graph, t->watch)) \
@@ -111,6 +112,15 @@ pleat_status pl_fly(pl_space *space, pl_task *plan, size_t n);
 static inline pleat_status pl_fly_one(pl_space *space, pl_task task)
 {
     return pl_fly(space, &task, 1);
+}
+
+/* Do a task for a caller that does not hold the lock: before the operation takes the lock, and at
+ * the end of the allocator. */
+pleat_status pl_perform(const pl_space *space, pl_task task);
+/* The task ASK for such a caller, which every call on a stream may be. */
+static inline pleat_status pl_perform_ask(pl_stream *stream, pl_capture_info *out)
+{
+    return pl_stream_capture(stream, out);
 }
 
 static inline void pl_pile_put(pl_pile *pile, pl_chunk chunk, unsigned order)

@@ -219,6 +219,13 @@ void pl_space_wait(pl_space *space)
     space->flights.n_waiting--;
 }
 
+void pl_space_wait_at_most(pl_space *space, uint32_t ms)
+{
+    space->flights.n_waiting++;
+    pl_lock_wait_for(&space->lock, &space->flights.landed, ms);
+    space->flights.n_waiting--;
+}
+
 void pl_space_wait_for_flights(pl_space *space)
 {
     uint64_t last = space->flights.n_taken_off;
@@ -251,6 +258,11 @@ void pl_space_wait_for_move(pl_space *space)
 void pl_space_breathe(pl_space *space)
 {
     pl_lock_breathe(&space->lock);
+}
+
+void pl_space_yield(pl_space *space)
+{
+    pl_lock_yield(&space->lock);
 }
 
 void pl_pace_count(pl_space *space, pl_pace *pace, size_t n)

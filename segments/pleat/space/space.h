@@ -150,6 +150,8 @@ static inline void pl_space_pin_loose(pl_space *space, size_t n)
 
 /* Wait until a flight lands, or anything else changes that threads wait for. Drops the lock. */
 void pl_space_wait(pl_space *space);
+/* Like pl_space_wait, for at most `ms`. */
+void pl_space_wait_at_most(pl_space *space, uint32_t ms);
 /* Wake the threads in pl_space_wait. */
 static inline void pl_space_wake(pl_space *space)
 {
@@ -187,6 +189,8 @@ static inline pl_chunk pl_space_pop_idle(pl_space *space, unsigned order)
 }
 /* Drop the lock for a moment, so that other threads get the lock. */
 void pl_space_breathe(pl_space *space);
+/* Like pl_space_breathe, and give the processor away: another thread has to do something first. */
+void pl_space_yield(pl_space *space);
 
 /* ---- work that is too long for one hold of the lock ---- */
 

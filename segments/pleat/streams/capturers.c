@@ -165,7 +165,7 @@ static bool hold(pl_space *space)
     space->streams.context.is_holding = true;
     for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
         if (n < SHORT_LOOKS) {
-            pl_lock_yield(&space->lock); /* threads outside need the lock to come in */
+            pl_space_yield(space); /* threads outside need the lock to come in */
         } else {
             pl_capturers_pause(space);
         }

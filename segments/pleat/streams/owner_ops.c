@@ -165,9 +165,8 @@ static bool retire(pl_space *space, const pl_stream *stream, bool is_capture)
 void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
 {
     pl_space *space = (pl_space *)a;
-    pl_capture_info info = { .is_capturing = false };
-    bool is_seen = pl_capture_is_told(space, stream) ||
-                   pl_stream_capture(stream, &info) == PLEAT_OK;
+    pl_capture_info info;
+    bool is_seen = pl_capture_ask_about(space, stream, NULL, &info) == PLEAT_OK;
 
     pl_space_enter(space);
     pl_fronts_unbind(space, pl_lane_number(stream, false));

@@ -121,7 +121,7 @@ bool pl_settle_all(pl_space *space)
         any = any || n_settled > 0;
         n -= n_settled > 0 ? 0 : 1;
         n_blocks -= n_settled < n_blocks ? n_settled : n_blocks;
-        pl_lock_yield(&space->lock);
+        pl_space_yield(space);
     }
     return any;
 }
@@ -139,7 +139,7 @@ void pl_settle_everything(pl_space *space)
         is_more = pl_settle_all(space) || is_more;
     }
     while (space->places.opening != NULL && pl_private_drain(space)) { /* until none is opening */
-        pl_lock_yield(&space->lock);
+        pl_space_yield(space);
     }
 }
 
