@@ -9,6 +9,9 @@
 # `./dev times` writes, and new ones.
 
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)
+add_library(pleat_check INTERFACE)
+target_link_libraries(pleat_check INTERFACE PkgConfig::CHECK)
+target_include_directories(pleat_check BEFORE INTERFACE "${PROJECT_SOURCE_DIR}/tests/support/check")
 
 # Of any test, in seconds: it ends what hangs and judges nothing. The slowest one takes 100 on two
 # idle cores (a model under the thread sanitizer), the slowest Python test 60.
@@ -20,8 +23,10 @@ set(test_limit ${PLEAT_TEST_LIMIT})
 # archive for programs of SUITEs.
 foreach(folder IN ITEMS sim vmm segments api bench)
     pleat_add_layer(support_${folder} tests/support/${folder}/*.c)
+    pleat_link_layer(support_${folder} pleat_check)
 endforeach()
 pleat_add_layer(support_common tests/support/*.c)
+pleat_link_layer(support_common pleat_check)
 
 set(links_sim support_sim support_common pl_sim m)
 set(links_vmm support_vmm support_common pl_measure pl_vmm m)
@@ -62,7 +67,7 @@ endfunction()
 # A program of tests, of the layer that PREFIX names.
 function(pleat_add_test_program name prefix)
     add_executable(${name} ${ARGN})
-    target_link_libraries(${name} PRIVATE ${links_${prefix}} pleat_flags PkgConfig::CHECK)
+    target_link_libraries(${name} PRIVATE ${links_${prefix}} pleat_flags pleat_check)
     target_link_options(${name} PRIVATE ${pleat_test_link})
     if(TARGET pleat_sim)
         add_dependencies(${name} pleat_sim)
