@@ -30,7 +30,7 @@ endif()
 if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     set(prefix "${PROJECT_BINARY_DIR}/installed")
     set(load_library Python3::Interpreter -B "${tests}/python/load_library.py")
-    pleat_add_check(lint_exports lint
+    pleat_add_check(lint_exports install
         Python3::Interpreter -B "${tests}/lint/lint_exports.py" "${PROJECT_BINARY_DIR}")
     pleat_add_check(python_built_library install ${load_library} "$<TARGET_FILE:pleat_shared>")
     pleat_add_check(report_page install

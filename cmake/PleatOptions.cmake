@@ -9,7 +9,7 @@ option(PLEAT_META_SYSTEM "Metadata from the system's malloc instead of the priva
 option(PLEAT_LTO "Optimise what is shipped across files (gcc, Release)" ON)
 option(PLEAT_LTO_LINK "Link what is shipped so; else the same objects, sooner and as they are" ON)
 mark_as_advanced(PLEAT_LTO_LINK)
-set(PLEAT_DEBUG_LEVEL 0 CACHE STRING "0 none, 1 asserts, 2 walkers after each call, 3 poison too")
+set(PLEAT_DEBUG_LEVEL 0 CACHE STRING "0 none, 1 asserts, 2 walkers after calls, 3 poison too")
 set(PLEAT_SANITIZE "" CACHE STRING "Value for -fsanitize=, such as address,undefined")
 option(PLEAT_FUZZ "Build the fuzz targets for libFuzzer, no tests (clang; see the preset fuzz)" OFF)
 set(PLEAT_CUDA_INCLUDE "" CACHE PATH "Folder of cuda.h, for the ABI test only")
