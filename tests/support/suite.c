@@ -46,6 +46,12 @@ uint64_t suite_most(uint64_t n)
     return percent < 10 ? one_or(n * percent / 10) : n;
 }
 
+uint64_t suite_step(void)
+{
+    unsigned percent = percent_asked();
+    return percent < 10 ? 10 / (percent > 0 ? percent : 1) : 1;
+}
+
 int suite_status(SRunner *runner)
 {
     if (srunner_ntests_run(runner) == 0) {

@@ -34,6 +34,9 @@ uint64_t suite_part(uint64_t n);
 /* For quick work that can be played whole: all of the `n`. If PLEAT_TEST_PERCENT is below 10, as
  * under sanitizers, less in proportion. */
 uint64_t suite_most(uint64_t n);
+/* The distance from one case to the next, for work that goes through all cases: 1. If
+ * PLEAT_TEST_PERCENT is below 10, more in proportion. */
+uint64_t suite_step(void);
 
 /* The simulator's configuration `conf`. A call with a dead handle kills the process, unless `conf`
  * says otherwise. Valid until the next call. */
