@@ -31,8 +31,9 @@ import threading
 import types
 from typing import Any, Callable, NoReturn
 
+from forked import READ_AT_LOAD
+
 ABOVE = 200  # numbers of files here, clear of those in forks
-READ_AT_LOAD = ("LD_PRELOAD", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PYTHONHASHSEED")
 
 
 @dataclasses.dataclass(eq=False)

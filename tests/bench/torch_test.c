@@ -211,6 +211,9 @@ static void check_least(const bench_work *work, const cache *c, double least)
 
 START_TEST(every_figure_of_the_reference_is_met)
 {
+    if (!suite_is_turn(_i)) {
+        return;
+    }
     bench_work work;
     bench_failure failure;
     const cache *c = &caches[_i / N_TRACES];

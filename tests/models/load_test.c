@@ -85,6 +85,9 @@ END_TEST
 
 START_TEST(contents_survive_threads_and_streams)
 {
+    if (!suite_is_turn(_i)) {
+        return;
+    }
     pl_allocator_options options = pages(64 * KIB, 256 * KIB);
     pleat_stats s = cache_load_contents(all_ops[_i], &options);
     if (all_ops[_i] == &pl_torch_expandable_ops) {
@@ -96,6 +99,9 @@ END_TEST
 
 START_TEST(threads_share_a_full_device)
 {
+    if (!suite_is_turn(_i)) {
+        return;
+    }
     pl_allocator_options options = pages(2 * MIB, 2 * MIB);
     cache_load_crowd(all_ops[_i], &options);
 }

@@ -23,7 +23,7 @@ FILES = ("results.csv", "results.jsonl", "timelines.jsonl", "moments.jsonl", "ve
          "fleet.json", "report.html")
 N_WORKS, N_RANKS, VICTIM = 12, 4, 2
 SKIP = 77
-OPTIONS = ("--driver", "sim", "--fit", "--repeat", "6", "--allocator",
+OPTIONS = ("--driver", "sim", "--fit", "--repeat", "2", "--allocator",
            "pleat,torch-native,torch-expandable", "--shard")
 
 

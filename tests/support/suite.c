@@ -1,7 +1,6 @@
 /* suite.c - see suite.h. */
 #include "tests/support/suite.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +49,18 @@ uint64_t suite_step(void)
 {
     unsigned percent = percent_asked();
     return percent < 10 ? 10 / (percent > 0 ? percent : 1) : 1;
+}
+
+bool suite_is_turn(int i)
+{
+    const char *text = getenv("PLEAT_TEST_TURN");
+    int turn = 0;
+    int n = 1;
+    if (text != NULL && (sscanf(text, "%d/%d", &turn, &n) != 2 || n < 1)) {
+        fprintf(stderr, "PLEAT_TEST_TURN=%s is not like 1/3\n", text);
+        exit(EXIT_FAILURE);
+    }
+    return i % n == turn;
 }
 
 int suite_status(SRunner *runner)

@@ -4,6 +4,7 @@
 #define PLEAT_TESTS_SUITE_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Define the suite FOLDER_FILE, named by its file's folder and name without "_test". The body gives
@@ -37,6 +38,9 @@ uint64_t suite_most(uint64_t n);
 /* The distance from one case to the next, for work that goes through all cases: 1. If
  * PLEAT_TEST_PERCENT is below 10, more in proportion. */
 uint64_t suite_step(void);
+/* Is it the turn of case i of a loop test of whole replays? PLEAT_TEST_TURN=1/3: of every third
+ * case, from the second on. `./dev test` plays a third by the commit; all others play all. */
+bool suite_is_turn(int i);
 
 /* The simulator's configuration `conf`. A call with a dead handle kills the process, unless `conf`
  * says otherwise. Valid until the next call. */

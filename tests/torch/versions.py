@@ -9,8 +9,8 @@ tests, unless it existed before or --keep is given. --write records the results 
 beside this file and in docs/pytorch-tests.md. --quick omits tests of several processes. --suite
 takes only the named suites. Exit status 1: something failed.
 
---turn runs a third of the quick tests for one version, if its environment exists; otherwise the exit
-status is 77. The commit chooses the version, newest or oldest in versions.csv, and the third.
+--turn runs a sixth of the quick tests for one version, if its environment exists; otherwise the exit
+status is 77. The commit chooses the version, newest or oldest in versions.csv, and the sixth.
 PLEAT_TORCH_TURN names another version; PLEAT_TEST_PERCENT=100 takes all quick tests. --has-turn
 tells by its exit status whether the environment exists. --fetch-turn makes the environment, which
 then stays. It takes at most FETCH_S seconds and needs room on the disk. If --fetch-turn fails, it
@@ -52,7 +52,7 @@ SUITES = {
 SLOW = ("processes", "random", "native")
 ABSENT = 77
 FETCH_S = 480  # takes some 2 minutes with a good network
-N_SHARES = 3  # a turn plays one test of three
+N_SHARES = 6  # a turn plays one test of six
 ROOM_BYTES = 8 << 30  # an environment and what pip needs meanwhile
 
 Row = dict[str, str]
@@ -97,7 +97,7 @@ def turn_of(known: list[str]) -> tuple[str, str]:
 
 
 def share_of_turn() -> str:
-    """Which of the tests, as conftest.py of python/tests takes it: a third, by the commit; all in
+    """Which of the tests, as conftest.py of python/tests takes it: a sixth, by the commit; all in
     `./dev test --long`."""
     if os.environ.get("PLEAT_TEST_PERCENT") == "100":
         return "0/1"
