@@ -158,6 +158,4 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     # not made its environment.
     pleat_add_check(torch_turn "python;torch" Python3::Interpreter -B
         "${PROJECT_SOURCE_DIR}/tests/torch/versions.py" "${PROJECT_BINARY_DIR}" --turn)
-    set_tests_properties(torch_turn PROPERTIES FIXTURES_REQUIRED python_forks
-        ENVIRONMENT "PLEAT_FORKS=${PROJECT_BINARY_DIR}/forks")
 endif()

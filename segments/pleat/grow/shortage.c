@@ -8,12 +8,11 @@
  * again. If the request comes back, the table is gone through from the start. So the remedies must
  * run out. All but order_next and wait_next have a bound in can_help, whatever other threads do.
  * These two go from lane to lane, in turns. A turn begins with the request, and after each wait for
- * the whole context. Such waits are made until wait_ms is over, since other threads may take what a
- * wait has made free, and only such a wait lets all fences be polled once more. In a turn the host
- * waits for each lane once. The stream is ordered after a lane until the lane yields nothing. Every
- * yield is at least a block, which pends on the request's own lane from then on. A lane remembers
- * only the last turn that tried it, so each request that runs at the same time may cause one more
- * try.
+ * the whole context. At most MOST_WAITS such waits are made, and only such a wait lets all fences
+ * be polled once more. In a turn the host waits for each lane once. The stream is ordered after a
+ * lane until the lane yields nothing. Every yield is at least a block, which pends on the request's
+ * own lane from then on. A lane remembers only the last turn that tried it, so each request that
+ * runs at the same time may cause one more try.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -29,7 +28,7 @@
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
 
-enum { MOST_LANDINGS = 8, MOST_GATHERED = 2 };
+enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
 
 /* ---- is there hope --------------------------------------------------------------------------- */
 
@@ -218,24 +217,22 @@ static bool wait_next(trial *t)
     return any;
 }
 
-enum { WAIT_FAILED = 2 }; /* of n_done[PL_WAITED_ALL] */
-
 static bool may_wait_for_all(const trial *t)
 {
     unsigned n = t->rq->n_done[PL_WAITED_ALL];
 
-    return n == 0 || (n != WAIT_FAILED && time_left(t->space) > 0);
+    return n != MOST_WAITS && (n == 0 || time_left(t->space) > 0);
 }
 
 static bool wait_for_all(trial *t)
 {
     pl_request *rq = t->rq;
 
-    rq->n_done[PL_WAITED_ALL] = 1;
+    rq->n_done[PL_WAITED_ALL]++;
     pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space));
     if (failed != PLEAT_OK) {
         t->failed = failed;
-        rq->n_done[PL_WAITED_ALL] = failed != PLEAT_EPENDING ? WAIT_FAILED : 1;
+        rq->n_done[PL_WAITED_ALL] = MOST_WAITS;
         rq->is_forbidden = failed == PLEAT_ECAPTURE;
     }
     begin_turn(t->space, rq); /* all lanes may have gone on meanwhile */
@@ -335,8 +332,8 @@ static const remedy REMEDIES[] = {
      * once a turn, as the lane's stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
-     * cover. Until wait_ms is over; then only if none was made. None after a wait that failed for
-     * another reason than time. */
+     * cover. Bounded by a count. None after a failed wait, and only the first without wait_ms
+     * left. */
     { STAGE_PENDING, may_wait_for_all, wait_for_all },
     /* Where nothing pends: unmap settled memory, then take from the reserve. */
     { STAGE_LAST, may_gather_for_reserve, gather },
