@@ -8,7 +8,8 @@
   suites.py slowest REPORT...        the twenty slowest of ctest's JUnit files
   suites.py record REPORT            write tests/times.csv, by which CMake labels suites quick
 
-A time is recorded anew only if it differs by more than half. So noise changes no line."""
+A time is recorded anew only if it is more than half longer, or less than a quarter. So neither noise
+nor a run that plays a third of the cases (suite_is_turn) changes a line."""
 import csv
 import difflib
 import pathlib
@@ -71,7 +72,7 @@ def record(path):
     before, times = read_times(), {}
     for seconds, suite, _ in read_reports([path]):
         old = before.get(suite)
-        is_noise = old is not None and abs(seconds - old) <= 0.1 + old / 2
+        is_noise = old is not None and old / 4 - 0.1 <= seconds <= old * 3 / 2 + 0.1
         times[suite] = old if is_noise else seconds
     rows = [f"{suite},{seconds:.1f}" for suite, seconds in sorted(times.items())]
     TIMES.write_text("\n".join(["suite,seconds", *rows]) + "\n", encoding="utf-8")

@@ -214,8 +214,9 @@ pl_gpu *pl_gpu_open(pl_instance *instance, int device)
 
 #if PLEAT_DEBUG_LEVEL >= 2
 /* A walk looks at all blocks, so walks after all calls of a long run take quadratic time. A broken
- * invariant mostly stays broken, and is found some calls later. */
-enum { CALLS_WITH_WALK = 1000, CALLS_A_WALK = 10 };
+ * invariant mostly stays broken, and is found some calls later. 11: out of step with most cycles of
+ * calls. */
+enum { CALLS_WITH_WALK = 1000, CALLS_A_WALK = 11 };
 
 static bool is_turn_to_walk(void)
 {

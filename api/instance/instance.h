@@ -186,7 +186,7 @@ pleat_status pl_history_follow(pl_gpu *gpu);
  * (history/record.c) */
 void pl_history_empty_fronts(pl_instance *instance);
 /* Walk the allocator's invariants if this build asks for it (debug level 2): after the first 1,000
- * calls, then after each tenth. */
+ * calls, then after each eleventh. */
 void pl_gpu_debug_walk(pl_gpu *gpu);
 
 #endif

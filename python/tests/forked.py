@@ -11,9 +11,6 @@ import os
 import socket
 import sys
 
-# What a server cannot change after its start, as libraries have read these variables.
-READ_AT_LOAD = ("LD_PRELOAD", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PYTHONHASHSEED")
-
 
 def ask(
     at: str,

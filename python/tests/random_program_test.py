@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from conftest import RUNTIME, Run
 pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
 
 PROGRAM = Path(__file__).parent / "random_program.py"
-STEPS = 300
+STEPS = 300 if os.environ.get("PLEAT_TEST_PERCENT") == "100" else 150
 
 
 def play(run: Run, seed: int, n_threads: int, megabytes: int) -> dict[str, object]:

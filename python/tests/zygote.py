@@ -3,9 +3,9 @@
 Usage: zygote.py SOCKET MODULE..., with the number of a listening socket. Importing torch takes
 seconds, a fork does not. forked.py describes a request; the answer is the exit status. A fork runs
 a program as its main module. Then the fork runs the exit handlers that it has registered, in Python
-and in C. But it neither takes the interpreter apart nor runs destructors of libraries that the
-server has loaded, which together cost more than a second with torch in it. Tests that start a fresh
-python end in the common way. See forks.py.
+and in C. But it neither takes the interpreter apart nor runs destructors of libraries, which together
+cost more than a second with torch in it. Tests that start a fresh python end in the common way, and
+so does a fork with PLEAT_RUNTIME_REPORT. See forks.py.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ import threading
 import types
 from typing import Any, Callable, NoReturn
 
-from forked import READ_AT_LOAD
-
+READ_AT_LOAD = ("LD_PRELOAD", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "PYTHONHASHSEED")
 ABOVE = 200  # numbers of files here, clear of those in forks
 
 
@@ -152,8 +151,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
 
 
 def skip_destructors() -> None:
-    """Of libraries that are loaded by now: torch's take a quarter of a second, and nobody sees what
-    they do. Exit handlers that come later run before."""
+    """torch's take a quarter of a second, and nobody sees what they do. C++ objects and exit handlers
+    that come later still have their turn."""
     libc = ctypes.CDLL(None)
     libc.on_exit(libc._exit, None)
     libc.__cxa_atexit(libc.fflush, None, None)

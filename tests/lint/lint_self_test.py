@@ -261,6 +261,8 @@ class Caps(unittest.TestCase):
         self.assertEqual(found("segments/pleat/grow/trim.c", "pl_mapping_assert;"), 0)
         self.assertEqual(found("segments/pleat/grow/trim.c", "pl_lock_yield(&lock);"), 1)
         self.assertEqual(found("segments/pleat/space/space.c", "pl_lock_yield(&lock);"), 0)
+        self.assertEqual(found("segments/pleat/grow/trim.c", "pl_perform(space, task);"), 1)
+        self.assertEqual(found("segments/pleat/ops/lifecycle.c", "pl_perform(space, task);"), 0)
         self.assertEqual(found("segments/pleat/space/plan.c", "pl_mapping_unmap(dev, at, n);"), 0)
         self.assertEqual(found("segments/classic/cache.c", "pl_chunk_create(dev, &chunk);"), 0)
 

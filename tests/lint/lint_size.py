@@ -20,6 +20,9 @@ MAX_SPACE_STRUCTS = 10
 MAX_SPACE_OTHERS = 15
 MAX_REQUEST_MEMBERS = 20
 MAX_LOCK_DROPS = 1
+# Tasks without the executor, for callers without the lock.
+PERFORMERS = {"pl_perform": "segments/pleat/ops/lifecycle.c",
+              "pl_perform_ask": "segments/pleat/streams/capture_see.h"}
 PAUSE = re.compile(r"\bpl_lock_(?:wait|wait_for|breathe|yield)\(")
 PAUSE_HOME = "segments/pleat/space/space.c"
 MAX_FLIGHTS = 46  # calls of the executor
@@ -28,7 +31,7 @@ DRIVER_WORK = re.compile(r"\bpl_(?:mapping_\w+|chunk_(?:create|release)\w*|range
                          r"copy_run|keep_(?:open|save|load|read|close)|graph_watch_begin|"
                          r"fence_(?:record\w*|query\w*|wait|order)|"
                          r"device_(?:synchronize|drain|know_peers|free_bytes)|"
-                         r"stream_(?:capture|get))\(")
+                         r"stream_(?:capture|get|is_capturing|is_still_capturing))\(")
 DRIVER_HOMES = ("segments/pleat/space/plan.h", "segments/pleat/space/plan.c")
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 SOURCE_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py"}
@@ -122,6 +125,9 @@ def check_driver_work(path, code):
         for call in PAUSE.finditer(code):
             line = code.count("\n", 0, call.start()) + 1
             yield f"{path}:{line}: {call.group(0)}) outside of {PAUSE_HOME}"
+    for name, home in PERFORMERS.items():
+        if f"{name}(" in code and path.as_posix() not in (home, *DRIVER_HOMES):
+            yield f"{path}: {name}() is for {home}, which does not hold the lock"
     if path.as_posix() not in DRIVER_HOMES:
         for call in DRIVER_WORK.finditer(code):
             line = code.count("\n", 0, call.start()) + 1

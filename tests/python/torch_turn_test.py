@@ -60,13 +60,13 @@ def test_the_day_says_it_where_there_is_no_commit(monkeypatch: pytest.MonkeyPatc
     assert versions.turn_of(KNOWN)[0] == "2.9.1"
 
 
-def test_the_commit_says_which_third_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_says_which_share_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLEAT_TEST_PERCENT", raising=False)
     shares = set()
     for number in range(12):
         answer_as_git(monkeypatch, 0, f"{number:08x}" + "0" * 32 + "\n")
         shares.add((versions.turn_of(KNOWN)[0], versions.share_of_turn()))
-    assert shares == {(v, f"{i}/3") for v in ("2.15.0", "2.6.0") for i in range(3)}
+    assert shares == {(v, f"{i}/6") for v in ("2.15.0", "2.6.0") for i in range(6)}
     monkeypatch.setenv("PLEAT_TEST_PERCENT", "100")
     assert versions.share_of_turn() == "0/1"
 

@@ -18,6 +18,9 @@ enum { N_THREADS = 4, N_OWN = 128, CHECK_EVERY = 1 << 15 };
 
 /* Enough operations that some are refused, some trim, and some lend. */
 enum { LEAST_OPS = 20000 };
+/* A request waits for the whole context a few times. If other threads take what the waits make
+ * free, the request is refused with PLEAT_EPENDING, and the layer above repeats it. */
+enum { MOST_TRIES = 1000 };
 
 /* One kind of device and load. */
 typedef struct scene {
@@ -164,7 +167,10 @@ static void allocate(worker *w, owned *o)
                   .seed = random_next(w),
                   .stream = (unsigned)random_below(w, PLEAT_N_STREAMS) };
     pl_stream *on = pleat.streams[o->stream];
-    pleat_status st = pleat.a->ops->alloc(pleat.a, o->bytes, on, &o->ptr);
+    pleat_status st = PLEAT_EPENDING;
+    for (unsigned n = 0; st == PLEAT_EPENDING && n < MOST_TRIES; n++) { /* as pleat_block_alloc */
+        st = pleat.a->ops->alloc(pleat.a, o->bytes, on, &o->ptr);
+    }
     if (st == PLEAT_OK) {
         pattern(w, pleat.sim.fill, o, o->stream);
         return;

@@ -56,7 +56,7 @@ bool suite_is_turn(int i)
     const char *text = getenv("PLEAT_TEST_TURN");
     int turn = 0;
     int n = 1;
-    if (text != NULL && (sscanf(text, "%d/%d", &turn, &n) != 2 || n < 1)) {
+    if (text != NULL && (sscanf(text, "%d/%d", &turn, &n) != 2 || turn < 0 || turn >= n)) {
         fprintf(stderr, "PLEAT_TEST_TURN=%s is not like 1/3\n", text);
         exit(EXIT_FAILURE);
     }

@@ -2,7 +2,9 @@
  *
  * For a test that crashes, Check writes each passed assertion to a file, and reads the file again.
  * Such a mark is a call of the kernel, and costs more than most assertions: 10^6 of them take
- * minutes under a sanitizer. So an assertion is marked only the first time that it is passed. */
+ * minutes under a sanitizer. So an assertion is marked only the first time that it is passed. In a
+ * loop the place that Check tells of a crash ("after this point") can thus be an earlier one. A
+ * failed assertion tells its own place. */
 #ifndef PLEAT_TESTS_CHECK_H
 #define PLEAT_TESTS_CHECK_H
 
