@@ -151,8 +151,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
 
 
 def skip_destructors() -> None:
-    """torch's take a quarter of a second, and nobody sees what they do. C++ objects and exit handlers
-    that come later still have their turn."""
+    """The destructors of torch take a quarter of a second, and no test looks at their work. C++
+    objects and exit handlers that come later still have their turn."""
     libc = ctypes.CDLL(None)
     libc.on_exit(libc._exit, None)
     libc.__cxa_atexit(libc.fflush, None, None)

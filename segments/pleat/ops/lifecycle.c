@@ -174,7 +174,7 @@ static bool is_all_over(const pl_space *space)
     return true;
 }
 
-/* What the driver refuses is tried twice, as there is no later chance. */
+/* The allocator ends, so a refused call has no later chance: try twice. */
 static bool do_or_retry(const pl_space *space, pl_task task)
 {
     return pl_perform(space, task) == PLEAT_OK || pl_perform(space, task) == PLEAT_OK;

@@ -114,10 +114,9 @@ static inline pleat_status pl_fly_one(pl_space *space, pl_task task)
     return pl_fly(space, &task, 1);
 }
 
-/* Do a task for a caller that does not hold the lock: before the operation takes the lock, and at
- * the end of the allocator. */
+/* Do a task without the lock, at the end of the allocator. */
 pleat_status pl_perform(const pl_space *space, pl_task task);
-/* The task ASK for such a caller, which every call on a stream may be. */
+/* The task ASK, before an operation takes the lock. Inlined, as many operations ask. */
 static inline pleat_status pl_perform_ask(pl_stream *stream, pl_capture_info *out)
 {
     return pl_stream_capture(stream, out);
