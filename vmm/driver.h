@@ -73,14 +73,6 @@ void pl_driver_note_lost(pl_driver *drv);
 /** A further symbol of the same shared object (the simulator's own API), or NULL. */
 void *pl_driver_symbol(const pl_driver *drv, const char *name);
 
-/** Write the last calls as JSON lines, the oldest first: n (number in order of calls), call,
- *  result, ptr, bytes, object (the call's allocation handle, stream or event).
- *
- *  Units    `out` has n bytes; what does not fit is cut off; NUL-terminated when n > 0.
- *  Returns  the bytes that the whole text takes, without the NUL.
- *  Threads  any; a call made at the same time may be left out. */
-size_t pl_driver_dump_calls(const pl_driver *drv, char *out, size_t n);
-
 /* The failure of this thread's last failing driver call. */
 typedef struct pl_driver_error {
     cu_result result; /* CU_SUCCESS: no call failed, only `detail` counts */

@@ -5,26 +5,12 @@
 #include "vmm/base/meta.h"
 #include "vmm/driver.h"
 
-enum { PL_RING_CALLS = 256 }; /* a power of two */
-
 /* The entry points as found by the loader. An optional entry point may be NULL. */
 typedef struct pl_driver_table {
 #define PL_TABLE_FIELD(field, symbol, need, params, args) cu_result(*field) params;
     PL_DRIVER_LIST(PL_TABLE_FIELD)
 #undef PL_TABLE_FIELD
 } pl_driver_table;
-
-/* One remembered call. `number` is 1 + the call's place in the order of the ring; 0 while the
- * slot is being written. A reader that sees an unchanged number before and after has a whole
- * record. */
-typedef struct pl_ring_slot {
-    _Atomic uint64_t number; /* atomic */
-    _Atomic uint64_t ptr;    /* atomic */
-    _Atomic uint64_t bytes;  /* atomic */
-    _Atomic uint64_t object; /* atomic: allocation handle, stream or event */
-    _Atomic int entry;       /* atomic */
-    _Atomic int result;      /* atomic */
-} pl_ring_slot;
 
 struct pl_driver {
     pl_driver_table table;                  /* const */
@@ -38,9 +24,7 @@ struct pl_driver {
     _Atomic bool is_timed;                  /* atomic */
     _Atomic uint64_t call_ns;               /* atomic */
     _Atomic uint64_t n_calls[PL_N_ENTRIES]; /* atomic: statistics */
-    _Atomic uint64_t n_ring;                /* atomic: calls ever put into the ring */
     _Atomic uint64_t n_lost;                /* atomic: see pl_driver_n_lost */
-    pl_ring_slot ring[PL_RING_CALLS];       /* atomic */
 };
 
 /* Note a failure as this thread's last error, and clear the detail. */

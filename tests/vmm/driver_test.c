@@ -1,4 +1,4 @@
-/* driver_test.c - the loader, the counting wrappers, the ring, the last error. */
+/* driver_test.c - the loader, the counting wrappers, the last error. */
 /* alone: the test runs a copy of itself in another folder */
 #include <check.h>
 #include <pthread.h>
@@ -247,12 +247,8 @@ START_TEST(no_call_of_several_threads_is_lost)
 {
     pthread_t threads[N_THREADS];
     cu_result results[N_THREADS];
-    char line[4096];
     for (int i = 0; i < N_THREADS; i++) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, call_often, &results[i]), 0);
-    }
-    for (int i = 0; i < 50; i++) {
-        ck_assert_uint_lt(pl_driver_dump_calls(sim.drv, line, sizeof(line)), 256 * 160);
     }
     for (int i = 0; i < N_THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
@@ -310,80 +306,6 @@ START_TEST(a_call_under_a_lock_of_vmm_breaks_an_assertion)
 }
 END_TEST
 #endif
-
-/* ---- ring ------------------------------------------------------------------------------------ */
-
-static unsigned count_lines(const char *text)
-{
-    unsigned n = 0;
-    for (; *text != '\0'; text++) {
-        n += *text == '\n' ? 1 : 0;
-    }
-    return n;
-}
-
-START_TEST(the_ring_keeps_the_last_256_calls_in_order)
-{
-    static char text[256 * 200];
-    int value = 0;
-    for (int i = 0; i < 300; i++) {
-        ck_assert_int_eq(pl_cu_driver_version(sim.drv, &value), CU_SUCCESS);
-    }
-    ck_assert_int_ne(pl_cu_mem_unmap(sim.drv, 0x200000, 0x400000), CU_SUCCESS);
-    size_t need = pl_driver_dump_calls(sim.drv, text, sizeof(text));
-    ck_assert_uint_eq(need, strlen(text));
-    ck_assert_uint_eq(count_lines(text), 256);
-    ck_assert_ptr_null(strstr(text, "cuInit"));
-    const char *last = strstr(text, "\"call\":\"cuMemUnmap\"");
-    ck_assert_ptr_nonnull(last);
-    ck_assert_ptr_nonnull(strstr(last, "\"ptr\":\"0x200000\",\"bytes\":4194304,"));
-    ck_assert_ptr_eq(strchr(last, '\n'), text + need - 1);
-}
-END_TEST
-
-START_TEST(a_dump_that_does_not_fit_is_cut_off_and_tells_its_size)
-{
-    char small[100];
-    char none;
-    memset(small, 'x', sizeof(small));
-    size_t need = pl_driver_dump_calls(sim.drv, NULL, 0);
-    ck_assert_uint_gt(need, sizeof(small) / 2);
-    ck_assert_uint_eq(pl_driver_dump_calls(sim.drv, small, 40), need);
-    ck_assert_uint_eq(strlen(small), 39);
-    ck_assert_int_eq(small[40], 'x');
-    ck_assert_uint_eq(pl_driver_dump_calls(sim.drv, &none, 1), need);
-    ck_assert_int_eq(none, '\0');
-}
-END_TEST
-
-START_TEST(what_every_request_asks_is_counted_but_not_kept)
-{
-    static char text[256 * 200];
-    pl_device *dev = vmm_sim_device(&sim, NULL);
-    cu_stream stream = vmm_sim_stream(dev, false);
-    unsigned long long id = 0;
-    int status = 0;
-    int mode = CU_CAPTURE_MODE_GLOBAL;
-    ck_assert_int_eq(pl_device_enter(dev), PLEAT_OK);
-    uint64_t before = pl_driver_n_calls(sim.drv, PL_CU_stream_id);
-    ck_assert_int_eq(pl_cu_stream_id(sim.drv, stream, &id), CU_SUCCESS);
-    ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_stream_id), before + 1);
-    before = pl_driver_n_calls(sim.drv, PL_CU_stream_is_capturing);
-    ck_assert_int_eq(pl_cu_stream_is_capturing(sim.drv, stream, &status), CU_SUCCESS);
-    ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_stream_is_capturing), before + 1);
-    before = pl_driver_n_calls(sim.drv, PL_CU_thread_capture_mode);
-    ck_assert_int_eq(pl_cu_thread_capture_mode(sim.drv, &mode), CU_SUCCESS);
-    ck_assert_uint_eq(pl_driver_n_calls(sim.drv, PL_CU_thread_capture_mode), before + 1);
-    pl_device_leave(dev);
-    vmm_sim_destroy_stream(dev, stream);
-    ck_assert_uint_lt(pl_driver_dump_calls(sim.drv, text, sizeof(text)), sizeof(text));
-    ck_assert_ptr_null(strstr(text, "cuStreamGetId"));
-    ck_assert_ptr_null(strstr(text, "cuStreamIsCapturing"));
-    ck_assert_ptr_null(strstr(text, "cuThreadExchangeStreamCaptureMode"));
-    ck_assert_ptr_nonnull(strstr(text, "cuDevicePrimaryCtxRetain"));
-    vmm_sim_close_device(dev);
-}
-END_TEST
 
 /* ---- last error ------------------------------------------------------------------------------ */
 
@@ -528,12 +450,6 @@ static Suite *driver_suite(void)
     tcase_add_test_raise_signal(wrappers, a_call_under_a_lock_of_vmm_breaks_an_assertion, SIGABRT);
 #endif
     suite_add_tcase(suite, wrappers);
-    TCase *ring = tcase_create("ring");
-    tcase_add_checked_fixture(ring, open_sim, close_sim);
-    tcase_add_test(ring, the_ring_keeps_the_last_256_calls_in_order);
-    tcase_add_test(ring, a_dump_that_does_not_fit_is_cut_off_and_tells_its_size);
-    tcase_add_test(ring, what_every_request_asks_is_counted_but_not_kept);
-    suite_add_tcase(suite, ring);
     TCase *errors = tcase_create("last error");
     tcase_add_checked_fixture(errors, open_sim, close_sim);
     tcase_add_test(errors, a_failure_is_remembered_with_call_size_and_result);

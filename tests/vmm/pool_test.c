@@ -106,24 +106,6 @@ START_TEST(what_is_held_is_counted_as_it_is_observed)
 }
 END_TEST
 
-START_TEST(the_driver_s_own_figures_can_be_read)
-{
-    pl_async_pool_usage usage;
-    pleat_devptr ptr = get(3000, 0);
-    ck_assert_int_eq(pl_async_pool_read(pool, &usage), PLEAT_OK);
-    ck_assert_uint_eq(usage.reserved_bytes, UNIT);
-    ck_assert_uint_eq(usage.used_bytes, 3000);
-    put(ptr, 3000, 0);
-    ck_assert_int_eq(pl_stream_synchronize(streams[0]), PLEAT_OK);
-    ck_assert_uint_eq(trim(0), UNIT);
-    ck_assert_int_eq(pl_async_pool_read(pool, &usage), PLEAT_OK);
-    ck_assert_uint_eq(usage.reserved_bytes, 0);
-    ck_assert_uint_eq(usage.reserved_high_bytes, UNIT);
-    ck_assert_uint_eq(usage.used_bytes, 0);
-    ck_assert_uint_eq(usage.used_high_bytes, 3000);
-}
-END_TEST
-
 START_TEST(unseen_frees_are_not_trimmed)
 {
     vmm_sim_submit(&sim, dev, handles[0]);
@@ -313,12 +295,10 @@ END_TEST
 
 START_TEST(an_old_driver_s_pool_is_told_by_its_live_blocks)
 {
-    pl_async_pool_usage usage;
     open_pool("profile:old_driver,capacity:1G", 2 * UNIT);
     pleat_devptr first = get(MIB, 0);
     ck_assert_uint_eq(pl_async_pool_held_bytes(pool), MIB);
     ck_assert_int_eq(refused(2 * UNIT), PLEAT_ENOMEM_DEVICE);
-    ck_assert_int_eq(pl_async_pool_read(pool, &usage), PLEAT_EDRIVER);
     pleat_devptr second = get(UNIT, 0);
     ck_assert_uint_eq(pl_async_pool_held_bytes(pool), MIB + UNIT);
     put(first, MIB, 0);
@@ -395,7 +375,6 @@ SUITE(vmm_pool)
     TCase *plain = tcase_create("pool");
     tcase_add_checked_fixture(plain, open_plain, close_plain);
     tcase_add_test(plain, what_is_held_is_counted_as_it_is_observed);
-    tcase_add_test(plain, the_driver_s_own_figures_can_be_read);
     tcase_add_test(plain, unseen_frees_are_not_trimmed);
     tcase_add_test(plain, trim_goes_below_what_may_stay_where_segments_are_large);
     tcase_add_test(plain, a_capturing_stream_is_refused_and_its_capture_goes_on);

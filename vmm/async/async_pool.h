@@ -16,12 +16,6 @@
 
 typedef struct pl_async_pool pl_async_pool;
 
-/* What the driver says about a pool. Units: bytes. */
-typedef struct pl_async_pool_usage {
-    uint64_t reserved_bytes, reserved_high_bytes; /* held from the device */
-    uint64_t used_bytes, used_high_bytes;         /* in live blocks */
-} pl_async_pool_usage;
-
 /** Make a pool.
  *
  *  Params   limit_bytes: the most that the pool holds, 0 = no limit. The driver keeps it as the
@@ -98,11 +92,5 @@ pleat_status pl_async_pool_own_stream(pl_async_pool *pool, pl_stream **out);
 
 /* Bytes held at the last reading; makes no driver call. */
 uint64_t pl_async_pool_held_bytes(const pl_async_pool *pool);
-
-/** Ask the driver.
- *
- *  Returns  PLEAT_OK; EDRIVER (also before CUDA 11.3, which cannot tell; there the bytes of live
- *           blocks count as what is held). */
-pleat_status pl_async_pool_read(pl_async_pool *pool, pl_async_pool_usage *out);
 
 #endif

@@ -74,31 +74,3 @@ uint64_t pl_async_pool_held_bytes(const pl_async_pool *pool)
 {
     return atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
 }
-
-pleat_status pl_async_pool_read(pl_async_pool *pool, pl_async_pool_usage *out)
-{
-    pl_scope scope;
-    pl_async_pool_usage usage = { .reserved_bytes = 0 };
-    pleat_status st = pl_scope_begin(pool->dev, &scope);
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    bool is_read = true;
-    cu_mempool handles[PL_ASYNC_POOL_HANDLES];
-    unsigned n_handles = pl_async_pool_handles(pool, handles);
-    for (unsigned i = 0; is_read && i < n_handles; i++) {
-        cu_mempool handle = handles[i];
-        is_read = pl_async_pool_attribute(pool, handle, CU_POOL_RESERVED_CURRENT,
-                                          &usage.reserved_bytes) &&
-                  pl_async_pool_attribute(pool, handle, CU_POOL_RESERVED_HIGH,
-                                          &usage.reserved_high_bytes) &&
-                  pl_async_pool_attribute(pool, handle, CU_POOL_USED_CURRENT, &usage.used_bytes) &&
-                  pl_async_pool_attribute(pool, handle, CU_POOL_USED_HIGH, &usage.used_high_bytes);
-    }
-    pl_scope_end(pool->dev, &scope);
-    if (!is_read) {
-        return PLEAT_EDRIVER;
-    }
-    *out = usage;
-    return PLEAT_OK;
-}

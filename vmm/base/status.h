@@ -1,10 +1,9 @@
-/* status.h - names and texts of pleat_status, from the one list in pleat_types.h. */
+/* status.h - the texts of pleat_status, from the one list in pleat_types.h. */
 #ifndef PLEAT_BASE_STATUS_H
 #define PLEAT_BASE_STATUS_H
 
 #include "vmm/base/pleat_types.h"
 
-const char *pl_status_name(pleat_status status); /* "PLEAT_EINVAL"; "unknown status" */
 const char *pl_status_text(pleat_status status); /* "invalid argument"; "unknown status" */
 
 #endif
