@@ -15,21 +15,6 @@ static pleat_status refuse_null(const char *function, const char *what)
     return pl_error_set(PLEAT_EINVAL, 0, "%s: `%s` is NULL", function, what);
 }
 
-/* Enter and open the device. NULL: nothing is held, and the last error says why. */
-static pl_gpu *begin_open(pleat handle, int device, pl_use *use)
-{
-    pl_driver_clear_error();
-    *use = pl_use_enter(handle);
-    if (!use->instance) {
-        return NULL;
-    }
-    pl_gpu *gpu = pl_use_gpu(use->instance, device);
-    if (!gpu) {
-        pl_use_leave(*use);
-    }
-    return gpu;
-}
-
 /* Enter and find the device if it is open; *gpu is NULL for a device never used. */
 static pleat_status begin_found(pleat handle, int device, pl_use *use, pl_gpu **gpu)
 {
@@ -121,7 +106,7 @@ pleat_status pleat_device_compact_sized(pleat handle, int device, size_t out_byt
 pleat_status pleat_device_set_limit(pleat handle, int device, uint64_t bytes)
 {
     pl_use use;
-    pl_gpu *gpu = begin_open(handle, device, &use);
+    pl_gpu *gpu = pl_use_open(handle, device, &use);
     if (!gpu) {
         return pl_error_status();
     }
@@ -147,7 +132,7 @@ pleat_status pleat_device_memory_info(pleat handle, int device, uint64_t *free_b
     if (!free_bytes || !total_bytes) {
         return refuse_null("pleat_device_memory_info", free_bytes ? "total_bytes" : "free_bytes");
     }
-    pl_gpu *gpu = begin_open(handle, device, &use);
+    pl_gpu *gpu = pl_use_open(handle, device, &use);
     if (!gpu) {
         return pl_error_status();
     }
@@ -204,7 +189,7 @@ pleat_status pleat_device_release_capture(pleat handle, int device, void *stream
     pl_use use;
     pl_stream *known;
     pleat_status st = PLEAT_OK;
-    pl_gpu *gpu = begin_open(handle, device, &use);
+    pl_gpu *gpu = pl_use_open(handle, device, &use);
     if (!gpu) {
         return pl_error_status();
     }
@@ -283,7 +268,7 @@ pleat_status pleat_device_query_sized(pleat handle, int device, size_t out_bytes
     static const pl_sized kind = PL_SIZED_DEVICE_INFO;
     pl_use use;
     pleat_status st = pl_sized_check(&kind, out_bytes, out);
-    pl_gpu *gpu = st == PLEAT_OK ? begin_open(handle, device, &use) : NULL;
+    pl_gpu *gpu = st == PLEAT_OK ? pl_use_open(handle, device, &use) : NULL;
     if (!gpu) {
         return pl_error_status();
     }

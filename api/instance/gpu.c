@@ -19,6 +19,20 @@ pleat_status pl_use_check_device(const pl_instance *instance, int device)
                         instance->n_devices);
 }
 
+pl_gpu *pl_use_open(pleat handle, int device, pl_use *use)
+{
+    pl_driver_clear_error();
+    *use = pl_use_enter(handle);
+    if (!use->instance) {
+        return NULL;
+    }
+    pl_gpu *gpu = pl_use_gpu(use->instance, device);
+    if (!gpu) {
+        pl_use_leave(*use);
+    }
+    return gpu;
+}
+
 pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lacks, pl_gpu **out)
 {
     pleat_status st = pl_use_check_device(instance, device);

@@ -165,6 +165,9 @@ static inline pl_gpu *pl_use_gpu(pl_instance *instance, int device)
     return gpu ? gpu : pl_gpu_open(instance, device);
 }
 
+/* Clear the last error, enter, and find or open the device. NULL: nothing is held, and the last
+ * error says why. */
+pl_gpu *pl_use_open(pleat handle, int device, pl_use *use);
 /* PLEAT_OK or EDEVICE with its text. */
 pleat_status pl_use_check_device(const pl_instance *instance, int device);
 /* Find a device that must be in use already. EDEVICE; EFOREIGN: never used, so `lacks`. */

@@ -24,21 +24,6 @@ static pleat_status find_tag(const char *tag, unsigned *out)
                         first ? first : "", first ? "\"" : "");
 }
 
-/* Enter and open the device. NULL: nothing is held, and the last error says why. */
-static pl_gpu *enter(pleat handle, int device, pl_use *use)
-{
-    pl_driver_clear_error();
-    *use = pl_use_enter(handle);
-    if (!use->instance) {
-        return NULL;
-    }
-    pl_gpu *gpu = pl_use_gpu(use->instance, device);
-    if (!gpu) {
-        pl_use_leave(*use);
-    }
-    return gpu;
-}
-
 /* The driver's detail, where pl_error_set does not add the detail itself. */
 static const char *detail_of(pleat_status st)
 {
@@ -121,7 +106,7 @@ pleat_status pleat_tag_set_limit(pleat handle, int device, const char *tag, uint
     if (st != PLEAT_OK) {
         return st;
     }
-    pl_gpu *gpu = enter(handle, device, &use);
+    pl_gpu *gpu = pl_use_open(handle, device, &use);
     if (!gpu) {
         return pl_error_status();
     }
@@ -178,7 +163,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
     pl_slept slept = { .bytes = 0 };
     pleat_status st = check(tag, out_bytes, out, &number);
     st = st == PLEAT_OK ? check_how(how, folder, &wanted) : st;
-    pl_gpu *gpu = st == PLEAT_OK ? enter(handle, device, &use) : NULL;
+    pl_gpu *gpu = st == PLEAT_OK ? pl_use_open(handle, device, &use) : NULL;
     if (!gpu) {
         return pl_error_status();
     }
@@ -242,7 +227,7 @@ pleat_status pleat_tag_wake_sized(pleat handle, int device, const char *tag, uin
     unsigned number;
     pl_slept slept = { .bytes = 0 };
     pleat_status st = check(tag, out_bytes, out, &number);
-    pl_gpu *gpu = st == PLEAT_OK ? enter(handle, device, &use) : NULL;
+    pl_gpu *gpu = st == PLEAT_OK ? pl_use_open(handle, device, &use) : NULL;
     if (!gpu) {
         return pl_error_status();
     }
