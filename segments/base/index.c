@@ -44,13 +44,13 @@ static void ring_add(pl_index_node *first, pl_index_node *node)
     first->ring_next = node;
 }
 
-/* The root of the tree of the size's bin. */
-static inline pl_index_node **root_of(pl_index *index, size_t bytes)
+/* The bin of a node's size. */
+static inline unsigned bin_for(size_t bytes)
 {
     unsigned bin = bin_of(units_of(bytes));
 
     pl_assert(bytes >= PL_INDEX_UNIT && bin < PL_INDEX_BINS);
-    return &index->bins[bin];
+    return bin;
 }
 
 static inline void put_at(pl_index_node **slot, pl_index_node *node)
@@ -63,19 +63,14 @@ static inline void put_at(pl_index_node **slot, pl_index_node *node)
     *slot = node;
 }
 
-static inline size_t bin_at(const pl_index *index, pl_index_node *const *slot)
+static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes, unsigned bin)
 {
-    return ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
-}
-
-static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes, pl_index_node **root)
-{
-    pl_index_node *at = *root;
+    pl_index_node *at = index->bins[bin];
 
     node->bytes = bytes;
     if (at == NULL) {
-        index->filled[bin_at(index, root) / 64] |= UINT64_C(1) << (bin_at(index, root) % 64);
-        put_at(root, node);
+        index->filled[bin / 64] |= UINT64_C(1) << bin % 64;
+        put_at(&index->bins[bin], node);
         return;
     }
     for (uint64_t path = path_of(units_of(bytes)); at->bytes != bytes; path <<= 1) {
@@ -92,7 +87,7 @@ static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes, pl
 void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes)
 {
     index->n_nodes++;
-    put_in(index, node, bytes, root_of(index, bytes));
+    put_in(index, node, bytes, bin_for(bytes));
 }
 
 /* Put `heir` where `node` stands in the tree. */
@@ -129,7 +124,7 @@ static pl_index_node *cut_leaf(const pl_index_node *node)
 /* The slot is empty now. If the slot is a bin's root, mark the bin as empty, too. */
 static void clear_bin(pl_index *index, pl_index_node *const *slot)
 {
-    size_t bin = bin_at(index, slot);
+    size_t bin = ((uintptr_t)slot - (uintptr_t)index->bins) / sizeof(*slot);
 
     if (bin < PL_INDEX_BINS) {
         index->filled[bin / 64] &= ~(UINT64_C(1) << (bin % 64));
@@ -178,7 +173,7 @@ static __attribute__((noinline)) void resize_joined(pl_index *index, pl_index_no
                                                     size_t bytes)
 {
     take_out(index, node);
-    put_in(index, node, bytes, root_of(index, bytes));
+    put_in(index, node, bytes, bin_for(bytes));
 }
 
 /* Alone in its bin a node may have any of the bin's sizes. */
@@ -188,13 +183,13 @@ void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes)
         resize_joined(index, node, bytes);
         return;
     }
-    pl_index_node **root = root_of(index, bytes);
-    if (node->slot == root) {
+    unsigned bin = bin_for(bytes);
+    if (node->slot == &index->bins[bin]) {
         node->bytes = bytes;
         return;
     }
     take_out_single(index, node);
-    put_in(index, node, bytes, root);
+    put_in(index, node, bytes, bin);
 }
 
 /* The best fit so far, and its excess bytes. */

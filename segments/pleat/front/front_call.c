@@ -65,14 +65,17 @@ static inline bool may_take(const pl_front *front, const pl_block *b, pleat_devp
 static inline bool keep(pl_front *front, pl_block *b)
 {
     size_t bytes = b->bytes;
-    bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
 
-    if (bytes > PL_FRONT_MOST_BYTES || is_full || front->bytes + bytes > PL_FRONT_BYTES) {
+    if (bytes > PL_FRONT_MOST_BYTES) {
         return false;
     }
     unsigned bin = pl_front_bin(bytes);
     pl_magazine *m = &front->magazines[bin];
-    if (m->n == PL_FRONT_DEPTH || m->credit <= 0) {
+    if (m->credit <= 0 || m->n == PL_FRONT_DEPTH) {
+        return false;
+    }
+    bool is_full = atomic_load_explicit(&front->n_kept, memory_order_relaxed) == PL_FRONT_BLOCKS;
+    if (is_full || front->bytes + bytes > PL_FRONT_BYTES) {
         return false;
     }
     m->credit--;

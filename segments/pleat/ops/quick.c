@@ -150,8 +150,8 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
         return false;
     }
     pleat_devptr base = b->base;
-    size_t first = pl_segment_granule(b->segment, base);
-    size_t last = pl_segment_granule(b->segment, base + bytes - 1);
+    size_t last;
+    size_t first = pl_segment_granules_at(b->segment, base, bytes, &last);
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->blocks.live, base);
     count_begun(space, front, bytes, requested);
@@ -318,8 +318,8 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     pl_segment *seg = b->segment;
     pl_index *index = &lane->runs[seg->area->class];
     size_t bytes = b->bytes;
-    size_t first = pl_segment_granule(seg, b->base);
-    size_t last = pl_segment_granule(seg, b->base + bytes - 1);
+    size_t last;
+    size_t first = pl_segment_granules_at(seg, b->base, bytes, &last);
 
     pl_live_end_between(seg, &space->blocks.store.tally, first, last);
     lane->pending_bytes += bytes;

@@ -105,6 +105,17 @@ static inline size_t pl_segment_granule(const pl_segment *seg, pleat_devptr at)
     return (size_t)((at - seg->range.base) >> seg->granule_log2);
 }
 
+/* The first granule that the bytes at `at` touch, and in *last the last one. */
+static inline size_t pl_segment_granules_at(const pl_segment *seg, pleat_devptr at, size_t bytes,
+                                            size_t *last)
+{
+    pleat_devptr offset = at - seg->range.base;
+    size_t first = (size_t)(offset >> seg->granule_log2);
+
+    *last = (size_t)((offset + bytes - 1) >> seg->granule_log2);
+    return first;
+}
+
 static inline pleat_devptr pl_segment_address(const pl_segment *seg, size_t granule)
 {
     return seg->range.base + ((pleat_devptr)granule << seg->granule_log2);
