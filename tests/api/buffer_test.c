@@ -16,7 +16,7 @@
 static const uint64_t MIB = 1 << 20;
 static const uint64_t GIB = 1 << 30;
 static const uint64_t GRANULE = 2 << 20;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* walks after each call */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* slow builds */
 enum { SLOWER = 40 };
 #else
 enum { SLOWER = 1 };

@@ -17,7 +17,7 @@
 #include "tests/support/suite.h"
 #include "vmm/driver.h"
 
-/* Fewer steps in builds that walk everything after each call, and under a thread sanitizer. */
+/* Fewer steps in builds that walk everything, and under a thread sanitizer. */
 #if PLEAT_DEBUG_LEVEL >= 2
 enum { N_STEPS = 400 };
 #elif defined(__SANITIZE_THREAD__)

@@ -21,7 +21,7 @@
 #include "vmm/base/meta.h"
 #include "vmm/driver.h"
 
-/* Fewer steps in builds that walk everything after each call, and under a thread sanitizer. */
+/* Fewer steps in builds that walk everything, and under a thread sanitizer. */
 #if PLEAT_DEBUG_LEVEL >= 2 || defined(__SANITIZE_THREAD__)
 enum { N_STEPS = 40000 };
 #else

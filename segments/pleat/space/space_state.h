@@ -47,8 +47,8 @@ typedef struct pl_context {
 } pl_context;
 
 /* With more lanes, lanes without references are given up. Their streams may be gone or not: drivers
- * do not tell, and a handle may never come again. Builds that walk everything after each call have
- * tests with few streams. There the number is small, so that these tests run the code. */
+ * do not tell, and a handle may never come again. Builds that walk everything have tests with few
+ * streams. There the number is small, so that these tests run the code. */
 enum { PL_CROWD = PLEAT_DEBUG_LEVEL >= 2 ? 64 : 1024 };
 
 enum { PL_CAPTURE_HEADS = 1024, PL_MOST_CAPTURERS = 32 };
