@@ -141,14 +141,14 @@ static void debug_walk(pl_gpu *gpu, pleat_status st)
     }
 }
 
-static inline pleat_status alloc_on(const pl_wish *w, uint64_t n_errors, pleat_devptr *out)
+static inline pleat_status alloc_on(const pl_want *w, uint64_t n_errors, pleat_devptr *out)
 {
-    pleat_status st = pl_wish_ask(w, out);
+    pleat_status st = pl_want_ask(w, out);
     return is_likely(st == PLEAT_OK) ? st : pl_short_alloc(w, n_errors, st, out);
 }
 
 /* Somebody has begun a route: the request may belong to a private pool. Or the thread has a tag. */
-__attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, void *stream,
+__attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_want w, void *stream,
                                                                    uint64_t n_errors,
                                                                    pleat_devptr *out)
 {
@@ -169,7 +169,7 @@ __attribute__((cold, noinline)) static pleat_status alloc_by_route(pl_wish w, vo
     return st;
 }
 
-static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t n_errors,
+static inline pleat_status alloc_routed(const pl_want *w, void *stream, uint64_t n_errors,
                                         pleat_devptr *out)
 {
     if (pl_pools_are_routed(&w->gpu->pools) || pl_scopes_self.tag != 0) {
@@ -180,7 +180,7 @@ static inline pleat_status alloc_routed(const pl_wish *w, void *stream, uint64_t
 
 /* The general path of alloc_block: any stream, any pool, a device that may not be open yet. */
 static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *instance, int device,
-                                                              pl_wish w, void *stream,
+                                                              pl_want w, void *stream,
                                                               uint64_t n_errors, pleat_devptr *out)
 {
     int cancel = cancel_off(stream);
@@ -214,8 +214,8 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
                                                    : pl_stream_known_told(gpu->dev, stream);
 }
 
-/* Only this failing path makes a wish: successful requests do not pay for one. */
-__attribute__((cold, noinline)) static pleat_status alloc_short(pl_wish w, uint64_t n_errors,
+/* Only this failing path makes a pl_want: successful requests do not pay for one. */
+__attribute__((cold, noinline)) static pleat_status alloc_short(pl_want w, uint64_t n_errors,
                                                                 pleat_status st, pleat_devptr *out)
 {
     return pl_short_alloc(&w, n_errors, st, out);
@@ -241,7 +241,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_behind(
         st = front ? ops->alloc_past(gpu->allocator, front, bytes, on, NULL, out)
                    : ops->alloc(gpu->allocator, bytes, on, out);
         if (!is_likely(st == PLEAT_OK)) {
-            pl_wish w = { .gpu = gpu, .bytes = bytes, .stream = on, .is_patient = is_patient };
+            pl_want w = { .gpu = gpu, .bytes = bytes, .stream = on, .is_patient = is_patient };
             st = alloc_short(w, n_errors, st, out);
         } else if (!front) {
             pl_front_offer(use.instance, gpu, on, stream);
@@ -249,7 +249,7 @@ static inline __attribute__((always_inline)) pleat_status alloc_behind(
         put_stream(on, stream);
         debug_walk(gpu, st);
     } else {
-        pl_wish w = { .bytes = bytes, .is_patient = is_patient };
+        pl_want w = { .bytes = bytes, .is_patient = is_patient };
         st = alloc_generally(use.instance, device, w, stream, n_errors, out);
     }
     pl_use_leave(use);

@@ -133,8 +133,8 @@ static pleat_status change_on(pl_gpu *gpu, const pl_buffer_change *change, pl_st
                               uint64_t n_errors)
 {
     pleat_devptr unused;
-    pl_wish w = { .gpu = gpu, .stream = on, .change = change };
-    pleat_status st = pl_wish_ask(&w, &unused);
+    pl_want w = { .gpu = gpu, .stream = on, .change = change };
+    pleat_status st = pl_want_ask(&w, &unused);
     if (st != PLEAT_ENOMEM_DEVICE && st != PLEAT_EPENDING) {
         return st;
     }

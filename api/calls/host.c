@@ -72,20 +72,20 @@ static __attribute__((cold, noinline)) pleat_status refuse_size(size_t bytes, co
 }
 
 /* One request on the idle stream. front: had no block for the request; NULL = no front. */
-static inline pleat_status ask(const pl_wish *w, pl_front *front, pleat_devptr *out)
+static inline pleat_status ask(const pl_want *w, pl_front *front, pleat_devptr *out)
 {
     if (front && !pl_history_wants_stack(&w->gpu->history, PLEAT_HISTORY_FRAMES)) {
         return w->gpu->ops->alloc_past(w->gpu->allocator, front, w->bytes, w->stream, w->asked,
                                        out);
     }
-    return pl_wish_ask(w, out);
+    return pl_want_ask(w, out);
 }
 
 /* The way without the front, or behind it. */
 static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, size_t bytes,
                                                            pl_front *front, pleat_devptr *out)
 {
-    pl_wish w = { .bytes = bytes, .asked = &at_rest };
+    pl_want w = { .bytes = bytes, .asked = &at_rest };
     pleat_status st = PLEAT_OK;
     uint64_t n_errors = atomic_load_explicit(&pl_driver_n_errors, memory_order_relaxed);
     pl_use use = pl_use_enter(handle);

@@ -9,10 +9,10 @@
 #include "vmm/driver.h"
 #include "vmm/streams/stream.h"
 
-pleat_status pl_wish_ask_with_stack(const pl_wish *w, pleat_devptr *out)
+pleat_status pl_want_ask_with_stack(const pl_want *w, pleat_devptr *out)
 {
     pl_stack_begin();
-    pleat_status st = pl_wish_ask_plainly(w, out);
+    pleat_status st = pl_want_ask_plainly(w, out);
     pl_stack_end();
     return st;
 }
@@ -27,7 +27,7 @@ static bool is_shortage(pleat_status st)
     return st == PLEAT_ENOMEM_DEVICE || st == PLEAT_EPENDING;
 }
 
-static void tell_shortage(const pl_wish *w)
+static void tell_shortage(const pl_want *w)
 {
     pl_gpu *gpu = w->gpu;
     uint64_t free_bytes = 0;
@@ -42,7 +42,7 @@ static void tell_shortage(const pl_wish *w)
     pl_stack_end();
 }
 
-static pleat_status report_shortage(const pl_wish *w, pleat_status st)
+static pleat_status report_shortage(const pl_want *w, pleat_status st)
 {
     char sentence[PL_ERROR_TEXT_BYTES];
     pl_gpu *gpu = w->gpu;
@@ -62,7 +62,7 @@ static pleat_status report_shortage(const pl_wish *w, pleat_status st)
     return st;
 }
 
-static uint32_t time_left(const pl_wish *w)
+static uint32_t time_left(const pl_want *w)
 {
     return pl_deadline_left(w->gpu->instance->config.options.wait_ms);
 }
@@ -70,7 +70,7 @@ static uint32_t time_left(const pl_wish *w)
 /* The memory is there, but pends. The allocator has polled, ordered and waited where possible. If
  * time is left, the memory still pending waits for captures. Nobody reports the end of a capture.
  * No capture of this thread can end during this call, but other threads may end captures. */
-static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
+static pleat_status alloc_pending(const pl_want *w, pleat_devptr *out)
 {
     enum { NS_PER_MS = 1000000, FIRST_NS = NS_PER_MS / 2, MOST_NS = 16 * NS_PER_MS };
     long pause_ns = FIRST_NS;
@@ -80,7 +80,7 @@ static pleat_status alloc_pending(const pl_wish *w, pleat_devptr *out)
         pl_sleep_ns(pause_ns < left_ns ? pause_ns : left_ns);
         pause_ns = pause_ns * 2 < MOST_NS ? pause_ns * 2 : MOST_NS;
         pl_driver_clear_error();
-        st = pl_wish_ask(w, out);
+        st = pl_want_ask(w, out);
     }
     return st;
 }
@@ -95,7 +95,7 @@ static uint64_t count_frees(const pl_gpu *gpu)
 /* Returns the callback's result. The time of a callback that freed blocks does not count for the
  * call: the callback may write gigabytes to a disk. *has_freed: did anybody free blocks meanwhile?
  * Blocks that other threads freed help, too. */
-static bool press(const pl_wish *w, bool *has_freed)
+static bool press(const pl_want *w, bool *has_freed)
 {
     uint64_t n_frees = count_frees(w->gpu);
     uint64_t begin_ms = pl_clock_ms();
@@ -112,7 +112,7 @@ static bool press(const pl_wish *w, bool *has_freed)
 
 /* Asks the application for memory while blocks are freed, or while the callback reports success and
  * time is left. The bound stops a callback that frees a little for ever. */
-static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devptr *out)
+static pleat_status alloc_pressed(const pl_want *w, pleat_status st, pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
     pl_instance *instance = w->gpu->instance;
@@ -126,15 +126,15 @@ static pleat_status alloc_pressed(const pl_wish *w, pleat_status st, pleat_devpt
             return pl_short_refuse_child();
         }
         pl_driver_clear_error();
-        st = pl_wish_ask(w, out);
+        st = pl_want_ask(w, out);
     }
     return st;
 }
 
 /* All repetitions of a request are one call: earlier waits count. */
-static pleat_status alloc_again(const pl_wish *wish, pleat_status st, pleat_devptr *out)
+static pleat_status alloc_again(const pl_want *want, pleat_status st, pleat_devptr *out)
 {
-    pl_wish w = *wish;
+    pl_want w = *want;
     w.asked = NULL; /* meanwhile a capture may have begun or ended */
     pl_deadline_hold(w.gpu->instance->config.options.wait_ms);
     st = alloc_pressed(&w, st, out);
@@ -145,7 +145,7 @@ static pleat_status alloc_again(const pl_wish *wish, pleat_status st, pleat_devp
     return st;
 }
 
-pleat_status pl_short_alloc(const pl_wish *w, uint64_t n_errors, pleat_status st, pleat_devptr *out)
+pleat_status pl_short_alloc(const pl_want *w, uint64_t n_errors, pleat_status st, pleat_devptr *out)
 {
     pl_driver_clear_error_before(n_errors);
     if (is_shortage(st)) {
