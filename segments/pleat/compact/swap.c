@@ -1,4 +1,5 @@
-/* swap.c - see split.h. Guarded by the device lock, dropped for the two plans. */
+/* swap.c - copies the parts of a chunk to new chunks and swaps the mappings: see split.h. Guarded
+ * by the device lock, dropped for the two plans. */
 #include "segments/pleat/compact/split.h"
 
 #include "segments/pleat/space/plan.h"

@@ -1,4 +1,5 @@
-/* fit.c - see grow.h. Guarded by the space's lock. */
+/* fit.c - the best fit in resident memory, else the next step of growth: see grow.h. Guarded by
+ * the space's lock. */
 #include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/front/front.h"

@@ -1,4 +1,4 @@
-/* pends.c - see grow.h. */
+/* pends.c - how much memory a wait may bring: see grow.h. */
 #include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/space/run.h"

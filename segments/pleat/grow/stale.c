@@ -1,4 +1,4 @@
-/* stale.c - see trim.h. */
+/* stale.c - unmaps the old addresses of taken chunks: see trim.h. */
 #include "segments/pleat/grow/trim.h"
 
 #include "segments/pleat/space/plan.h"

@@ -1,4 +1,4 @@
-/* figures.c - see walk.h. */
+/* figures.c - the statistics of a device, and their peaks: see walk.h. */
 #include "segments/pleat/ops/walk.h"
 
 #include "segments/pleat/space/live.h"

@@ -1,5 +1,5 @@
-/* carve.c - see run.h. Guarded by the space's lock. */
-
+/* carve.c - cuts free blocks and holes out for a flight, and puts them back: see run.h. Guarded by
+ * the space's lock. */
 #include "segments/pleat/space/buffer_area.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
