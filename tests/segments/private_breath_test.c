@@ -122,35 +122,41 @@ static void breathe_in_flight(void)
 }
 
 /* Give a pool two areas that an earlier pool left. The second area has a free block of six
- * granules. The first granule is in use, the next three are loose. The rest is not loose, since it
- * was pending when the pool came. The first area becomes loose before the second. */
+ * granules. The first granule is in use, the next three are loose. The rest is not loose, since the
+ * pool has used it. The first area becomes loose before the second. */
 static pleat_devptr have_a_pool_with_loose_granules(void)
 {
     pl_private *earlier = pools_open_one();
-    pleat_devptr low = get(earlier, 4 * GRANULE, POOLED);
+    pleat_devptr low = get(earlier, GRANULE, POOLED);
+    pleat_devptr middle = get(earlier, 3 * GRANULE, POOLED);
     pleat_devptr high = get(earlier, 2 * GRANULE, POOLED);
     pleat_devptr beside = get(earlier, GRANULE, BESIDE);
-    ck_assert_uint_eq(high, low + 4 * GRANULE);
+    ck_assert(middle == low + GRANULE && high == low + 4 * GRANULE);
     put(low, POOLED);
+    put(high, POOLED);
     put(beside, BESIDE);
     settle();
-    pleat_work(POOLED, high, 2 * GRANULE);
-    put(high, POOLED);
+    pleat_work(POOLED, middle, 3 * GRANULE);
+    put(middle, POOLED);
     pools_release(earlier);
     pool = pools_open_one();
-    (void)get(pool, SMALL, BESIDE);
-    ck_assert_uint_eq(get(pool, SMALL, POOLED), low);
+    (void)get(pool, GRANULE, BESIDE);
+    ck_assert_uint_eq(get(pool, GRANULE, POOLED), low);
+    ck_assert_uint_eq(get(pool, 2 * GRANULE, POOLED), high);
+    put(high, POOLED);
     settle();
+    const pl_segment *seg = pl_space_segment_at(space_of_pleat(), low);
+    ck_assert_uint_eq(pl_segment_loose_run(seg, pl_segment_granule(seg, middle), 5), 3);
     return low;
 }
 
 /* In the order of addresses: many single granules of a stream with unfinished work, the pool's
- * memory, and two more granules. The rest of the device is in use. */
+ * memory, and eight more granules. The rest of the device is in use. */
 static void fill_device(void)
 {
     get_granules(NULL, N_BLOCKS, OWN);
     pleat_devptr pooled = have_a_pool_with_loose_granules();
-    pleat_devptr late = get(NULL, 2 * GRANULE, LATE);
+    pleat_devptr late = get(NULL, 8 * GRANULE, LATE);
     const pl_space *space = space_of_pleat();
     (void)get(NULL, (space->chunks.total_granules - space->chunks.n_held) * GRANULE, LATE);
     ck_assert(blocks[N_BLOCKS - 1] < pooled && pooled < late);
@@ -158,7 +164,7 @@ static void fill_device(void)
     settle();
     pleat_work(OWN, blocks[1], GRANULE);
     put_every_second(N_BLOCKS, OWN);
-    ck_assert_uint_ge(space->chunks.n_loose, N_BLOCKS / 2 + 3 + 2);
+    ck_assert_uint_ge(space->chunks.n_loose, N_BLOCKS / 2 + 3 + 8);
     meanwhile = begin_release;
     pl_lock_breath = breathe_in_flight;
 }

@@ -101,7 +101,7 @@ END_TEST
 
 START_TEST(however_full_it_gets_one_of_five_slots_is_empty)
 {
-    enum { N = 5000 };
+    enum { N = 60000 };
     static object objects[N];
     for (size_t i = 0; i < N; i++) {
         insert(address(i), &objects[i]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/support/segments/segments_sim.h"
+#include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
 
@@ -243,6 +244,15 @@ START_TEST(pieces_that_change_between_visits_do_not_overlap)
 }
 END_TEST
 
+/* An observer hears of each free, so none takes the short way of ops/quick.c. */
+static void open_told(void)
+{
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    options.observer = told_open();
+    pleat_open("capacity:16G,depth:1048576", &options);
+}
+
 /* A free loosens only the block's granules, not the whole free run around the block. */
 START_TEST(frees_that_join_a_long_free_run)
 {
@@ -272,6 +282,8 @@ SUITE(segments_bounds)
     tcase_add_test(tcase, pieces_that_change_between_visits_do_not_overlap);
     tcase_add_test(tcase, frees_that_join_a_long_free_run);
     suite_add_tcase(suite, tcase);
+    TCase *told = suite_case(suite, "told", open_told, pleat_close);
+    tcase_add_test(told, frees_that_join_a_long_free_run);
     TCase *granules = tcase_create("granules");
     tcase_add_checked_fixture(granules, open_granules, pleat_close);
     tcase_add_test(granules, a_gap_of_alternating_granules);
