@@ -44,8 +44,8 @@ static void ring_add(pl_index_node *first, pl_index_node *node)
     first->ring_next = node;
 }
 
-/* The bin of a node's size. */
-static inline unsigned bin_for(size_t bytes)
+/* The bin of a node with so many bytes. */
+static inline unsigned bin_of_bytes(size_t bytes)
 {
     unsigned bin = bin_of(units_of(bytes));
 
@@ -87,7 +87,7 @@ static inline void put_in(pl_index *index, pl_index_node *node, size_t bytes, un
 void pl_index_insert(pl_index *index, pl_index_node *node, size_t bytes)
 {
     index->n_nodes++;
-    put_in(index, node, bytes, bin_for(bytes));
+    put_in(index, node, bytes, bin_of_bytes(bytes));
 }
 
 /* Put `heir` where `node` stands in the tree. */
@@ -173,7 +173,7 @@ static __attribute__((noinline)) void resize_joined(pl_index *index, pl_index_no
                                                     size_t bytes)
 {
     take_out(index, node);
-    put_in(index, node, bytes, bin_for(bytes));
+    put_in(index, node, bytes, bin_of_bytes(bytes));
 }
 
 /* Alone in its bin a node may have any of the bin's sizes. */
@@ -183,7 +183,7 @@ void pl_index_resize(pl_index *index, pl_index_node *node, size_t bytes)
         resize_joined(index, node, bytes);
         return;
     }
-    unsigned bin = bin_for(bytes);
+    unsigned bin = bin_of_bytes(bytes);
     if (node->slot == &index->bins[bin]) {
         node->bytes = bytes;
         return;

@@ -151,7 +151,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     }
     pleat_devptr base = b->base;
     size_t last;
-    size_t first = pl_segment_granules_at(b->segment, base, bytes, &last);
+    size_t first = pl_segment_first_and_last(b->segment, base, bytes, &last);
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->blocks.live, base);
     count_begun(space, front, bytes, requested);
@@ -319,7 +319,7 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     pl_index *index = &lane->runs[seg->area->class];
     size_t bytes = b->bytes;
     size_t last;
-    size_t first = pl_segment_granules_at(seg, b->base, bytes, &last);
+    size_t first = pl_segment_first_and_last(seg, b->base, bytes, &last);
 
     pl_live_end_between(seg, &space->blocks.store.tally, first, last);
     lane->pending_bytes += bytes;

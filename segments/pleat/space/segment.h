@@ -105,9 +105,9 @@ static inline size_t pl_segment_granule(const pl_segment *seg, pleat_devptr at)
     return (size_t)((at - seg->range.base) >> seg->granule_log2);
 }
 
-/* The first granule that the bytes at `at` touch, and in *last the last one. */
-static inline size_t pl_segment_granules_at(const pl_segment *seg, pleat_devptr at, size_t bytes,
-                                            size_t *last)
+/* The first granule that `bytes` at `at` touch, at least one, and in *last the last granule. */
+static inline size_t pl_segment_first_and_last(const pl_segment *seg, pleat_devptr at, size_t bytes,
+                                               size_t *last)
 {
     pleat_devptr offset = at - seg->range.base;
     size_t first = (size_t)(offset >> seg->granule_log2);
