@@ -1,9 +1,9 @@
 /* driver.h - a driver: the table of entry points of libcuda or of the simulator, with counters.
  *
  * Two pl_driver_open of the same kind give two tables with separate counters over one loaded
- * object. Calls go through the wrappers pl_cu_NAME(driver, ...). They count, keep a ring of the
- * last 256 calls, and note CUresult, call and size of a failure in the thread's last error. All
- * functions but open and close may be called from any thread. */
+ * object. Calls go through the wrappers pl_cu_NAME(driver, ...). They count,
+ * and note CUresult, call and size of a failure in the thread's last error. All functions but open
+ * and close may be called from any thread. */
 #ifndef PLEAT_VMM_DRIVER_H
 #define PLEAT_VMM_DRIVER_H
 
@@ -102,8 +102,8 @@ PL_DRIVER_LIST(PL_DECLARE_WRAPPER)
 #undef PL_DECLARE_WRAPPER
 
 /** Block until all work of the current context is over, destroyed streams included. The call takes
- *  no argument, so it is not in the list, not counted and not in the ring. While any thread
- *  captures a stream of the context, the driver refuses the call and invalidates the capture. */
+ *  no argument, so it is not in the list and not counted. While any thread captures a stream of the
+ *  context, the driver refuses the call and invalidates the capture. */
 cu_result pl_cu_ctx_synchronize(pl_driver *drv);
 bool pl_driver_can_synchronize(const pl_driver *drv);
 

@@ -1,7 +1,7 @@
 /* driver_calls.c - the counting wrappers of all entry points.
  *
- * A wrapper adds a relaxed atomic addition to the call. No call is a cancellation point, whatever
- * the driver does inside (vmm/base/cancel.h). No lock. Counters are atomic. */
+ * A wrapper adds a relaxed atomic addition and two changes of the thread's cancel state. No call is
+ * a cancellation point, whatever the driver does inside (vmm/base/cancel.h). No lock. */
 #include <stdatomic.h>
 
 #include "vmm/base/cancel.h"

@@ -9,7 +9,7 @@
 #include "tests/support/api/api_sim.h"
 #include "tests/support/suite.h"
 
-/* Fewer streams where every call is followed by a walk over everything. */
+/* Fewer streams where many of the calls are followed by a walk over everything. */
 #if PLEAT_DEBUG_LEVEL >= 2
 enum { MANY = 500, MOST_ALIVE = 50, FIRST = 100 };
 #else

@@ -123,7 +123,7 @@ static bench_scenario parsed(const char *text)
     return scenario;
 }
 
-/* At most 64 blocks, since debug builds walk over all blocks after many calls. */
+/* At most 64 blocks, since debug builds walk over all blocks after many of the calls. */
 static bench_cell_end measure(const char *text, const bench_through_kind *const *kinds,
                               unsigned n_kinds, bench_cell_result *out)
 {

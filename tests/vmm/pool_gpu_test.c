@@ -2,7 +2,6 @@
 /* labels: gpu */
 /* alone: a context of a real driver does not survive Check's forks */
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "vmm/async/async_pool.h"

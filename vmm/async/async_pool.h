@@ -90,7 +90,8 @@ pleat_status pl_async_pool_set_limit(pl_async_pool *pool, uint64_t limit_bytes);
  *  Returns  PLEAT_OK; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_async_pool_own_stream(pl_async_pool *pool, pl_stream **out);
 
-/* Bytes held at the last reading; makes no driver call. */
+/* Bytes held at the last reading; makes no driver call. Drivers before CUDA 11.3 cannot tell: with
+ * them, the bytes of live blocks. */
 uint64_t pl_async_pool_held_bytes(const pl_async_pool *pool);
 
 #endif

@@ -652,7 +652,7 @@ START_TEST(a_hundred_thousand_blocks_are_restored_in_bounded_holds)
     ck_assert(is_same);
     ck_assert_int_eq(pleat_checkpoint_restore(many, 0, empty, 0, NULL, NULL), PLEAT_OK);
     ck_assert_int_eq(pleat_checkpoint_release(many, 0, full), PLEAT_OK);
-    if (PLEAT_DEBUG_LEVEL < 2) { /* such builds walk everything after many calls */
+    if (PLEAT_DEBUG_LEVEL < 2) { /* other builds walk everything after some calls */
         ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
     }
     ck_assert_int_eq(pleat_pool_end(many, 0, id), PLEAT_OK);

@@ -1,6 +1,6 @@
 /* sleep_test.c - a tag sleeps and wakes many times, while four threads work on other memory.
  *
- * Among 10,000 other blocks lie 10,000 tagged ones. There are fewer where each call walks all of
+ * Among 10,000 other blocks lie 10,000 tagged ones. There are fewer where many calls walk all of
  * them. Contents are kept, no call fails, no granule holds blocks of both kinds, and at least 99 %
  * of the tag's own granules go back each time. PLEAT_SLEEP_ROUNDS sets the number of rounds and
  * prints the figures. The full test is PLEAT_SLEEP_ROUNDS=1000.

@@ -192,7 +192,7 @@ END_TEST
 
 /* ---- threads ---- */
 
-/* 100,000 blocks in all; a tenth if every call is followed by a walk over everything. */
+/* 100,000 blocks in all; a tenth if many calls are followed by a walk over everything. */
 enum { N_THREADS = 8, N_EACH = PLEAT_DEBUG_LEVEL >= 2 ? 1250 : 12500, N_HELD = 64 };
 
 typedef struct worker {

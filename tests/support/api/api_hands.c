@@ -56,30 +56,30 @@ void api_hand_do(api_hand *hand, void (*call)(void *context), void *context)
     pthread_mutex_unlock(&hand->mutex);
 }
 
-typedef struct wish {
+typedef struct errand {
     pleat instance;
     size_t bytes;
     void *stream;
     pleat_devptr ptr;
     pleat_status status;
-} wish;
+} errand;
 
 static void alloc(void *context)
 {
-    wish *w = context;
+    errand *w = context;
     w->status = pleat_block_alloc(w->instance, 0, w->bytes, w->stream, &w->ptr);
 }
 
 static void give_back(void *context)
 {
-    wish *w = context;
+    errand *w = context;
     w->status = pleat_block_free(w->instance, 0, w->ptr, w->stream);
 }
 
 pleat_status api_hand_try_alloc(api_hand *hand, pleat instance, size_t bytes, void *stream,
                                 pleat_devptr *out)
 {
-    wish w = { .instance = instance, .bytes = bytes, .stream = stream };
+    errand w = { .instance = instance, .bytes = bytes, .stream = stream };
     api_hand_do(hand, alloc, &w);
     *out = w.ptr;
     return w.status;
@@ -87,7 +87,7 @@ pleat_status api_hand_try_alloc(api_hand *hand, pleat instance, size_t bytes, vo
 
 pleat_status api_hand_try_free(api_hand *hand, pleat instance, pleat_devptr ptr, void *stream)
 {
-    wish w = { .instance = instance, .ptr = ptr, .stream = stream };
+    errand w = { .instance = instance, .ptr = ptr, .stream = stream };
     api_hand_do(hand, give_back, &w);
     return w.status;
 }
