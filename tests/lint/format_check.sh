@@ -21,7 +21,8 @@ if [ "${1:-}" = --fix ]; then
     "$formatter" --style=file -i "${files[@]}"
 else
     differs=$("$formatter" --style=file --dry-run "${files[@]}" 2>&1 |
-        sed -n 's/^\([^: ]*\.[chp]*\):[0-9]*:.*Wclang-format-violations.*/\1/p' | sort | uniq -c)
+        sed -n 's/^\([^: ]*\.[chp]*\):[0-9]*:.*Wclang-format-violations.*/\1/p' | sort | uniq -c |
+        sed 's/^ *\([0-9]*\) \(.*\)/\2: \1 of them/')
     if [ -n "$differs" ]; then
         printf 'differences from clang-format 14 (./dev format mends them):\n%s\n' "$differs"
         exit 1

@@ -25,7 +25,7 @@ TREE = ROOT / "build" / "mutate" / "tree"
 BUILD = ROOT / "build" / "mutate" / "build"
 CONFIGURE = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
              "-DCMAKE_CXX_FLAGS_DEBUG=-O1", "-DPLEAT_DEBUG_LEVEL=1", "-DPLEAT_WERROR=OFF",
-             "-DPLEAT_TEST_LIMIT=300")
+             "-DPLEAT_TEST_LIMIT=900")  # api_turmoil in full takes over 300 s on busy cores
 ASKED, NOT_ASKED = {"unit", "model", "fault"}, {"stress", "figures", "gpu", "python", "lint", "install"}
 # Suites that have no file FILE_test.c.
 IN_CXX = {"cxx_test": "api/cxx_test.cpp", "torch_shim_test": "torch/shim_test.cpp"}
