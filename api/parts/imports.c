@@ -136,11 +136,9 @@ pleat_devptr pl_imports_add(pl_imports *imports, pl_import *mapped)
     pleat_devptr base = mapped->range.base;
     pl_import *first = pl_imports_reopen(imports, mapped->process, mapped->chunks, mapped->n,
                                          &base);
-    mapped->next = imports->first; /* without opens it goes with the next collection */
+    mapped->next = imports->first;
     imports->first = mapped;
-    if (first) {
-        pl_imports_collect(imports);
-    } else {
+    if (!first) { /* else, without opens, it goes with the next collection */
         note_open(imports, mapped);
     }
     return base;

@@ -669,7 +669,12 @@ END_TEST
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
+/* Now and then two threads map the same memory. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* slow builds */
 enum { N_THREADS = 4, N_ROUNDS = 50 };
+#else
+enum { N_THREADS = 4, N_ROUNDS = 1000 };
+#endif
 
 typedef struct crowd {
     pleat instance;
