@@ -359,6 +359,34 @@ START_TEST(memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction)
 }
 END_TEST
 
+/* The driver refuses two mappings in a row, and no more. */
+static void forgive(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    unsigned *n = context;
+    (void)bytes;
+    if (entry == PL_CU_mem_map && failure != 0 && ++*n == 2) {
+        pleat.sim.fail_never();
+    }
+}
+
+/* The new mapping is refused, then its undo once. A second try restores the memory. */
+START_TEST(an_undo_that_is_refused_once_is_tried_again)
+{
+    unsigned n = 0;
+    pleat_compaction out;
+    keep(TWO_RUNS);
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, forgive, &n);
+    pleat.sim.fail_from("cuMemMap", 4, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_int_eq(st, PLEAT_EDRIVER);
+    ck_assert_uint_ne(pleat_get(512, 1), 0);
+    compacted();
+}
+END_TEST
+
 START_TEST(memory_of_which_only_some_is_mapped_is_mended_too)
 {
     pleat_devptr ptr;
@@ -524,6 +552,7 @@ SUITE(segments_compact)
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);
+    tcase_add_test(faults, an_undo_that_is_refused_once_is_tried_again);
     tcase_add_loop_test(faults, an_undo_that_is_refused_and_then_torn_ends, 0, 6);
     TCase *partial = suite_case(suite, "partial", open_partial, close_checked);
     tcase_add_test(partial, a_place_of_which_only_some_is_mapped_is_mended_too);
