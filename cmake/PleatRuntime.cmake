@@ -13,7 +13,8 @@ if(runtime_objects AND TARGET pleat_sim)
     set_target_properties(pleat_runtime PROPERTIES LINKER_LANGUAGE C NO_SONAME ON
         BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN" BUILD_RPATH_USE_ORIGIN ON)
     target_link_libraries(pleat_runtime PRIVATE pleat_flags pleat_sim)
-    target_link_options(pleat_runtime PRIVATE ${pleat_ship_link} -Wl,-soname,libcuda.so.1 -Wl,-z,defs)
+    target_link_options(pleat_runtime PRIVATE ${pleat_ship_link}
+        -Wl,-soname,libcuda.so.1 -Wl,-z,defs)
     # --card: what `pleat` knows, too. A line's rest may look like further entries to CMake.
     set(cards_file "${PROJECT_SOURCE_DIR}/bench/ab/cards.c")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${cards_file}")

@@ -214,7 +214,7 @@ static inline pl_stream *plain_stream(const pl_gpu *gpu, const void *stream, uns
                                                    : pl_stream_known_told(gpu->dev, stream);
 }
 
-/* Only this failing path makes a pl_want: successful requests do not pay for one. */
+/* The path that calls this makes a pl_want only after a failure. */
 __attribute__((cold, noinline)) static pleat_status alloc_short(pl_want w, uint64_t n_errors,
                                                                 pleat_status st, pleat_devptr *out)
 {

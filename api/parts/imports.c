@@ -138,7 +138,7 @@ pleat_devptr pl_imports_add(pl_imports *imports, pl_import *mapped)
                                          &base);
     mapped->next = imports->first;
     imports->first = mapped;
-    if (!first) { /* else, without opens, it goes with the next collection */
+    if (!first) { /* else nobody opens `mapped`: the next collection takes it */
         note_open(imports, mapped);
     }
     return base;

@@ -242,15 +242,15 @@ START_TEST(others_go_on_where_calls_fail)
 }
 END_TEST
 
-/* Maps fail, first the new one and then its undo. The space is torn, and repaired beside a thread
- * that acts after the k-th call. */
+/* A map at the place fails, and all later ones, so the undo, too. The space is torn, and repaired
+ * beside a thread that acts after the k-th call. */
 START_TEST(others_go_on_where_it_is_torn)
 {
-    enum { FIRST_UNDO = 3 };
+    enum { AT_PLACE = 3, N_AT_PLACE = 3 }; /* maps at the scratch addresses come before */
     uint64_t k = 0;
     do {
         open_split();
-        pleat.sim.fail_from("cuMemMap", FIRST_UNDO + k % 3, CU_UNKNOWN);
+        pleat.sim.fail_from("cuMemMap", AT_PLACE + k % N_AT_PLACE, CU_UNKNOWN);
         ck_assert_int_eq(compact_at(UINT64_MAX, NULL), PLEAT_EPOISONED);
         pleat.sim.fail_never();
         ck_assert_int_eq(compact_at(k, &actions[_i]), PLEAT_OK);

@@ -1,5 +1,5 @@
-/* kept.c - contents that stay after a wake, and reading them: see sleep.h. The device lock guards
- * them, and is dropped for copies and in walks. */
+/* kept.c - keeps the contents of a heap after the heap has woken, and reads them: see sleep.h.
+ * Guarded by the device lock, dropped for copies and in walks. */
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"

@@ -1,5 +1,5 @@
-/* capture_end.c - captures that end, and graphs that are gone: see capture_see.h. Guarded by the
- * device lock. */
+/* capture_end.c - ends captures and releases graphs: see capture_see.h. Guarded by the device
+ * lock. */
 #include "segments/pleat/streams/capture_see.h"
 
 #include "segments/pleat/streams/shared.h"
