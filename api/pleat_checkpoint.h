@@ -52,6 +52,9 @@ typedef void (*pleat_restored_fn)(void *context, pleat_restored what,
 
 /** Remember the live blocks of a private pool: addresses, sizes and streams, not their contents.
  *
+ *  From now on the pool keeps the memory of blocks that are freed (pleat_pool_begin), so that a
+ *  restore finds it.
+ *
  *  Returns  PLEAT_OK; PLEAT_EPOOL (there is no pool of that name, or it is gone); PLEAT_ENOTSUP
  *           (the allocator has no private pools); PLEAT_ENOMEM_HOST.
  *  Failure  nothing is remembered.

@@ -19,9 +19,10 @@ static bool round_up(const pl_device *dev, size_t bytes, size_t *out)
     return !__builtin_mul_overflow(n != 0 ? n : 1, granule, out);
 }
 
-uint64_t pl_range_left_bytes(const pl_device *dev)
+uint64_t pl_range_left_bytes(const pl_device *dev, uint64_t *budget_bytes)
 {
     uint64_t held = atomic_load_explicit(&dev->n.address_bytes, memory_order_relaxed);
+    *budget_bytes = dev->address_budget_bytes;
     return dev->address_budget_bytes > held ? dev->address_budget_bytes - held : 0;
 }
 

@@ -30,8 +30,9 @@ pleat_status pl_range_release(pl_device *dev, pl_range range);
 
 /** Tell how much of the budget is left, for a caller that reserves ahead of its needs.
  *
+ *  Params   budget_bytes  [out] the whole budget, at least 1.
  *  Returns  bytes; others may reserve them meanwhile, or the driver may refuse them.
  *  Threads  any. */
-uint64_t pl_range_left_bytes(const pl_device *dev);
+uint64_t pl_range_left_bytes(const pl_device *dev, uint64_t *budget_bytes);
 
 #endif

@@ -456,7 +456,7 @@ static pleat_devptr settle_in_pool(pleat instance, void *stream)
  * memory. */
 START_TEST(address_space_when_pools_have_it_all)
 {
-    enum { MOST = 16 };
+    enum { MOST = 64 };
     pleat instance = api_make(API_PLEAT, "capacity:256M,depth:1048576", "address_budget:512M");
     void *streams[2] = { api_stream(instance, 0), api_stream(instance, 0) };
     pleat_devptr ptrs[MOST];

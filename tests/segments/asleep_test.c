@@ -154,11 +154,14 @@ END_TEST
 /* Freed blocks that a graph uses wait until the graph is gone. */
 START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
 {
-    enum { N = 3, N_PINNED = 7 }; /* a pool's free granules are pinned */
+    enum { N = 3, N_PINNED = 7 }; /* a pool with a checkpoint pins them */
     pleat_devptr waits[N] = { get(4 * GRANULE), get(GRANULE / 2), get(GRANULE) };
     pl_private *pool;
     pleat_devptr ptr = 0;
+    pl_roster roster;
     ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pool, &roster), PLEAT_OK);
+    pleat.a->ops->roster_drop(pleat.a, &roster);
     ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, N_PINNED * GRANULE,
                                                pleat.streams[OWN], NULL, &ptr),
                      PLEAT_OK);

@@ -710,13 +710,6 @@ START_TEST(a_granule_that_should_be_vacant_breaks_rule_five)
 }
 END_TEST
 
-START_TEST(a_pools_block_in_what_it_does_not_own_breaks_rule_nine)
-{
-    specimen->is_private = true;
-    assert_broken(9);
-}
-END_TEST
-
 START_TEST(a_wrong_count_of_vacant_granules_breaks_rule_six)
 {
     specimen->n_vacant++;
@@ -754,7 +747,6 @@ static TCase *walker_case(void)
     tcase_add_test(walker, a_wrong_count_of_loose_granules_breaks_rule_six);
     tcase_add_test(walker, a_wrong_count_of_vacant_granules_breaks_rule_six);
     tcase_add_test(walker, a_granule_that_should_be_vacant_breaks_rule_five);
-    tcase_add_test(walker, a_pools_block_in_what_it_does_not_own_breaks_rule_nine);
     tcase_add_test(walker, a_loose_granule_of_a_chunk_that_is_in_use_breaks_rule_five);
     tcase_add_test(walker, two_handles_in_a_chunk_break_rule_seven);
     tcase_add_test(walker, two_orders_in_a_chunk_break_rule_seven);

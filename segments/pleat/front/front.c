@@ -71,6 +71,9 @@ void pl_live_leave(pl_space *space, pl_block *b)
                   b->bytes, b->requested);
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
     pl_heap_end_live(b);
+    if (__builtin_expect(b->segment->is_private, false)) {
+        pl_segment_own(b->segment, b->base, pl_block_end(b));
+    }
     pl_space_lane_at(space, b->lane)->n_live--;
 }
 

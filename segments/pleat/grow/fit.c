@@ -37,7 +37,11 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
 
 pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq)
 {
-    pl_class class = rq->bytes < space->small_bytes ? PL_CLASS_SMALL : PL_CLASS_LARGE;
+    /* In a private pool memory stays in place: a block that outlives its neighbours would fence the
+     * larger blocks off. So blocks up to half a granule share granules among themselves. */
+    size_t least_large = pl_request_is_private(rq) ? space->granule_bytes / 2 + 1
+                                                   : space->small_bytes;
+    pl_class class = rq->bytes < least_large ? PL_CLASS_SMALL : PL_CLASS_LARGE;
 
     rq->lane = plain;
     if (rq->pool != NULL) {
@@ -55,6 +59,63 @@ typedef struct fitting {
     size_t bytes;
 } fitting;
 
+/* The first block of all free memory around b that the lane may use. In *counts the bytes of that
+ * memory and of a hole behind it; *n_steps counts the blocks seen. */
+static pl_block *whole_run(pl_block *b, uint32_t lane, size_t *counts, size_t *n_steps)
+{
+    const pl_block *end = b;
+    size_t n = 1;
+
+    for (; b->prev != NULL && pl_run_may_use(b->prev, lane); n++) {
+        b = b->prev;
+    }
+    for (; end != NULL && pl_run_may_use(end, lane); n++) {
+        end = end->next;
+    }
+    end = end != NULL && end->state == PL_BLOCK_HOLE ? end->next : end;
+    pleat_devptr limit = end != NULL ? end->base : b->segment->range.base + b->segment->range.bytes;
+    *counts = (size_t)(limit - b->base);
+    *n_steps += n;
+    pl_lock_touch(n);
+    return b;
+}
+
+enum { MOST_STEPS = 64 };
+
+/* What a pool keeps stays in place, so where a block goes matters more than elsewhere. A run that
+ * can grow into a hole is where the pool's largest blocks will find room: a small block there
+ * would shift all growth behind it. And memory that the capture has just freed belongs to one run
+ * with settled memory beside it. So each run counts as a whole, with the hole behind it, and the
+ * run that counts least serves. Looks at a bounded number of runs, from the smallest on.
+ * Source: wilderness preservation (Korn and Vo 1985), as in PyTorch's expandable segments. */
+static pl_block *least_whole(const pl_space *space, const pl_area *area, uint32_t lane,
+                             pl_block *best, size_t *counts)
+{
+    pl_block *next = best;
+    size_t bytes = *counts;
+    size_t n_steps = 0;
+
+    *counts = SIZE_MAX;
+    while (next != NULL && bytes < *counts && n_steps < MOST_STEPS) {
+        size_t next_counts;
+        next = whole_run(next, lane, &next_counts, &n_steps);
+        best = next_counts < *counts ? next : best;
+        *counts = next_counts < *counts ? next_counts : *counts;
+        next = pl_run_best(space, area, lane, bytes + 1, &bytes);
+    }
+    return best;
+}
+
+/* The best fit in the area, and in *counts its bytes, or more: to compare with other areas'. */
+static pl_block *best_in(const pl_space *space, const pl_area *area, uint32_t lane,
+                         const pl_request *rq, size_t *counts)
+{
+    pl_block *best = pl_run_best(space, area, lane, rq->bytes, counts);
+    bool is_kept = __builtin_expect(rq->pool != NULL, false) && rq->pool->keeps;
+
+    return is_kept && best != NULL ? least_whole(space, area, lane, best, counts) : best;
+}
+
 static void try_area(const pl_space *space, const pl_area *area, const pl_request *rq, fitting *f)
 {
     size_t run_bytes;
@@ -63,7 +124,7 @@ static void try_area(const pl_space *space, const pl_area *area, const pl_reques
     if (area == rq->area) {
         return;
     }
-    pl_block *b = pl_run_best(space, area, lane, rq->bytes, &run_bytes);
+    pl_block *b = best_in(space, area, lane, rq, &run_bytes);
     if (b != NULL && (f->best == NULL || run_bytes < f->bytes)) {
         *f = (fitting){ .best = b, .bytes = run_bytes };
     }
@@ -155,9 +216,6 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
         take_blocks(space, b, bytes);
     }
     pl_space_pin_loose(space, pl_segment_pin(b->segment, b->base, pl_block_end(b)));
-    if (__builtin_expect(b->segment->is_private, false)) {
-        pl_segment_own(b->segment, b->base, pl_block_end(b));
-    }
     return b;
 }
 
@@ -185,7 +243,7 @@ static __attribute__((noinline)) pl_block *fit_in_crowd(const pl_space *space, c
 static pl_block *fit(pl_space *space, const pl_request *rq)
 {
     size_t run_bytes;
-    pl_block *b = pl_run_best(space, rq->area, rq->usable, rq->bytes, &run_bytes);
+    pl_block *b = best_in(space, rq->area, rq->usable, rq, &run_bytes);
 
     if (__builtin_expect(b != NULL && is_of_a_crowd(space, rq), false)) {
         b = fit_in_crowd(space, rq, b, run_bytes);

@@ -380,9 +380,6 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     pl_block *b = join_place(space, f);
     pl_block_store_put(&space->blocks.store, f->spare);
     pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_LIVE);
-    if (seg->is_private) {
-        pl_segment_own(seg, f->place.at, f->place.at + f->bytes);
-    }
     if (pl_block_end(b) > f->place.at + f->bytes) {
         pl_block *tail = pl_segment_split(seg, &space->blocks.store, b, f->place.at + f->bytes);
         bool is_capture = f->usable == PL_LANE_SETTLED; /* a settled tail serves the capture next */

@@ -186,8 +186,8 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
     size_t want = space->chunks.total_granules;
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
-    want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
+    want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
     return pl_space_open_segment(space, rq->area, want < least ? least : want, least);
 }
 

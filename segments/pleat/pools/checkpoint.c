@@ -164,6 +164,7 @@ pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster 
     pl_pool_walk walk;
 
     pl_space_enter(space);
+    pl_private_keep(pool);
     pl_pool_walk_begin(&walk, space, pool);
     for (pl_block *b; st == PLEAT_OK && (b = pl_pool_walk_block(&walk)) != NULL;) {
         bool is_saved = b->state != PL_BLOCK_LIVE || b->base < walk.at ||

@@ -1,8 +1,8 @@
 /* checkpoint.h - the live blocks of a private pool, remembered: and how a pool is walked.
  *
  * A roster of a pool refers to the lanes of its blocks, so that blocks can get their owners back.
- * The lanes and their streams' objects stay as long as the roster. A pool's memory is never
- * unmapped before the pool is released (private.h), so the roster holds no memory.
+ * The lanes and their streams' objects stay as long as the roster. From its first
+ * checkpoint on a pool keeps the memory of blocks that end (private.h), so the roster holds none.
  *
  * A block that a restore is about to free is claimed (PL_BLOCK_CLAIM in holder). The block is live
  * for all walkers, but a call that names the block waits until the restore is over. */

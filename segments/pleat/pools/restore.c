@@ -131,7 +131,6 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     b->lane = wanted->lane;
     b->stamp = wanted->stamp;
     pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
-    pl_segment_own(b->segment, b->base, pl_block_end(b));
     lane->n_live++;
     b->segment->area->n_used++;
     pl_ptrmap_move(&space->blocks.live, &space->meta, MOVES);

@@ -57,7 +57,7 @@ void pl_sleep_hold(pl_space *space, pl_private *heap)
 {
     finish_opening(space);
     heap->is_asleep = true;
-    heap->is_held = true;
+    heap->keeps = true;
     (void)hold_all(space, heap);
     do {
         pl_space_wait_for_flights(space);
@@ -68,7 +68,7 @@ void pl_sleep_let_go(pl_space *space, pl_private *heap)
 {
     pl_segment *seg = NULL;
 
-    heap->is_held = false;
+    heap->keeps = false;
     while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
         if (seg->is_private) {
             pl_private_open_segment(space, seg);

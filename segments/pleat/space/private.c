@@ -4,7 +4,7 @@
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/run.h"
 
-enum { LEAST_SEGMENT = 64, SHARE_LOG2 = 6, LEFT_LOG2 = 14 };
+enum { LEAST_SEGMENT = 8 /* granules */, PARTS = 64 };
 enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ static void requeue_pending(pl_space *space, pl_segment *seg)
 static void make_apart(pl_space *space, pl_segment *seg)
 {
     seg->is_apart = true;
-    seg->is_private = pl_private_keeps(seg->area->pool);
+    seg->is_private = seg->area->pool->keeps;
     pl_segment_own_none(seg);
     requeue_pending(space, seg);
 }
@@ -217,18 +217,28 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
     return reserve_indexes(space, area, lane);
 }
 
-/* The pools may be ten thousands. So a pool begins small, smaller the fewer addresses are left.
+/* In a capture a block stays where it is, so a pool can grow in place only into addresses that it
+ * has reserved: at best an eighth more than the device has memory. A small area reserves an eighth.
+ *
+ * But pools may be ten thousands. So an area gets at most 1/64 of the budget, times the cube of the
+ * part of the budget that is left. Then n areas leave 1 / sqrt(1 + n / 32) of the budget, at least:
+ * 87 % after ten areas, 6 % after ten thousand. Areas of a fixed size would use the budget up, and
+ * a fixed part of what is left would leave next to nothing after some thousand areas.
+ *
  * Each further segment is at least as large as all earlier segments together. */
 size_t pl_private_want(const pl_space *space, const pl_area *area)
 {
-    size_t want = space->chunks.total_granules >> SHARE_LOG2;
-    size_t left = (size_t)(pl_range_left_bytes(space->dev) >> space->granule_log2) >> LEFT_LOG2;
+    uint64_t budget;
+    double left = (double)pl_range_left_bytes(space->dev, &budget) / (double)budget;
+    size_t part = (size_t)((double)(budget >> space->granule_log2) / PARTS * left * left * left);
+    size_t eighth = space->chunks.total_granules / 8;
+    size_t want = area->class == PL_CLASS_SMALL ? eighth : 9 * eighth;
     size_t have = 0;
 
     for (const pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         have += seg->range.bytes >> space->granule_log2;
     }
-    want = want < left ? want : left;
+    want = want < part ? want : part;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
     return want < have ? have : want;
 }
@@ -262,6 +272,20 @@ void pl_heap_count_end(pl_heap *heap, const pl_block *b)
 }
 
 /* ---- the pools ------------------------------------------------------------------------------- */
+
+void pl_private_keep(pl_private *pool)
+{
+    pl_segment *seg = NULL;
+
+    if (pool->keeps) {
+        return;
+    }
+    pool->keeps = true;
+    while ((seg = pl_private_next_segment(pool, seg)) != NULL) {
+        seg->is_private = true;
+        pl_segment_own_none(seg);
+    }
+}
 
 pl_private *pl_private_make(pl_space *space)
 {
@@ -324,7 +348,7 @@ static bool has_stray_block(const pl_segment *seg, bool is_draining)
 /* A heap that is falling asleep, or waking, has private segments and others. */
 static bool is_strange(const pl_private *pool, const pl_segment *seg)
 {
-    bool is_private = pool->heap == NULL || pool->heap->slumber != NULL;
+    bool is_private = pool->heap == NULL ? pool->keeps : pool->heap->slumber != NULL;
     bool may_be_private = is_private || pool->is_asleep;
 
     return seg->area->pool != pool || !seg->is_apart || (is_private && !seg->is_private) ||

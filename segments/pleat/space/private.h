@@ -2,13 +2,18 @@
  *
  * A pool is a set of areas. Requests for a pool find fits and places in its areas only, and no
  * other request looks in them. Everything else is shared: the lock, the limit, lanes and ticks, the
- * budget, the chunks. One rule keeps a pool's memory its own:
+ * budget, the chunks. A pool keeps nothing until a capture uses it, or a checkpoint is taken. Its
+ * free memory serves everybody until then, as free memory of the default pool does. From then on
+ * one rule keeps for the pool what a graph may touch, or a restore may make live again:
  *
- *   A granule in which a block of the pool has been is owned, and never becomes loose.
+ *   A granule in which a block of the pool has ended is owned, and never becomes loose.
  *
- * Takes, trims and limits move loose granules only. So owned granules stay pinned in place until
- * the pool is released. The pool owns no further granules. The rest of the memory in its segments
- * serves everybody, also memory that a failed request had reserved there.
+ * While a block lives, nothing takes its memory. Takes, trims and limits move loose granules only.
+ * So owned granules stay pinned in place until the pool is released. The pool owns no further
+ * granules: no graph has seen the rest of the memory in its segments, which serves everybody.
+ *
+ * Why at a block's end, and not at its birth: a graph may use blocks that were in the pool before
+ * the capture. A block that had ended before is nobody's.
  *
  * Captures. On a stream that is being captured, a request uses settled memory. The request also
  * uses memory that the same stream freed during the capture: such memory pends on the stream's
@@ -39,8 +44,8 @@
 #include "segments/pleat/space/space.h"
 
 /* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
- *     others, is_private in those of pools, and of heaps that have fallen asleep; `buffers` has
- *     those of PL_CLASS_BUFFER
+ *     others, is_private in those of pools that keep, and of heaps that have fallen asleep;
+ *     `buffers` has those of PL_CLASS_BUFFER
  * I2  no block in them is captured, unless it drains; pending blocks that are is_private lie in
  *     owned granules only
  * I3  reserved.current is the sum of their granules with a chunk                              */
@@ -59,17 +64,13 @@ struct pl_private {
     bool is_draining;     /* released; told as the default pool's */
     struct pl_heap *heap; /* const: the heap's further state, heap.h; NULL = no heap */
     bool is_asleep;       /* a heap: going to sleep, asleep, or waking: serves no request */
-    bool is_held;         /* a heap: new segments are private; in sleep all are private */
+    bool keeps; /* owns granules of blocks that end: its segments are private, and new ones, too */
 };
-
-/* Does the pool own granules? A heap that is asleep owns all granules of its own. */
-static inline bool pl_private_keeps(const pl_private *pool)
-{
-    return pool->heap == NULL || pool->is_held;
-}
 
 /* A new pool, in the list; NULL: no host memory. */
 pl_private *pl_private_make(pl_space *space);
+/* A graph, or a restore, may need memory of the pool from now on, so the pool keeps it. */
+void pl_private_keep(pl_private *pool);
 /* The pool's segment behind `seg`; NULL asks for the first segment. Returns NULL behind the last.
  * Segments keep their order; a new segment comes first, or last in its area. */
 pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg);

@@ -38,7 +38,6 @@ enum { PL_PART_TAKEN = 0x80 };
  *     sum of n_vacant - n_loose over all segments
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it
- * I9  in a private segment, granules with bytes of live, shared or captured blocks are owned
  * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
  *     counts those that count as live, or as shared, a second time                            */
 /* How many blocks begin or end in a granule. */
@@ -57,7 +56,7 @@ typedef struct pl_segment {
     pl_range reserved;       /* const: as reserved by the driver */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
-    bool is_private;         /* owned granules are never loose: private pools, heaps asleep */
+    bool is_private;         /* owned granules are never loose: pools that keep, heaps asleep */
     bool is_apart;           /* the area is a private pool's or a heap's */
     bool is_opening;         /* was apart; granules become loose some at a time: private.h */
     bool has_poison;         /* some block is, or was, poisoned */
@@ -77,7 +76,7 @@ typedef struct pl_segment {
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
-    uint64_t *owned;  /* is_private: a block of the pool was in the granule; else no meaning */
+    uint64_t *owned;  /* is_private: a block of the pool ended in the granule; else no meaning */
     uint64_t *asleep; /* those with PL_CHUNK_ASLEEP */
     pl_users *users;  /* by granule */
     size_t n_loose;

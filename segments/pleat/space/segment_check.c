@@ -171,9 +171,6 @@ int pl_segment_check(const pl_segment *seg)
         if (is_vacant != (is_free && !is_owned) && (is_vacant || !seg->is_opening)) {
             return 5;
         }
-        if (seg->is_private && is_backed && !is_free && !is_flying && !is_owned) {
-            return 9;
-        }
         n_vacant += is_vacant;
         n_asleep += pl_granule_is_set(seg->asleep, g);
         if (!is_asleep_right(seg, g, is_flying)) {

@@ -123,7 +123,7 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
         return st;
     }
     seg->is_apart = area->pool != NULL;
-    seg->is_private = seg->is_apart && pl_private_keeps(area->pool);
+    seg->is_private = seg->is_apart && area->pool->keeps;
     *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
     area->newest = seg;
     pl_queue_push(&area->holes, seg->first);

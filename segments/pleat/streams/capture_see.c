@@ -103,6 +103,7 @@ static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
  * without a tick of the context only if all its captures are linked and watched. */
 static void use_pool(pl_capture *capture, pl_private *pool)
 {
+    pl_private_keep(pool);
     if (capture->pool == pool) {
         return;
     }
@@ -121,6 +122,7 @@ static void use_pool(pl_capture *capture, pl_private *pool)
 
 void pl_capture_see_use(const pl_capture *capture, pl_private *pool)
 {
+    pl_private_keep(pool);
     pool->is_unwatched = pool->is_unwatched || (capture->pool != pool && !capture->is_broken);
 }
 

@@ -225,7 +225,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
     pl_block_uses *uses = b->uses;
     uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
 
-    b->is_private = pl_private_told(b->segment->area) != NULL;
+    b->is_private = b->segment->is_private && pl_private_told(b->segment->area) != NULL;
     /* A block that came and went in one capture is used by its graph only, not by the stream. */
     b->stamp = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;

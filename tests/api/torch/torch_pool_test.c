@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/adapters/pleat_torch.h"
+#include "api/pleat_checkpoint.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
 
@@ -57,7 +58,9 @@ START_TEST(the_hooks_end_and_release_a_pool)
     const char *const current = "reserved_bytes_by_private_pools.7_9.all.current";
     const pleat_pool_id id = { 7, 9 };
     pleat instance = api_torch_make(API_PLEAT, "capacity:256M", "");
+    pleat_checkpoint checkpoint;
     begin(instance, id);
+    ck_assert_int_eq(pleat_checkpoint_take(instance, 0, id, &checkpoint), PLEAT_OK);
     void *inside = pleat_torch_malloc(3 * MIB, 0, NULL);
     int64_t reserved = value_of(tell(), current);
     ck_assert_int_ge(reserved, 3 * MIB);
@@ -66,7 +69,7 @@ START_TEST(the_hooks_end_and_release_a_pool)
     ck_assert_int_eq(value_of(tell(), current), reserved);
     ck_assert_int_eq(pleat_pool_end(instance, 0, id), PLEAT_EPOOL);
     pleat_torch_free(inside, 3 * MIB, 0, NULL);
-    pleat_torch_reset(); /* memory that a graph may use again stays */
+    pleat_torch_reset(); /* memory that a restore may need again stays */
     ck_assert_int_eq(value_of(tell(), current), reserved);
     pleat_torch_release_pool(0, id);
     ck_assert_int_eq(value_of(tell(), current), 0);

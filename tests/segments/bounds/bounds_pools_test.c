@@ -3,6 +3,7 @@
 /* labels: unit */
 #include <check.h>
 
+#include "segments/pleat/space/private.h"
 #include "tests/support/own.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
@@ -11,7 +12,6 @@
 enum { OWN = 1, OTHER = 2, THIRD = 3, N_POOLS = 5000 };
 
 #define GRANULE (2 * MIB)
-#define SEGMENT (64 * GRANULE)
 
 static pl_private *pools[N_POOLS];
 static pleat_devptr blocks[N_POOLS];
@@ -36,11 +36,10 @@ static void open_pools(void)
     open_on("capacity:10200M,depth:1048576", 0);
 }
 
-/* Open on a device that is full with SEGMENT bytes per pool. Few addresses keep the segments at
- * this size. */
+/* Open on a device with more memory than there are addresses. */
 static void open_large_pools(void)
 {
-    open_on("capacity:640200M,depth:1048576", 1024 * GIB);
+    open_on("capacity:640200M,depth:1048576", 512 * GIB);
 }
 
 static pleat_status try_get(pl_private *pool, size_t bytes, unsigned stream, pleat_devptr *out)
@@ -77,17 +76,25 @@ static void refuse(pl_private *pool, unsigned stream)
     ck_assert_int_eq(try_get(pool, GIB, stream, &ptr), PLEAT_ENOMEM_DEVICE);
 }
 
-static void fill_pools_with(size_t bytes)
+static void fill_pools(void)
 {
     for (size_t i = 0; i < N_POOLS; i++) {
-        blocks[i] = get(pools[i], bytes, OWN);
+        blocks[i] = get(pools[i], GRANULE, OWN);
     }
     pl_lock_reset_touched();
 }
 
-static void fill_pools(void)
+/* A block for each pool that fills the pool's first segment. Then no memory is left. */
+static void fill_segments(void)
 {
-    fill_pools_with(GRANULE);
+    const pl_area area = { .class = PL_CLASS_LARGE };
+    for (size_t i = 0; i < N_POOLS; i++) {
+        blocks[i] = get(pools[i], pl_private_want((pl_space *)pleat.a, &area) * GRANULE, OWN);
+    }
+    pleat_stats s;
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, s.resident_bytes), PLEAT_OK);
+    pl_lock_reset_touched();
 }
 
 static void empty_pools(void)
@@ -192,7 +199,7 @@ END_TEST
 /* The pools' segments have no free memory and no holes. So a search skips them. */
 START_TEST(very_many_full_pools_were_released)
 {
-    fill_pools_with(SEGMENT);
+    fill_segments();
     release_pools();
     ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[0]), PLEAT_OK);
     captures_begin(THIRD);

@@ -23,10 +23,19 @@ void pools_close(void)
     pleat_close();
 }
 
-pl_private *pools_open_one(void)
+pl_private *pools_open_idle(void)
 {
     pl_private *pool = NULL;
     ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    return pool;
+}
+
+pl_private *pools_open_one(void)
+{
+    pl_private *pool = pools_open_idle();
+    pl_roster roster;
+    ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pool, &roster), PLEAT_OK);
+    pleat.a->ops->roster_drop(pleat.a, &roster);
     return pool;
 }
 

@@ -10,7 +10,9 @@
 void pools_open_with(const char *sim, pl_cross_stream cross_stream, uint32_t wait_ms);
 void pools_close(void);
 
-/* The call must succeed. Every walker passes afterwards. */
+/* The call must succeed. Every walker passes afterwards. The first opens a pool that keeps nothing,
+ * the second a pool that keeps its memory, as after a checkpoint or a capture. */
+pl_private *pools_open_idle(void);
 pl_private *pools_open_one(void);
 void pools_release(pl_private *pool);
 void pools_rest(pl_private *pool);
