@@ -91,7 +91,8 @@ static bool open_subject(verify_command *c, const char *spec, subject *s)
     }
     if (!bench_file_split(found, s->path, sizeof s->path, &s->file, &c->failure) ||
         !bench_file_check_snapshot(s->path, &c->failure) ||
-        !bench_snapshot_read(s->path, &s->file.limits, s->file.device, &s->snapshot, &c->failure)) {
+        !bench_snapshot_read(s->path, &s->file.limits, s->file.rank[0] ? s->file.rank : NULL,
+                             s->file.device, &s->snapshot, &c->failure)) {
         return false;
     }
     bench_tape *tape = &s->work.tape;

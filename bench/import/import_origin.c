@@ -187,7 +187,9 @@ void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording
         .n_stacks = snapshot->n_stacks,
         .stack_of = recording->stack_of,
         .n_stack_of = recording->n_events,
+        .state = snapshot->state,
     };
+    snapshot->state = (bench_state){ .n_pieces = 0 };
     snapshot->stacks = NULL;
     snapshot->n_stacks = 0;
     recording->stack_of = NULL;

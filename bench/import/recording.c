@@ -338,6 +338,7 @@ static bool write_entry(writer *w, const bench_snapshot_entry *entry)
     case BENCH_SNAPSHOT_SEGMENT_UNMAP:
         note_call(w, entry);
         return true;
+    case BENCH_SNAPSHOT_TAKEN:
     case BENCH_SNAPSHOT_OTHER:
         break;
     }

@@ -2,8 +2,8 @@
 #ifndef PLEAT_BENCH_SETTINGS_H
 #define PLEAT_BENCH_SETTINGS_H
 
-#include "bench/import/pickle.h"
 #include "bench/import/snapshot.h"
+#include "bench/pickle/pickle.h"
 
 /* Fill conf, allocator, is_full and is_expandable of `out`, whose entries and segments are read.
  * Older snapshots have no settings, or not all. False and a message when they are absurd. */

@@ -1,187 +1,116 @@
-/* snapshot.c - extracts one device's events from a pickle's lists and dictionaries.
+/* snapshot.c - extracts one device's events and blocks from a file's lists and dictionaries.
  *
- * The shape is known, so each level is a separate loop. Memo references may repeat one object many
- * times. To bound the time, no more blocks are read than the file has bytes. */
+ * The shape is known, so each level is a separate loop. Events and blocks were folded as the file
+ * was read (fold.h). Memo references may repeat one object many times. To bound the time, no more
+ * blocks are read than the file has bytes. */
 #include "bench/import/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/import/fold.h"
+#include "bench/import/parts.h"
 #include "bench/import/settings.h"
-#include "bench/import/stacks.h"
 #include "bench/import/weigh.h"
+#include "bench/import/words.h"
 
 typedef bench_pickle_value value;
 typedef bench_pickle_node node;
 
-static const char *const wanted[] = { "segments",
-                                      "device_traces",
-                                      "allocator_settings",
-                                      "PYTORCH_CUDA_ALLOC_CONF",
-                                      "PYTORCH_ALLOC_CONF",
-                                      "expandable_segments",
-                                      "is_expandable",
-                                      "device",
-                                      "address",
-                                      "addr",
-                                      "device_free",
-                                      "size",
-                                      "stream",
-                                      "action",
-                                      "state",
-                                      "blocks",
-                                      "requested_size",
-                                      "total_size",
-                                      "segment_pool_id",
-                                      "pleat_allocator",
-                                      "trace_alloc_max_entries",
-                                      "trace_alloc_overflowed",
-                                      "frames",
-                                      "filename",
-                                      "line",
-                                      "name",
-                                      NULL };
-
 typedef struct reader {
     const char *path;
     bench_failure *failure;
-    const value *root;
+    bench_folds *folds;
+    const value *part; /* a dictionary, or a list of segments */
     bench_snapshot *out;
     size_t n_bytes;
-    bench_stacks stacks;
     size_t n_seen; /* blocks and segments */
-    size_t capacity;
+    size_t live_capacity;
+    size_t piece_capacity;
     size_t private_capacity;
     bool is_chosen; /* the device is named */
 } reader;
 
-static __attribute__((format(printf, 3, 4))) bool complain(const reader *r, const value *at,
-                                                           const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return bench_fail(r->failure, "%s: byte %lu: %s", r->path, (unsigned long)at->at, text);
-}
+#define complain(r, at, ...) bench_fold_complain((r)->folds, at, __VA_ARGS__)
 
 /* The list under `key`, if the list kept all its items. */
-static bool get_list(const reader *r, const value *from, const char *what, const char *key,
+static bool get_list(const reader *r, const value *from, const char *what, unsigned key,
                      const node **out)
 {
     const value *found = bench_pickle_get(from, key);
+    const char *name = bench_words[key];
     if (!found) {
-        return complain(r, from, "%s has no '%s'", what, key);
+        return complain(r, from, "%s has no '%s'", what, name);
     }
     if (found->kind != BENCH_PICKLE_LIST) {
-        return complain(r, found, "'%s' of %s is %s, not a list", key, what,
+        return complain(r, found, "'%s' of %s is %s, not a list", name, what,
                         bench_pickle_kind_text(found));
     }
     if (found->as.node->has_dropped) {
-        return complain(r, found, "'%s' of %s holds a dictionary with nothing of use", key, what);
+        return complain(r, found, "'%s' of %s holds a dictionary with nothing of use", name, what);
     }
     *out = found->as.node;
     return true;
 }
 
-/* An integer in [0, 2^63). */
-static bool get_number(const reader *r, const value *from, const char *what, const char *key,
-                       uint64_t *out)
+static bool out_of_memory(const reader *r)
 {
-    const value *found = bench_pickle_get(from, key);
-    if (!found) {
-        return complain(r, from, "%s has no '%s'", what, key);
-    }
-    if (found->kind != BENCH_PICKLE_INTEGER) {
-        return complain(r, found, "'%s' of %s is %s, not an integer", key, what,
-                        bench_pickle_kind_text(found));
-    }
-    if (found->as.integer < 0) {
-        return complain(r, found, "'%s' of %s is negative: %lld", key, what,
-                        (long long)found->as.integer);
-    }
-    *out = (uint64_t)found->as.integer;
-    return true;
+    return bench_fail(r->failure, "%s: out of host memory", r->path);
 }
 
-/* Absent = `otherwise`. */
-static bool get_number_or(const reader *r, const value *from, const char *what, const char *key,
-                          uint64_t otherwise, uint64_t *out)
+/* ---- events ---- */
+
+/* The first item that is no event is told. */
+static bool complain_of_event(reader *r, const value *item)
 {
-    if (!bench_pickle_get(from, key)) {
-        *out = otherwise;
-        return true;
-    }
-    return get_number(r, from, what, key, out);
+    node empty = { .n = 0 }; /* what was folded as something else */
+    value dict = { .kind = BENCH_PICKLE_DICT, .as.node = &empty };
+    bench_snapshot_entry entry;
+    return bench_fold_read_entry(r->folds, item->kind == BENCH_PICKLE_RUN ? &dict : item, &entry);
 }
 
-static bool get_action(const reader *r, const value *from, uint8_t *out)
-{
-    static const char *const names[BENCH_SNAPSHOT_OTHER] = {
-        [BENCH_SNAPSHOT_ALLOC] = "alloc",
-        [BENCH_SNAPSHOT_FREE_REQUESTED] = "free_requested",
-        [BENCH_SNAPSHOT_FREE_COMPLETED] = "free_completed",
-        [BENCH_SNAPSHOT_SEGMENT_ALLOC] = "segment_alloc",
-        [BENCH_SNAPSHOT_SEGMENT_FREE] = "segment_free",
-        [BENCH_SNAPSHOT_SEGMENT_MAP] = "segment_map",
-        [BENCH_SNAPSHOT_SEGMENT_UNMAP] = "segment_unmap",
-        [BENCH_SNAPSHOT_OOM] = "oom",
-    };
-    const value *action = bench_pickle_get(from, "action");
-    if (!action) {
-        return complain(r, from, "an event has no 'action'");
-    }
-    if (action->kind != BENCH_PICKLE_TEXT) {
-        return complain(r, action, "'action' of an event is %s, not a string",
-                        bench_pickle_kind_text(action));
-    }
-    unsigned i = 0;
-    while (i < BENCH_SNAPSHOT_OTHER && !bench_pickle_is_text(action, names[i])) {
-        i++;
-    }
-    *out = (uint8_t)i;
-    return true;
-}
-
-static bool read_entry(reader *r, const value *from, bench_snapshot_entry *out)
-{
-    if (from->kind != BENCH_PICKLE_DICT) {
-        return complain(r, from, "an event is %s, not a dictionary", bench_pickle_kind_text(from));
-    }
-    *out = (bench_snapshot_entry){ .at = from->at };
-    if (!get_action(r, from, &out->action)) {
-        return false;
-    }
-    if (out->action == BENCH_SNAPSHOT_OTHER) {
-        return true;
-    }
-    out->stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
-    bool is_oom = out->action == BENCH_SNAPSHOT_OOM;
-    return (is_oom ? get_number_or(r, from, "an event", "device_free", 0, &out->address)
-                   : get_number(r, from, "an event", "addr", &out->address)) &&
-           get_number(r, from, "an event", "size", &out->bytes) &&
-           get_number_or(r, from, "an event", "stream", 0, &out->stream);
-}
-
+/* The trace's events become the snapshot's. They mostly lie one behind the other already. */
 static bool read_entries(reader *r, const value *trace)
 {
     const node *list = trace->as.node;
-    bench_snapshot *out = r->out;
+    bench_folds *folds = r->folds;
     if (list->has_dropped) {
         return complain(r, trace, "an event has no 'action'");
     }
-    out->entries = calloc(list->n + 1u, sizeof *out->entries);
-    if (!out->entries) {
-        return bench_fail(r->failure, "%s: out of host memory", r->path);
-    }
+    uint64_t n = 0;
+    uint64_t last = 0;
+    bool is_ascending = true;
     for (uint32_t i = 0; i < list->n; i++) {
-        bench_snapshot_entry *entry = &out->entries[out->n_entries];
-        if (!read_entry(r, &list->items[i], entry)) {
-            return false;
+        const value *run = &list->of.items[i];
+        if (run->kind != BENCH_PICKLE_RUN || run->word != BENCH_FOLD_EVENT) {
+            return complain_of_event(r, run);
         }
-        out->n_entries++;
-        out->has_mappings = out->has_mappings || entry->action == BENCH_SNAPSHOT_SEGMENT_MAP;
+        is_ascending = is_ascending && (uint64_t)run->as.integer >= last;
+        last = (uint64_t)run->as.integer + run->at;
+        n += run->at;
+    }
+    bench_snapshot_entry *out = is_ascending ? folds->entries
+                                             : calloc(n + 1, sizeof *folds->entries);
+    if (n > 0 && !out) {
+        return out_of_memory(r);
+    }
+    size_t at = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const value *run = &list->of.items[i];
+        memmove(out + at, folds->entries + run->as.integer, run->at * sizeof *out);
+        at += run->at;
+    }
+    if (is_ascending) {
+        folds->entries = NULL;
+        folds->n_entries = 0;
+        bench_snapshot_entry *cut = realloc(out, (at + 1) * sizeof *out);
+        out = cut ? cut : out;
+    }
+    r->out->entries = out;
+    r->out->n_entries = at;
+    for (size_t i = 0; i < at; i++) {
+        bool is_mapping = out[i].action == BENCH_SNAPSHOT_SEGMENT_MAP;
+        r->out->has_mappings = r->out->has_mappings || is_mapping;
     }
     return true;
 }
@@ -221,7 +150,7 @@ static bool choose_trace(reader *r, const node *traces, const bench_weights *wei
 {
     *out = NULL;
     for (uint32_t i = 0; i < traces->n; i++) {
-        const value *trace = &traces->items[i];
+        const value *trace = &traces->of.items[i];
         if (trace->kind != BENCH_PICKLE_LIST) {
             return complain(r, trace, "an item of 'device_traces' is %s, not a list",
                             bench_pickle_kind_text(trace));
@@ -233,25 +162,51 @@ static bool choose_trace(reader *r, const node *traces, const bench_weights *wei
     }
     uint64_t device = (uint64_t)r->out->device;
     bench_weights_others(weights, device, &r->out->devices);
-    bool is_there = device < traces->n && bench_weigh_has_events(&traces->items[device]);
-    *out = is_there ? &traces->items[device] : NULL;
+    bool is_there = device < traces->n &&
+                    bench_weigh_has_events(&traces->of.items[device], r->folds);
+    *out = is_there ? &traces->of.items[device] : NULL;
     return true;
+}
+
+/* ---- blocks ---- */
+
+/* Room for one more; NULL and a message when there is none. */
+static void *grow(const reader *r, void *of, size_t n, size_t *capacity, size_t bytes)
+{
+    if (n < *capacity) {
+        return of;
+    }
+    size_t more = *capacity ? 2 * *capacity : 256;
+    void *grown = realloc(of, more * bytes);
+    if (grown) {
+        *capacity = more;
+    } else {
+        out_of_memory(r);
+    }
+    return grown;
 }
 
 static bool add_live(reader *r, const bench_snapshot_entry *block)
 {
     bench_snapshot *out = r->out;
-    if (out->n_live == r->capacity) {
-        size_t capacity = r->capacity ? 2 * r->capacity : 256;
-        bench_snapshot_entry *live = realloc(out->live, capacity * sizeof *live);
-        if (!live) {
-            return bench_fail(r->failure, "%s: out of host memory", r->path);
-        }
+    bench_snapshot_entry *live = grow(r, out->live, out->n_live, &r->live_capacity, sizeof *live);
+    if (live) {
         out->live = live;
-        r->capacity = capacity;
+        live[out->n_live++] = *block;
     }
-    out->live[out->n_live++] = *block;
-    return true;
+    return live != NULL;
+}
+
+static bool add_piece(reader *r, const bench_state_piece *piece)
+{
+    bench_state *state = &r->out->state;
+    bench_state_piece *pieces = grow(r, state->pieces, state->n_pieces, &r->piece_capacity,
+                                     sizeof *pieces);
+    if (pieces) {
+        state->pieces = pieces;
+        pieces[state->n_pieces++] = *piece;
+    }
+    return pieces != NULL;
 }
 
 /* Refuses when memo references repeat objects more often than a written file could. */
@@ -260,69 +215,79 @@ static bool count_one(reader *r, const value *from)
     return ++r->n_seen <= r->n_bytes || complain(r, from, "more blocks than the file has bytes");
 }
 
-/* Live and pending blocks still occupy their places. A pending block is freed, but waits for other
- * streams. */
-bool bench_snapshot_occupies(const value *block, uint8_t *action)
+/* `like` is of the segment: its base is the next block's. */
+static bool add_block(reader *r, const bench_fold_block *block, bench_state_piece *like)
 {
-    static const char *const live[] = { "active_allocated", "active" };
-    static const char *const pending[] = { "active_pending_free", "active_awaiting_free" };
-    const value *state = bench_pickle_get(block, "state");
-    bool is_text = state && state->kind == BENCH_PICKLE_TEXT;
-    for (unsigned i = 0; is_text && i < 2; i++) {
-        if (bench_pickle_is_text(state, live[i])) {
-            *action = BENCH_SNAPSHOT_ALLOC;
-            return true;
-        }
-        if (bench_pickle_is_text(state, pending[i])) {
-            *action = BENCH_SNAPSHOT_FREE_COMPLETED;
-            return true;
-        }
-    }
-    return false;
+    bool is_free = block->state == BENCH_STATE_FREE;
+    like->base = block->address != BENCH_NO_ADDRESS ? block->address : like->base;
+    like->bytes = block->bytes;
+    like->kind = block->state;
+    like->stack = is_free ? 0 : block->stack;
+    like->asked_bytes = block->state == BENCH_STATE_LIVE ? block->requested_bytes : 0;
+    bench_snapshot_entry live = {
+        .address = like->base,
+        .bytes = block->requested_bytes,
+        .stream = like->stream,
+        .at = block->at,
+        .stack = block->stack,
+        .action = block->state == BENCH_STATE_LIVE ? BENCH_SNAPSHOT_ALLOC
+                                                   : BENCH_SNAPSHOT_FREE_COMPLETED,
+    };
+    bool ok = add_piece(r, like) && (is_free || add_live(r, &live));
+    like->base += block->bytes;
+    like->is_first = false;
+    return ok;
 }
 
-static bool read_block(reader *r, const value *from, uint64_t stream, uint64_t *next_address)
+static bool read_blocks(reader *r, const node *blocks, bench_state_piece *like)
 {
-    static const char what[] = "a block";
-    if (from->kind != BENCH_PICKLE_DICT) {
-        return complain(r, from, "a block is %s, not a dictionary", bench_pickle_kind_text(from));
+    for (uint32_t i = 0; i < blocks->n; i++) {
+        const value *item = &blocks->of.items[i];
+        bench_fold_block block;
+        bool is_run = item->kind == BENCH_PICKLE_RUN && item->word == BENCH_FOLD_BLOCK;
+        if (!is_run && (!count_one(r, item) || !bench_fold_read_block(r->folds, item, &block) ||
+                        !add_block(r, &block, like))) {
+            return false;
+        }
+        for (uint32_t k = 0; is_run && k < item->at; k++) {
+            const bench_fold_block *of = &r->folds->blocks[(uint64_t)item->as.integer + k];
+            if (!count_one(r, item) || !add_block(r, of, like)) {
+                return false;
+            }
+        }
     }
-    bench_snapshot_entry block = { .stream = stream, .at = from->at };
-    uint64_t size;
-    if (!count_one(r, from) || !get_number(r, from, what, "size", &size) ||
-        !get_number_or(r, from, what, "address", *next_address, &block.address) ||
-        !get_number_or(r, from, what, "requested_size", size, &block.bytes)) {
-        return false;
-    }
-    *next_address = block.address + size;
-    if (!bench_snapshot_occupies(from, &block.action)) {
-        return true;
-    }
-    block.stack = bench_stacks_add(&r->stacks, bench_pickle_get(from, "frames"));
-    return add_live(r, &block);
+    return true;
 }
 
 /* The default pool is (0, 0). */
 static bool add_private(reader *r, const value *segment, uint64_t address, uint64_t bytes)
 {
     bench_snapshot *out = r->out;
-    const value *pool = bench_pickle_get(segment, "segment_pool_id");
+    const value *pool = bench_pickle_get(segment, BENCH_WORD_SEGMENT_POOL_ID);
     if (!pool || pool->kind != BENCH_PICKLE_TUPLE || pool->as.integer == 0) {
         return true;
     }
-    if (out->n_private == r->private_capacity) {
-        size_t capacity = r->private_capacity ? 2 * r->private_capacity : 16;
-        bench_snapshot_private *privates = realloc(out->privates, capacity * sizeof *privates);
-        if (!privates) {
-            return bench_fail(r->failure, "%s: out of host memory", r->path);
-        }
+    bench_snapshot_private *privates = grow(r, out->privates, out->n_private, &r->private_capacity,
+                                            sizeof *privates);
+    if (privates) {
         out->privates = privates;
-        r->private_capacity = capacity;
+        privates[out->n_private++] = (bench_snapshot_private){ .address = address,
+                                                               .bytes = bytes,
+                                                               .pool = (uint64_t)pool->as.integer };
     }
-    out->privates[out->n_private++] = (bench_snapshot_private){
-        .address = address, .bytes = bytes, .pool = (uint64_t)pool->as.integer
-    };
-    return true;
+    return privates != NULL;
+}
+
+static bool is_true(const value *dict, unsigned key)
+{
+    const value *found = bench_pickle_get(dict, key);
+    return found && found->kind == BENCH_PICKLE_BOOL && found->as.integer;
+}
+
+static bool is_small(const value *segment)
+{
+    const value *type = bench_pickle_get(segment, BENCH_WORD_SEGMENT_TYPE);
+    return type && bench_pickle_is_word(type, BENCH_WORD_SMALL);
 }
 
 static bool read_segment(reader *r, const value *from)
@@ -331,16 +296,17 @@ static bool read_segment(reader *r, const value *from)
     if (from->kind != BENCH_PICKLE_DICT) {
         return complain(r, from, "a segment is %s, not a dictionary", bench_pickle_kind_text(from));
     }
+    const bench_folds *folds = r->folds;
     uint64_t device;
-    uint64_t address;
-    uint64_t stream;
     uint64_t total;
     const node *blocks;
-    if (!count_one(r, from) || !get_number_or(r, from, what, "device", 0, &device) ||
-        !get_number(r, from, what, "address", &address) ||
-        !get_number_or(r, from, what, "stream", 0, &stream) ||
-        !get_number_or(r, from, what, "total_size", 0, &total) ||
-        !get_list(r, from, what, "blocks", &blocks)) {
+    bench_state_piece like = { .is_first = true, .is_small = is_small(from) };
+    if (!count_one(r, from) ||
+        !bench_fold_number_or(folds, from, what, BENCH_WORD_DEVICE, 0, &device) ||
+        !bench_fold_number(folds, from, what, BENCH_WORD_ADDRESS, &like.base) ||
+        !bench_fold_number_or(folds, from, what, BENCH_WORD_STREAM, 0, &like.stream) ||
+        !bench_fold_number_or(folds, from, what, BENCH_WORD_TOTAL_SIZE, 0, &total) ||
+        !get_list(r, from, what, BENCH_WORD_BLOCKS, &blocks)) {
         return false;
     }
     r->n_seen += blocks->n; /* memo references may repeat the list, too */
@@ -348,82 +314,140 @@ static bool read_segment(reader *r, const value *from)
         return true;
     }
     r->out->held_bytes += total;
-    if (!add_private(r, from, address, total)) {
+    like.is_expandable = is_true(from, BENCH_WORD_IS_EXPANDABLE);
+    r->out->has_expandable = r->out->has_expandable || like.is_expandable;
+    return add_private(r, from, like.base, total) && read_blocks(r, blocks, &like);
+}
+
+/* A history alone does not do: without segments nothing tells what lived before it. */
+static bool read_segments(reader *r, const node *segments)
+{
+    const node *there;
+    if (r->part->kind == BENCH_PICKLE_DICT &&
+        !get_list(r, r->part, "the snapshot", BENCH_WORD_SEGMENTS, &there)) {
         return false;
     }
-    const value *expandable = bench_pickle_get(from, "is_expandable");
-    r->out->has_expandable = r->out->has_expandable ||
-                             (expandable && expandable->kind == BENCH_PICKLE_BOOL &&
-                              expandable->as.integer);
-    for (uint32_t i = 0; i < blocks->n; i++) {
-        if (!read_block(r, &blocks->items[i], stream, &address)) {
+    for (uint32_t i = 0; i < segments->n; i++) {
+        if (!read_segment(r, &segments->of.items[i])) {
             return false;
         }
     }
     return true;
 }
 
-static bool read_segments(reader *r)
+/* A list of segments has no history and no settings; neither has a dictionary of segments alone. */
+static bool find_lists(const reader *r, const node **segments, const node **traces)
 {
-    const node *segments;
-    if (!get_list(r, r->root, "the snapshot", "segments", &segments)) {
+    static const node none = { .n = 0 };
+    *traces = &none;
+    if (r->part->kind == BENCH_PICKLE_LIST) {
+        *segments = r->part->as.node;
+        return true;
+    }
+    *segments = &none;
+    bool has_traces = bench_pickle_get(r->part, BENCH_WORD_DEVICE_TRACES) != NULL;
+    bool has_segments = bench_pickle_get(r->part, BENCH_WORD_SEGMENTS) != NULL;
+    return (!has_traces ||
+            get_list(r, r->part, "the snapshot", BENCH_WORD_DEVICE_TRACES, traces)) &&
+           (!has_segments || get_list(r, r->part, "the snapshot", BENCH_WORD_SEGMENTS, segments));
+}
+
+/* Without events there is an array all the same, in which none is found. */
+static bool read_trace(reader *r, const value *trace)
+{
+    if (trace && !read_entries(r, trace)) {
         return false;
     }
-    for (uint32_t i = 0; i < segments->n; i++) {
-        if (!read_segment(r, &segments->items[i])) {
-            return false;
-        }
+    if (!r->out->entries) {
+        r->out->entries = calloc(1, sizeof *r->out->entries);
     }
-    return true;
+    return r->out->entries || out_of_memory(r);
 }
 
 static bool read_all(reader *r)
 {
-    if (r->root->kind != BENCH_PICKLE_DICT) {
-        return complain(r, r->root,
-                        "the pickle is %s, not a snapshot with 'segments' and 'device_traces'",
-                        bench_pickle_kind_text(r->root));
-    }
+    const node *segments;
     const node *traces;
-    if (!get_list(r, r->root, "the snapshot", "device_traces", &traces)) {
+    if (!find_lists(r, &segments, &traces)) {
         return false;
     }
     bench_weights weights;
-    bench_weigh(r->root, r->n_bytes, &weights);
+    bench_weigh(segments, traces, r->folds, r->n_bytes, &weights);
     const value *trace;
     bool has_trace = choose_trace(r, traces, &weights, &trace);
-    bool ok = has_trace && (!trace || read_entries(r, trace)) && read_segments(r) &&
-              bench_snapshot_settings(r->path, r->root, r->out, r->failure);
+    bool ok = has_trace && read_trace(r, trace) && read_segments(r, segments) &&
+              bench_snapshot_settings(r->path, r->part, r->out, r->failure);
     return ok && (r->out->n_entries > 0 || r->out->n_live > 0 || refuse_empty(r, &weights));
 }
 
-bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
+/* ---- files ---- */
+
+typedef struct opened {
+    bench_folds folds;
+    bench_pickle pickle;
+} opened;
+
+static bool open_file(const char *path, const bench_limits *limits, opened *out,
+                      bench_failure *failure)
+{
+    bench_pickle_wants wants = { .words = bench_words,
+                                 .fold = bench_fold,
+                                 .keeps = bench_parts_keeps,
+                                 .context = &out->folds,
+                                 .failure = failure };
+    bool ok = bench_folds_init(&out->folds, path, failure) &&
+              bench_pickle_read(path, limits, &wants, &out->pickle);
+    if (!ok) {
+        bench_folds_fini(&out->folds);
+    }
+    return ok;
+}
+
+static void close_file(opened *file)
+{
+    bench_folds_fini(&file->folds);
+    bench_pickle_free(&file->pickle);
+}
+
+bool bench_snapshot_ranks(const char *path, const bench_limits *limits, bench_rank_name **names,
+                          unsigned *n, bench_failure *failure)
+{
+    opened file;
+    *n = 0;
+    if (bench_pickle_begins_with_word(path, bench_words) ||
+        !open_file(path, limits, &file, failure)) {
+        return true; /* reading tells what is wrong */
+    }
+    bool ok = bench_parts_name(&file.pickle.root, names, n) ||
+              bench_fail(failure, "%s: out of host memory", path);
+    close_file(&file);
+    return ok;
+}
+
+bool bench_snapshot_read(const char *path, const bench_limits *limits, const char *rank, int device,
                          bench_snapshot *out, bench_failure *failure)
 {
-    bench_pickle pickle;
-    if (!bench_pickle_read(path, limits, wanted, &pickle, failure)) {
+    opened file;
+    if (!open_file(path, limits, &file, failure)) {
         return false;
     }
     bench_snapshot snapshot = { .device = device, .devices.is_asked = device >= 0 };
     reader r = {
         .path = path,
         .failure = failure,
-        .root = &pickle.root,
+        .folds = &file.folds,
         .out = &snapshot,
         .is_chosen = device >= 0,
-        .n_bytes = pickle.bytes.n,
+        .n_bytes = file.pickle.n_bytes,
     };
-    bool ok = (bench_stacks_init(&r.stacks) ||
-               bench_fail(failure, "%s: out of host memory", path)) &&
-              read_all(&r);
+    bool ok = bench_parts_choose(path, &file.pickle.root, rank, &r.part, failure) && read_all(&r);
     snapshot.devices.judged = snapshot.device;
     if (ok) {
-        snapshot.stacks = r.stacks.texts;
-        snapshot.n_stacks = r.stacks.n;
-        r.stacks.texts = NULL;
+        snapshot.stacks = file.folds.stacks.texts;
+        snapshot.n_stacks = file.folds.stacks.n;
+        file.folds.stacks.texts = NULL;
     }
-    bench_stacks_fini(&r.stacks);
-    bench_pickle_free(&pickle);
+    close_file(&file);
     if (ok) {
         *out = snapshot;
     } else {
@@ -468,5 +492,6 @@ void bench_snapshot_free(bench_snapshot *snapshot)
     free(snapshot->entries);
     free(snapshot->live);
     free(snapshot->privates);
+    free(snapshot->state.pieces);
     *snapshot = (bench_snapshot){ .device = BENCH_ANY_DEVICE };
 }

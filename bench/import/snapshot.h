@@ -1,9 +1,11 @@
-/* snapshot.h - reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot).
+/* snapshot.h - reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot), as pickles, as
+ * JSON and as torch.save writes them.
  *
- * Reads one device: the recorded events in order, and the live blocks at the snapshot. Accepts the
- * present form (a dictionary with settings) and the older ones (segments and device_traces only;
- * entries without time). Each stack is kept once (stacks.h). Source: PyTorch,
- * torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
+ * Reads one device: the recorded events in order, and the blocks at the snapshot. Accepts the
+ * present form (a dictionary with settings), the older ones (segments and device_traces only;
+ * entries without time), and a list of segments, which torch.cuda.memory_snapshot() returns. A
+ * file may hold the snapshots of several ranks (parts.h). Each stack is kept once (stacks.h).
+ * Source: PyTorch, torch/csrc/cuda/memory_snapshot.cpp and torch/csrc/cuda/Module.cpp. */
 #ifndef PLEAT_BENCH_SNAPSHOT_H
 #define PLEAT_BENCH_SNAPSHOT_H
 
@@ -22,7 +24,8 @@ typedef enum bench_snapshot_action {
     BENCH_SNAPSHOT_SEGMENT_MAP,
     BENCH_SNAPSHOT_SEGMENT_UNMAP,
     BENCH_SNAPSHOT_OOM,
-    BENCH_SNAPSHOT_OTHER /* "snapshot", annotations, unknown actions: no memory changes */
+    BENCH_SNAPSHOT_TAKEN, /* "snapshot": somebody only looked */
+    BENCH_SNAPSHOT_OTHER  /* annotations, unknown actions: no memory changes */
 } bench_snapshot_action;
 
 typedef struct bench_snapshot_entry {
@@ -43,6 +46,9 @@ typedef struct bench_snapshot_private {
 
 enum { BENCH_ANY_DEVICE = -1, BENCH_SNAPSHOT_CONF_BYTES = 4096 };
 
+enum { BENCH_RANK_BYTES = 40 };
+typedef char bench_rank_name[BENCH_RANK_BYTES];
+
 typedef struct bench_snapshot {
     int device;
     bench_devices devices; /* `device` and the others */
@@ -60,15 +66,22 @@ typedef struct bench_snapshot {
     char allocator[32];                   /* of a snapshot that pleat wrote, or "" */
     bool is_full;                         /* the ring is, as far as the settings tell */
     uint64_t held_bytes;                  /* of the segments at the end */
+    bench_state state;                    /* all blocks at the end */
     char **stacks;                        /* texts (stacks.h) */
     uint32_t n_stacks;
 } bench_snapshot;
 
-/* `limits` may be NULL. `device`: an index, or BENCH_ANY_DEVICE for a device whose last request was
- * refused, or else any, the one with the most live bytes at once (weigh.h). Without events it is
- * read without entries. False and a message with file and offset. */
-bool bench_snapshot_read(const char *path, const bench_limits *limits, int device,
+/* `limits` may be NULL. `rank`: the part of a file with several (parts.h), or NULL. `device`: an
+ * index, or BENCH_ANY_DEVICE for a device whose last request was refused, or else any, the one with
+ * the most live bytes at once (weigh.h). Without events it is read without entries. False and a
+ * message with file and offset. */
+bool bench_snapshot_read(const char *path, const bench_limits *limits, const char *rank, int device,
                          bench_snapshot *out, bench_failure *failure);
+/* The ranks of a file that holds several snapshots: *n names, each of which is a `rank`, in an
+ * array to be freed. *n is 0 for a file of one, and for a file that cannot be read. */
+bool bench_snapshot_ranks(const char *path, const bench_limits *limits, bench_rank_name **names,
+                          unsigned *n, bench_failure *failure);
+
 /* What the recorded run held from the driver. */
 typedef struct bench_snapshot_held {
     uint64_t most_bytes;   /* maximum over all events; 0 = not in the snapshot */

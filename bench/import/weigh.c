@@ -4,28 +4,17 @@
 #include <limits.h>
 #include <string.h>
 
+#include "bench/import/words.h"
+
 typedef bench_pickle_value value;
 typedef bench_pickle_node node;
 
 /* No sum of sizes overflows. */
 #define MOST_BYTES (UINT64_C(1) << 62)
 
-static uint64_t number_of(const value *from, const char *key, uint64_t otherwise)
-{
-    const value *found = bench_pickle_get(from, key);
-    bool is_number = found && found->kind == BENCH_PICKLE_INTEGER && found->as.integer >= 0;
-    return is_number ? (uint64_t)found->as.integer : otherwise;
-}
-
 static uint64_t sum(uint64_t a, uint64_t b)
 {
     return a + b < MOST_BYTES ? a + b : MOST_BYTES;
-}
-
-static const node *list_of(const value *from, const char *key)
-{
-    const value *found = bench_pickle_get(from, key);
-    return found && found->kind == BENCH_PICKLE_LIST ? found->as.node : NULL;
 }
 
 static bool take(bench_weights *weights)
@@ -56,20 +45,32 @@ static bench_weight *place(bench_weights *weights, uint64_t device)
 
 /* ---- blocks at the end ---- */
 
-static void weigh_segment(bench_weights *weights, const value *segment)
+static void weigh_block(bench_weight *found, const bench_fold_block *block)
 {
-    const node *blocks = list_of(segment, "blocks");
-    bench_weight found = { .device = number_of(segment, "device", 0) };
-    for (uint32_t i = 0; blocks && i < blocks->n && take(weights); i++) {
-        const value *block = &blocks->items[i];
-        uint8_t action;
-        if (block->kind != BENCH_PICKLE_DICT || !bench_snapshot_occupies(block, &action)) {
-            continue;
+    bool is_live = block->state == BENCH_STATE_LIVE;
+    if (block->state == BENCH_STATE_FREE) {
+        return;
+    }
+    uint64_t *bytes = is_live ? &found->live_bytes : &found->pending_bytes;
+    *bytes = sum(*bytes, block->requested_bytes);
+    found->has_live = found->has_live || is_live;
+}
+
+static void weigh_segment(bench_weights *weights, const bench_folds *folds, const value *segment)
+{
+    const value *device = bench_pickle_get(segment, BENCH_WORD_DEVICE);
+    const value *list = bench_pickle_get(segment, BENCH_WORD_BLOCKS);
+    const node *blocks = list && list->kind == BENCH_PICKLE_LIST ? list->as.node : NULL;
+    bench_weight found = { .device = 0 };
+    if (device && device->kind == BENCH_PICKLE_INTEGER && device->as.integer >= 0) {
+        found.device = (uint64_t)device->as.integer;
+    }
+    for (uint32_t i = 0; blocks && i < blocks->n; i++) {
+        const value *run = &blocks->of.items[i];
+        bool is_run = run->kind == BENCH_PICKLE_RUN && run->word == BENCH_FOLD_BLOCK;
+        for (uint32_t k = 0; is_run && k < run->at && take(weights); k++) {
+            weigh_block(&found, &folds->blocks[(uint64_t)run->as.integer + k]);
         }
-        bool is_live = action == BENCH_SNAPSHOT_ALLOC;
-        uint64_t *bytes = is_live ? &found.live_bytes : &found.pending_bytes;
-        *bytes = sum(*bytes, number_of(block, "requested_size", number_of(block, "size", 0)));
-        found.has_live = found.has_live || is_live;
     }
     bench_weight *into = found.has_live ? place(weights, found.device) : NULL;
     if (into) {
@@ -81,116 +82,177 @@ static void weigh_segment(bench_weights *weights, const value *segment)
 
 /* ---- events ---- */
 
-static bool is_action(const value *event, const char *action)
+/* The events of a trace, one after another. */
+typedef struct walk {
+    const node *list;
+    const bench_snapshot_entry *entries;
+    uint32_t item;  /* the next; from the end, one behind it */
+    uint32_t place; /* within it, likewise */
+} walk;
+
+static uint32_t length_of(const value *item)
 {
-    const value *found = event->kind == BENCH_PICKLE_DICT ? bench_pickle_get(event, "action")
-                                                          : NULL;
-    return found && bench_pickle_is_text(found, action);
+    bool is_run = item->kind == BENCH_PICKLE_RUN && item->word == BENCH_FOLD_EVENT;
+    return is_run ? item->at : 0;
+}
+
+/* NULL at the end. What is malformed is passed over. */
+static const bench_snapshot_entry *next(walk *w)
+{
+    while (w->item < w->list->n && w->place == length_of(&w->list->of.items[w->item])) {
+        w->item++;
+        w->place = 0;
+    }
+    return w->item < w->list->n
+               ? &w->entries[(uint64_t)w->list->of.items[w->item].as.integer + w->place++]
+               : NULL;
+}
+
+static const bench_snapshot_entry *previous(walk *w)
+{
+    while (w->place == 0 && w->item > 0) {
+        w->item--;
+        w->place = length_of(&w->list->of.items[w->item]);
+    }
+    return w->place > 0 ? &w->entries[(uint64_t)w->list->of.items[w->item].as.integer + --w->place]
+                        : NULL;
+}
+
+static walk from_begin(const node *list, const bench_folds *folds)
+{
+    return (walk){ .list = list, .entries = folds->entries };
+}
+
+static walk from_end(const node *list, const bench_folds *folds)
+{
+    return (walk){ .list = list, .entries = folds->entries, .item = list->n };
 }
 
 /* The action that frees: of the two entries of a free a history may lack the first. */
-static const char *find_free(const node *list)
+static uint8_t find_free(const node *list, const bench_folds *folds)
 {
-    for (uint32_t i = 0; i < list->n; i++) {
-        if (is_action(&list->items[i], "free_requested")) {
-            return "free_requested";
+    walk w = from_begin(list, folds);
+    for (const bench_snapshot_entry *event; (event = next(&w)) != NULL;) {
+        if (event->action == BENCH_SNAPSHOT_FREE_REQUESTED) {
+            return BENCH_SNAPSHOT_FREE_REQUESTED;
         }
     }
-    return "free_completed";
+    return BENCH_SNAPSHOT_FREE_COMPLETED;
 }
 
 /* Back from the blocks at the end, which include those from before the history. False if the events
  * do not lead to these blocks, so that the level would be wrong. */
-static bool walk_back(const node *list, const char *free_action, uint64_t live, uint64_t *most)
+static bool walk_back(walk w, uint8_t free_action, uint64_t live, uint64_t *most)
 {
     bool goes_on = false;
     *most = live;
-    for (uint32_t i = list->n; i-- > 0;) {
-        const value *event = &list->items[i];
-        uint64_t bytes = number_of(event, "size", 0);
-        if (is_action(event, "alloc")) {
-            if (bytes > live) {
+    for (const bench_snapshot_entry *event; (event = previous(&w)) != NULL;) {
+        if (event->action == BENCH_SNAPSHOT_ALLOC) {
+            if (event->bytes > live) {
                 return false;
             }
-            live -= bytes;
+            live -= event->bytes;
             goes_on = true;
-        } else if (is_action(event, "oom") && !goes_on && sum(live, bytes) > *most) {
-            *most = sum(live, bytes);
-        } else if (is_action(event, free_action)) {
-            live = sum(live, bytes);
+        } else if (event->action == BENCH_SNAPSHOT_OOM && !goes_on &&
+                   sum(live, event->bytes) > *most) {
+            *most = sum(live, event->bytes);
+        } else if (event->action == free_action) {
+            live = sum(live, event->bytes);
         }
         *most = live > *most ? live : *most;
     }
     return true;
 }
 
-static uint64_t walk_on(const node *list, const char *free_action)
+static uint64_t walk_on(walk w, uint8_t free_action)
 {
     uint64_t live = 0;
     uint64_t most = 0;
-    for (uint32_t i = 0; i < list->n; i++) {
-        const value *event = &list->items[i];
-        uint64_t bytes = number_of(event, "size", 0);
-        if (is_action(event, "alloc")) {
-            live = sum(live, bytes);
-        } else if (is_action(event, free_action)) {
-            live -= bytes < live ? bytes : live;
+    for (const bench_snapshot_entry *event; (event = next(&w)) != NULL;) {
+        if (event->action == BENCH_SNAPSHOT_ALLOC) {
+            live = sum(live, event->bytes);
+        } else if (event->action == free_action) {
+            live -= event->bytes < live ? event->bytes : live;
         }
         most = live > most ? live : most;
     }
     return most;
 }
 
-static void weigh_trace(const node *list, bench_weight *out)
+static void weigh_trace(const node *list, const bench_folds *folds, bench_weight *out)
 {
-    const char *free_action = find_free(list);
-    bool has_ends = strcmp(free_action, "free_completed") == 0;
+    uint8_t free_action = find_free(list, folds);
+    bool has_ends = free_action == BENCH_SNAPSHOT_FREE_COMPLETED;
     uint64_t live = sum(out->live_bytes, has_ends ? out->pending_bytes : 0);
     uint64_t most;
-    if (!walk_back(list, free_action, live, &most)) {
-        uint64_t here = walk_on(list, free_action);
+    if (!walk_back(from_end(list, folds), free_action, live, &most)) {
+        uint64_t here = walk_on(from_begin(list, folds), free_action);
         most = here > live ? here : live;
     }
     out->need_bytes = most;
-    for (uint32_t i = 0; i < list->n; i++) {
-        bool is_refused = is_action(&list->items[i], "oom");
-        out->has_failed = is_refused || (out->has_failed && !is_action(&list->items[i], "alloc"));
+    walk w = from_begin(list, folds);
+    for (const bench_snapshot_entry *event; (event = next(&w)) != NULL;) {
+        bool is_refused = event->action == BENCH_SNAPSHOT_OOM;
+        bool goes_on = event->action == BENCH_SNAPSHOT_ALLOC;
+        out->has_failed = is_refused || (out->has_failed && !goes_on);
     }
 }
 
-bool bench_weigh_has_events(const value *trace)
+static const node *trace_of(const value *trace)
 {
-    const node *list = trace->kind == BENCH_PICKLE_LIST ? trace->as.node : NULL;
+    return trace->kind == BENCH_PICKLE_LIST && !trace->as.node->folded ? trace->as.node : NULL;
+}
+
+bool bench_weigh_has_events(const value *trace, const bench_folds *folds)
+{
+    const node *list = trace_of(trace);
+    bool has_other = list && list->has_dropped;
     for (uint32_t i = 0; list && i < list->n; i++) {
-        if (!is_action(&list->items[i], "snapshot")) {
+        has_other = has_other || length_of(&list->of.items[i]) == 0;
+    }
+    if (!list || has_other) {
+        return has_other;
+    }
+    walk w = from_begin(list, folds);
+    for (const bench_snapshot_entry *event; (event = next(&w)) != NULL;) {
+        if (event->action != BENCH_SNAPSHOT_TAKEN) {
             return true;
         }
     }
-    return list && list->has_dropped;
+    return false;
 }
 
-void bench_weigh(const value *root, size_t n_most, bench_weights *out)
+static uint64_t n_events(const node *list)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++) {
+        n += length_of(&list->of.items[i]) + 1;
+    }
+    return n;
+}
+
+void bench_weigh(const node *segments, const node *traces, const bench_folds *folds, size_t n_most,
+                 bench_weights *out)
 {
     *out = (bench_weights){ .n_left = n_most };
-    const node *segments = list_of(root, "segments");
-    for (uint32_t i = 0; segments && i < segments->n && take(out); i++) {
-        if (segments->items[i].kind == BENCH_PICKLE_DICT) {
-            weigh_segment(out, &segments->items[i]);
+    for (uint32_t i = 0; i < segments->n && take(out); i++) {
+        if (segments->of.items[i].kind == BENCH_PICKLE_DICT) {
+            weigh_segment(out, folds, &segments->of.items[i]);
         }
     }
     for (unsigned i = 0; i < out->n; i++) {
         out->of[i].need_bytes = out->of[i].live_bytes;
     }
-    const node *traces = list_of(root, "device_traces");
     out->n_left = n_most;
-    for (uint32_t i = 0; traces && i < traces->n && out->n_left > 0; i++) {
-        const value *trace = &traces->items[i];
-        bench_weight *into = bench_weigh_has_events(trace) ? place(out, i) : NULL;
+    for (uint32_t i = 0; i < traces->n && out->n_left > 0; i++) {
+        const value *trace = &traces->of.items[i];
+        bool has_events = bench_weigh_has_events(trace, folds);
+        bench_weight *into = has_events ? place(out, i) : NULL;
         if (into) {
-            const node *list = trace->as.node;
-            out->n_left -= list->n < out->n_left ? list->n : out->n_left;
+            uint64_t n = n_events(trace_of(trace));
+            out->n_left -= n < out->n_left ? n : out->n_left;
             into->has_events = true;
-            weigh_trace(list, into);
+            weigh_trace(trace_of(trace), folds, into);
         }
     }
 }

@@ -4,11 +4,7 @@
 
 #include <stddef.h>
 
-#include "bench/import/pickle.h"
-#include "bench/import/snapshot.h"
-
-/* Does a block of a segment occupy its place? *action as in bench_snapshot.live. */
-bool bench_snapshot_occupies(const bench_pickle_value *block, uint8_t *action);
+#include "bench/import/fold.h"
 
 /* What a snapshot tells of one device, without a replay. */
 typedef struct bench_weight {
@@ -30,12 +26,13 @@ typedef struct bench_weights {
     size_t n_left; /* objects that may still be read: memo references may repeat one */
 } bench_weights;
 
-/* Weigh all devices, reading at most `n_most` blocks and events. What is malformed counts for
- * nothing: reading complains. */
-void bench_weigh(const bench_pickle_value *root, size_t n_most, bench_weights *out);
-/* More than a process leaves that only looked at the device. An event without an action counts,
- * too: reading complains of it. */
-bool bench_weigh_has_events(const bench_pickle_value *trace);
+/* Weigh all devices, reading at most `n_most` blocks and events of these lists. What is malformed
+ * counts for nothing: reading complains. */
+void bench_weigh(const bench_pickle_node *segments, const bench_pickle_node *traces,
+                 const bench_folds *folds, size_t n_most, bench_weights *out);
+/* More than a process leaves that only looked at the device. An item that is no event counts, too:
+ * reading complains of it. */
+bool bench_weigh_has_events(const bench_pickle_value *trace, const bench_folds *folds);
 /* A device whose last request was refused, or else any: the one that needs most; NULL = none. */
 const bench_weight *bench_weights_heaviest(const bench_weights *weights);
 /* All but `device` become the others of `out`. */

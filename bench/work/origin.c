@@ -10,5 +10,6 @@ void bench_origin_fini(bench_origin *origin)
     }
     free(origin->stacks);
     free(origin->stack_of);
+    free(origin->state.pieces);
     *origin = (bench_origin){ .n_stacks = 0 };
 }

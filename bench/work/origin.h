@@ -25,6 +25,32 @@ typedef struct bench_devices {
     bool have_failed[BENCH_MOST_OTHERS]; /* their last request was refused */
 } bench_devices;
 
+/* The kinds of pieces, in the order of pl_piece_kind. */
+typedef enum bench_state_kind {
+    BENCH_STATE_LIVE,
+    BENCH_STATE_PENDING,
+    BENCH_STATE_FREE
+} bench_state_kind;
+
+/* A block at the moment of the snapshot. */
+typedef struct bench_state_piece {
+    uint64_t base;
+    uint64_t bytes;
+    uint64_t asked_bytes; /* of what is live; else 0 */
+    uint64_t stream;      /* the segment's: a handle */
+    uint32_t stack;       /* 1 + index; 0 = none */
+    uint8_t kind;         /* a bench_state_kind */
+    bool is_first;        /* of a segment */
+    bool is_small;        /* the segment is for small requests only */
+    bool is_expandable;   /* the segment is a row of mapped pages */
+} bench_state_piece;
+
+/* What the recorded run held when the snapshot was taken; empty if the file does not tell. */
+typedef struct bench_state {
+    bench_state_piece *pieces; /* segment by segment */
+    size_t n_pieces;
+} bench_state;
+
 typedef struct bench_origin {
     bool is_pytorch; /* from a snapshot of PyTorch */
     bool is_rmm;     /* from a log of RMM */
@@ -38,6 +64,7 @@ typedef struct bench_origin {
     uint32_t n_stacks;
     uint32_t *stack_of; /* by event number: 1 + index of the allocation's stack; 0 = none */
     size_t n_stack_of;
+    bench_state state;
 } bench_origin;
 
 void bench_origin_fini(bench_origin *origin);

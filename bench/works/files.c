@@ -9,11 +9,13 @@
 
 #include "bench/base/folder.h"
 #include "bench/base/size.h"
-#include "bench/import/bytes.h"
 #include "bench/import/csv.h"
 #include "bench/import/minimalloc.h"
 #include "bench/import/recording.h"
 #include "bench/import/rmm.h"
+#include "bench/pickle/bytes.h"
+#include "bench/pickle/json.h"
+#include "bench/pickle/zip.h"
 #include "bench/work/trace.h"
 #include "bench/works/registry.h"
 
@@ -31,9 +33,10 @@ static const struct {
     { "scale", 1u << FILE_MINIMALLOC, "a table of minimalloc" },
     { "failures", 1u << FILE_SNAPSHOT | 1u << FILE_RMM, "a PyTorch snapshot or a log of RMM" },
     { "blocks", 1u << FILE_TRACE, "a trace" },
+    { "rank", 1u << FILE_SNAPSHOT, "a PyTorch snapshot" },
 };
 
-enum { KEY_DEVICE, KEY_SCALE, KEY_FAILURES, KEY_BLOCKS, N_KEYS };
+enum { KEY_DEVICE, KEY_SCALE, KEY_FAILURES, KEY_BLOCKS, KEY_RANK, N_KEYS };
 
 static bool find_folder(char *path, size_t n)
 {
@@ -117,6 +120,11 @@ static bool set_option(const char *key, const char *value, bench_file_options *o
         out->given[KEY_SCALE] = keys[KEY_SCALE].key;
         return true;
     }
+    if (strcmp(key, keys[KEY_RANK].key) == 0 && value[0] && strlen(value) < sizeof out->rank) {
+        snprintf(out->rank, sizeof out->rank, "%s", value);
+        out->given[KEY_RANK] = keys[KEY_RANK].key;
+        return true;
+    }
     if (strcmp(key, "inflate") == 0) {
         return bench_size_parse(value, &out->limits.inflated_bytes);
     }
@@ -163,8 +171,8 @@ bool bench_file_split(const char *found, char *path, size_t n, bench_file_option
         if (!equals || !set_option(item, equals + 1, out)) {
             return bench_fail(failure,
                               "%s: '%.*s' is not an option of a file; there are: device=N, "
-                              "scale=N (1 to 2^40), failures=try or drop, blocks=device or "
-                              "host, inflate=SIZE, memory=SIZE",
+                              "rank=NAME, scale=N (1 to 2^40), failures=try or drop, "
+                              "blocks=device or host, inflate=SIZE, memory=SIZE",
                               path, n_item < 64 ? (int)n_item : 64, at);
         }
         at += n_item;
@@ -223,19 +231,27 @@ static bool check_text(const char *path, const char *begin, size_t n, bench_fail
     bool is_named = ends_in(path, ".pickle") || ends_in(path, ".pkl");
     bool is_called_trace = ends_in(path, ".trace"); /* then the reader names the line */
     if ((is_binary && !is_called_trace) || (is_named && !is_line)) {
-        return bench_fail(failure, "%s: %s", path,
-                          is_named || memmem(begin, n, "segments", 8) ||
-                                  memmem(begin, n, "device_traces", 13)
-                              ? "a damaged snapshot: its first bytes are not those of a pickle of "
-                                "protocol 2 to 5"
-                              : "neither text nor a pickle of protocol 2 to 5: no trace, and no "
-                                "snapshot of PyTorch's");
+        return bench_fail(
+            failure, "%s: %s", path,
+            is_named || memmem(begin, n, "segments", 8) || memmem(begin, n, "device_traces", 13)
+                ? "a damaged snapshot: its first bytes are not those of a pickle, of "
+                  "JSON or of a file of torch.save"
+                : "neither text nor a pickle: no trace, and no snapshot of PyTorch's");
     }
     return true;
 }
 
-/* The first byte of a pickle is no text; the first line of a table has commas. An unreadable file
- * is left to a reader that names the place. */
+/* A pickle of protocol 2 or later; one of protocol 0 or 1, which begins with a container; an
+ * archive of torch.save; JSON. No line of a trace and no table begins so. */
+static bool begins_snapshot(const char *begin, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)begin;
+    return n > 0 && (memchr("\x80(]}", bytes[0], 4) != NULL || bench_zip_is(bytes, n) ||
+                     bench_json_is(bytes, n));
+}
+
+/* The first line of a table has commas. An unreadable file is left to a reader that names the
+ * place. */
 static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
 {
     char begin[PEEK_BYTES];
@@ -245,7 +261,7 @@ static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
     if (is_whole && n == 0) {
         return bench_fail(failure, "%s: the file is empty", path);
     }
-    *out = n > 0 && (unsigned char)begin[0] == 0x80 ? FILE_SNAPSHOT : FILE_TRACE;
+    *out = begins_snapshot(begin, n) ? FILE_SNAPSHOT : FILE_TRACE;
     const char *newline = memchr(begin, '\n', n);
     const char *end = newline ? newline : begin + n;
     bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' &&
@@ -295,7 +311,8 @@ static bool read_snapshot(const char *path, const bench_file_options *options, b
 {
     bench_snapshot snapshot;
     bench_recording recording;
-    if (!bench_snapshot_read(path, &options->limits, options->device, &snapshot, failure)) {
+    if (!bench_snapshot_read(path, &options->limits, options->rank[0] ? options->rank : NULL,
+                             options->device, &snapshot, failure)) {
         return false;
     }
     bool ok = bench_recording_write(path, &snapshot, !options->drops_failures, tape, &recording,
@@ -308,6 +325,23 @@ static bool read_snapshot(const char *path, const bench_file_options *options, b
     }
     bench_snapshot_free(&snapshot);
     return ok;
+}
+
+bool bench_file_ranks(const char *found, bench_rank_name **names, unsigned *n,
+                      bench_failure *failure)
+{
+    char path[LONGEST_PATH];
+    bench_file_options options;
+    bench_failure other; /* reading tells */
+    file_kind kind;
+    struct stat st;
+    *n = 0;
+    if (!bench_file_split(found, path, sizeof path, &options, &other) || options.rank[0] ||
+        stat(path, &st) != 0 || !S_ISREG(st.st_mode) || !find_kind(path, &kind, &other) ||
+        kind != FILE_SNAPSHOT) {
+        return true;
+    }
+    return bench_snapshot_ranks(path, &options.limits, names, n, failure);
 }
 
 bool bench_file_read(const char *found, bench_progress *progress, bench_tape *tape,

@@ -1,13 +1,14 @@
 /* files.h - works in files: finds the files, their kinds and their events.
  *
- * The content, gzip or plain, tells the kind: a trace, a PyTorch snapshot (pickle), a log of RMM or
- * a problem of minimalloc (both CSV). Options may follow the name: FILE:key=value,key=value. A file
- * whose name looks like a work with options comes first. */
+ * The content, gzip or plain, tells the kind: a trace, a PyTorch snapshot (pickle, JSON,
+ * torch.save), a log of RMM or a problem of minimalloc (both CSV). Options may follow the name:
+ * FILE:key=value,key=value. A file whose name looks like a work with options comes first. */
 #ifndef PLEAT_BENCH_FILES_H
 #define PLEAT_BENCH_FILES_H
 
 #include <dirent.h>
 
+#include "bench/import/snapshot.h"
 #include "bench/work/inflate.h"
 #include "bench/work/origin.h"
 #include "bench/work/tape.h"
@@ -15,11 +16,12 @@
 
 typedef struct bench_file_options {
     int device;           /* device=N, for snapshots; default: the first with events (-1) */
+    bench_rank_name rank; /* rank=NAME, for snapshots of several ranks; "" = not given */
     uint64_t scale;       /* scale=N: bytes per unit of minimalloc's sizes; default 1,024 */
     bool drops_failures;  /* failures=try|drop: of a snapshot or RMM log; default: try */
     bench_blocks blocks;  /* blocks=device|host: of a trace; default: all, of one kind */
     bench_limits limits;  /* inflate=SIZE, memory=SIZE; default: the usual limits */
-    const char *given[4]; /* given keys that only some kinds have, for messages; NULL = not given */
+    const char *given[5]; /* given keys that only some kinds have, for messages; NULL = not given */
 } bench_file_options;
 
 /* Find the file of a work: the path itself, or a bundled trace by its bare name. Options stay
@@ -33,6 +35,11 @@ unsigned bench_file_bundled(char *folder, size_t n, struct dirent ***entries);
 /* Split a text from bench_file_find. `path` has n bytes. False and a message when an option is
  * unknown or its value is bad. */
 bool bench_file_split(const char *found, char *path, size_t n, bench_file_options *out,
+                      bench_failure *failure);
+
+/* The ranks of a file of several snapshots (bench_snapshot_ranks), unless `found` names one. *n is
+ * 0 for any other file. `names` are to be freed. False and a message when out of host memory. */
+bool bench_file_ranks(const char *found, bench_rank_name **names, unsigned *n,
                       bench_failure *failure);
 
 /* Is the file a snapshot? False and a message: the file's real kind, and the purpose of verify. */

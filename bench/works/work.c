@@ -14,7 +14,8 @@
 /* Without folder and endings. */
 void bench_work_name(const char *path, char out[BENCH_NAME_BYTES])
 {
-    static const char *const endings[] = { ".gz", ".trace", ".pickle", ".csv" };
+    static const char *const endings[] = { ".gz",   ".trace", ".pickle", ".pkl",
+                                           ".json", ".pt",    ".csv" };
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     size_t n = strlen(name);

@@ -49,8 +49,8 @@ static bench_dump replay(const char *allocator, uint64_t memory_bytes, bench_dum
 static bench_snapshot read_back(void)
 {
     bench_snapshot snapshot;
-    ck_assert_msg(bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
-                  failure.text);
+    ck_assert_msg(bench_snapshot_read(path, NULL, NULL, BENCH_ANY_DEVICE, &snapshot, &failure),
+                  "%s", failure.text);
     return snapshot;
 }
 
@@ -117,7 +117,7 @@ START_TEST(at_the_peak_the_live_blocks_are_the_peak)
     ck_assert_str_eq(dump.taken, "at the peak of live bytes");
     bench_snapshot snapshot = read_back();
     ck_assert_uint_eq(live_bytes(&snapshot), work.peak_live_bytes);
-    ck_assert_int_eq(snapshot.entries[snapshot.n_entries - 1].action, BENCH_SNAPSHOT_OTHER);
+    ck_assert_int_eq(snapshot.entries[snapshot.n_entries - 1].action, BENCH_SNAPSHOT_TAKEN);
     ck_assert_int_eq(snapshot.entries[snapshot.n_entries - 2].action, BENCH_SNAPSHOT_ALLOC);
     bench_snapshot_free(&snapshot);
 }
@@ -146,7 +146,8 @@ START_TEST(without_a_failure_none_is_written)
 {
     bench_dump dump = replay("pleat", 0, BENCH_DUMP_FAILURE);
     ck_assert_ptr_null(dump.taken);
-    ck_assert(!bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &(bench_snapshot){ 0 }, &failure));
+    ck_assert(
+        !bench_snapshot_read(path, NULL, NULL, BENCH_ANY_DEVICE, &(bench_snapshot){ 0 }, &failure));
 }
 END_TEST
 

@@ -458,7 +458,7 @@ START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
         { ".dat",
           "\x7f"
           "ELF\x02\x01",
-          6, ": neither text nor a pickle of protocol 2 to 5", ": neither text nor a pickle" },
+          6, ": neither text nor a pickle: no trace", ": neither text nor a pickle" },
         { ".pickle", "\x80\x04", 2, ": the file is cut short: it has 2 bytes",
           ": the file is cut short: it has 2 bytes" },
         { ".dat", "hello\n", 6, ":1: not a line of a trace: hello", ": a trace. verify is for" },

@@ -217,8 +217,8 @@ START_TEST(the_device_that_needs_most_is_the_one)
         snap_plan plan = { .protocol = 4, .n_devices = 3 };
         memcpy(plan.events, runs[i].events, sizeof runs[i].events);
         write_file(bytes, snap_write(&plan, bytes, sizeof bytes));
-        ck_assert_msg(bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
-                      failure.text);
+        ck_assert_msg(bench_snapshot_read(path, NULL, NULL, BENCH_ANY_DEVICE, &snapshot, &failure),
+                      "%s", failure.text);
         ck_assert_int_eq(snapshot.device, runs[i].device);
         bench_snapshot_free(&snapshot);
     }
@@ -361,8 +361,8 @@ START_TEST(what_the_device_was_asked_for_stands_beside_the_events)
     bench_snapshot snapshot;
     bench_recording recording;
     bench_tape_fini(&tape);
-    ck_assert_msg(bench_snapshot_read(path, NULL, BENCH_ANY_DEVICE, &snapshot, &failure), "%s",
-                  failure.text);
+    ck_assert_msg(bench_snapshot_read(path, NULL, NULL, BENCH_ANY_DEVICE, &snapshot, &failure),
+                  "%s", failure.text);
     ck_assert_str_eq(snapshot.conf, "max_split_size_mb:128");
     ck_assert(!snapshot.is_expandable && !snapshot.has_mappings);
     ck_assert_int_eq(snapshot.device, 0);
@@ -455,9 +455,12 @@ static void refuse_body(const char *body, size_t n, const char *part)
 
 START_TEST(wrong_types_are_told_with_their_place)
 {
-    REFUSES("].", "the pickle is a list, not a snapshot with 'segments' and 'device_traces'");
-    REFUSES("N.", "the pickle is None, not a snapshot");
-    REFUSES("}.", "the snapshot has no 'device_traces'");
+    REFUSES("].", "the file holds an empty list and no snapshot of PyTorch's");
+    REFUSES("](K\x01]e.", "the file holds a list of other things and no snapshot");
+    REFUSES("N.", "the file holds None and no snapshot");
+    REFUSES("}.", "the file holds a dictionary of other things and no snapshot");
+    REFUSES("cos\nsystem\n\x8c\x04true\x85R.",
+            "the file holds an object of a Python class and no snapshot");
     REFUSES("}" TRACES "K\x01s.", "'device_traces' of the snapshot is an integer, not a list");
     REFUSES("}" TRACES "](K\x01"
             "es.",

@@ -19,7 +19,7 @@ ROOMS = (
         "base", "parts", "config", "instance", "tag", "mapping", "snapshot", "history", "pool",
         "share", "metrics", "calls", "adapters"))),
     tuple(f"bench/{name}" for name in (
-        "base", "work", "import", "generate", "patterns", "works", "run", "measure", "pairs", "ab",
+        "base", "work", "pickle", "import", "generate", "patterns", "works", "run", "measure", "pairs", "ab",
         "ab/fleet", "command")),
 )
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}

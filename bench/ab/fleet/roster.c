@@ -26,8 +26,8 @@ static double events_of(const char *path, uint64_t bytes)
         fclose(file);
     }
     bool is_gzip = n == 2 && begin[0] == 0x1f && begin[1] == 0x8b;
-    bool is_pickle = n > 0 && begin[0] == 0x80;
-    return (double)bytes / (is_gzip ? GZIP_BYTES : is_pickle ? SNAPSHOT_BYTES : TEXT_BYTES);
+    bool is_snapshot = n > 0 && begin[0] != '\0' && strchr("\x80{[(]}P", begin[0]) != NULL;
+    return (double)bytes / (is_gzip ? GZIP_BYTES : is_snapshot ? SNAPSHOT_BYTES : TEXT_BYTES);
 }
 
 /* `canonical` is what tells that two specs are of the same file. */
@@ -322,6 +322,29 @@ static bool append(char ***list, unsigned *n, char *spec)
     return true;
 }
 
+/* A file of several ranks' snapshots stands for all of them. */
+static bool append_ranks(char ***list, unsigned *n, char *spec)
+{
+    char found[4096];
+    bench_rank_name *names = NULL;
+    unsigned n_names = 0;
+    bench_failure failure;
+    bool ok = !bench_work_find(spec, found, sizeof found) ||
+              bench_file_ranks(found, &names, &n_names, &failure);
+    if (!ok || n_names == 0) {
+        free(names);
+        return ok && append(list, n, spec);
+    }
+    const char *sign = strrchr(spec, ':') && strchr(strrchr(spec, ':'), '=') ? "," : ":";
+    for (unsigned i = 0; i < n_names && ok; i++) {
+        char *of_rank;
+        ok = asprintf(&of_rank, "%s%srank=%s", spec, sign, names[i]) >= 0 &&
+             append(list, n, of_rank);
+    }
+    free(names);
+    return ok;
+}
+
 char **bench_roster_expand(char **specs, unsigned *n)
 {
     char **list = NULL;
@@ -332,11 +355,12 @@ char **bench_roster_expand(char **specs, unsigned *n)
         struct stat st;
         bool is_pattern = strpbrk(specs[i], "*?[") && stat(specs[i], &st) != 0;
         if (!is_pattern || glob(specs[i], 0, NULL, &found) != 0) {
-            ok = append(&list, &n_found, specs[i]);
+            ok = append_ranks(&list, &n_found, specs[i]);
             continue;
         }
         for (size_t k = 0; k < found.gl_pathc && ok; k++) {
-            ok = append(&list, &n_found, strdup(found.gl_pathv[k]));
+            char *path = strdup(found.gl_pathv[k]);
+            ok = path && append_ranks(&list, &n_found, path);
         }
         globfree(&found);
     }

@@ -43,7 +43,8 @@ double bench_roster_mean(const bench_roster *roster, unsigned n_shards);
 
 /* Works as they were typed, where a pattern such as 'jobs/?/[a-f]*.pickle' stands for the files
  * that it finds: thousands of names may be more than a command line takes. What finds nothing stays
- * as it is. The result is the caller's, for good; NULL: out of host memory. */
+ * as it is. A file with the snapshots of several ranks stands for all of them. The result is the
+ * caller's, for good; NULL: out of host memory. */
 char **bench_roster_expand(char **specs, unsigned *n);
 
 #endif

@@ -1,5 +1,5 @@
 /* pickle_opcode.c - the opcodes of Python's pickles by name. Source: CPython, Lib/pickle.py. */
-#include "bench/import/pickle_opcode.h"
+#include "bench/pickle/pickle_opcode.h"
 
 #include <stddef.h>
 

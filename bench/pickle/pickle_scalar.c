@@ -1,10 +1,8 @@
 /* pickle_scalar.c - the opcodes of values without items: numbers, strings, truth, None. */
 #include <string.h>
 
-#include "bench/import/pickle_machine.h"
-#include "bench/import/pickle_opcode.h"
-
-enum { LONGEST_TEXT = (1 << 24) - 1 };
+#include "bench/pickle/pickle_machine.h"
+#include "bench/pickle/pickle_opcode.h"
 
 static bool push_text(machine *m, unsigned n_bytes)
 {
@@ -12,16 +10,73 @@ static bool push_text(machine *m, unsigned n_bytes)
     if (!bench_pickle_take_number(m, n_bytes, &length)) {
         return false;
     }
-    if (length > LONGEST_TEXT) {
-        return bench_pickle_complain(m, "a string of more than 16 MiB");
-    }
     const unsigned char *bytes = bench_pickle_take(m, length);
-    if (!bytes) {
+    return bytes && bench_pickle_push(m, bench_pickle_make_text(m, bytes, length));
+}
+
+/* A line: bare (UNICODE), or in quotes as Python 2 writes it. Escapes stay as they are, since no
+ * word has any. */
+static bool push_text_line(machine *m)
+{
+    size_t n;
+    const char *line = bench_pickle_take_line(m, &n);
+    if (!line) {
         return false;
     }
-    value v = bench_pickle_make(m, BENCH_PICKLE_TEXT);
-    v.as.text = (const char *)bytes;
-    v.length = length & 0xffffffu;
+    if (m->opcode == PICKLE_STRING) {
+        bool is_quoted = n >= 2 && (line[0] == '\'' || line[0] == '"') && line[n - 1] == line[0];
+        if (!is_quoted) {
+            return bench_pickle_complain(m, "a string without quotes");
+        }
+        line++;
+        n -= 2;
+    }
+    return bench_pickle_push(m, bench_pickle_make_text(m, line, n));
+}
+
+value bench_pickle_decimal(const machine *m, const char *text, size_t n)
+{
+    value v = bench_pickle_make(m, BENCH_PICKLE_INTEGER);
+    bool is_negative = n > 0 && text[0] == '-';
+    uint64_t most = (uint64_t)INT64_MAX + is_negative;
+    uint64_t number = 0;
+    size_t i = n > 0 && (text[0] == '-' || text[0] == '+');
+    if (i == n) {
+        v.kind = BENCH_PICKLE_REAL;
+    }
+    for (; i < n && v.kind != BENCH_PICKLE_REAL; i++) {
+        unsigned digit = (unsigned)(unsigned char)text[i] - '0';
+        if (digit > 9) {
+            v.kind = BENCH_PICKLE_REAL;
+        } else if (v.kind == BENCH_PICKLE_HUGE || number > (most - digit) / 10) {
+            v.kind = BENCH_PICKLE_HUGE;
+        } else {
+            number = 10 * number + digit;
+        }
+    }
+    v.as.integer = (int64_t)(is_negative ? 0 - number : number);
+    return v;
+}
+
+/* INT, whose 00 and 01 are truth values; LONG, with an L behind; FLOAT, whose value is not kept. */
+static bool push_number_line(machine *m)
+{
+    size_t n;
+    const char *line = bench_pickle_take_line(m, &n);
+    if (!line) {
+        return false;
+    }
+    n -= n > 0 && line[n - 1] == '\r';
+    n -= m->opcode == PICKLE_LONG && n > 0 && line[n - 1] == 'L';
+    value v = bench_pickle_decimal(m, line, n);
+    bool is_word = m->opcode == PICKLE_INT && n == 2 && line[0] == '0' &&
+                   (line[1] == '0' || line[1] == '1');
+    v.kind = is_word ? BENCH_PICKLE_BOOL : m->opcode == PICKLE_FLOAT ? BENCH_PICKLE_REAL : v.kind;
+    if (m->opcode == PICKLE_FLOAT) {
+        v.as.real = 0.0;
+    } else if (v.kind == BENCH_PICKLE_REAL) {
+        return bench_pickle_complain(m, "a number that is none");
+    }
     return bench_pickle_push(m, v);
 }
 
@@ -117,7 +172,18 @@ bool bench_pickle_step_scalar(machine *m)
         return push_text(m, 4);
     case PICKLE_BINUNICODE8:
         return push_text(m, 8);
+    case PICKLE_BINSTRING:
+        return push_text(m, 4);
+    case PICKLE_SHORT_BINSTRING:
+        return push_text(m, 1);
+    case PICKLE_STRING:
+    case PICKLE_UNICODE:
+        return push_text_line(m);
+    case PICKLE_INT:
+    case PICKLE_LONG:
+    case PICKLE_FLOAT:
+        return push_number_line(m);
     default:
-        return bench_pickle_step_memo(m);
+        return bench_pickle_step_object(m);
     }
 }

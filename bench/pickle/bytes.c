@@ -1,5 +1,5 @@
 /* bytes.c - reads a whole file into memory, gzip or plain. */
-#include "bench/import/bytes.h"
+#include "bench/pickle/bytes.h"
 
 #include <stdlib.h>
 
