@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/ab/state_lines.h"
+
 enum { NAME_COLUMNS = 100 };
 
 unsigned bench_judge_count(const bench_ab_plan *plan)
@@ -388,11 +390,24 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     return object;
 }
 
+/* The neediest work of a verdict. */
+static const bench_work *worst_of(const bench_ab_plan *plan, const bench_verdict_input *in)
+{
+    unsigned w = 0;
+    while (w + 1 < plan->options.common.n_works && plan->works[w].name != in->worst) {
+        w++;
+    }
+    return &plan->works[w];
+}
+
 json_t *bench_judge_object(const bench_ab_plan *plan, unsigned i)
 {
     bench_verdict_input in;
     bench_judge_input(plan, i, &in);
     json_t *object = bench_judge_describe(&in);
+    if (!plan->options.is_job) { /* a rank's moment is not the job's */
+        bench_state_set(&plan->works[i], &in, object);
+    }
     if (plan->options.has_cards && !plan->options.is_job) {
         size_t a;
         json_t *setting;
@@ -437,6 +452,13 @@ void bench_judge_print(const bench_ab_plan *plan)
         } else {
             char name[4 * NAME_COLUMNS + 1];
             printf("\n%s\n", bench_text_cut(in.worst, NAME_COLUMNS, name, sizeof name));
+        }
+        bench_state_text state;
+        bench_state_write(worst_of(plan, &in), &in, &state);
+        for (unsigned k = 0; k < BENCH_STATE_LINES; k++) {
+            if (state.lines[k][0]) {
+                print_line(bench_state_titles[k], state.lines[k], false);
+            }
         }
         for (unsigned k = 0; k < BENCH_VERDICT_LINES; k++) {
             if (verdict.lines[k][0]) {

@@ -10,6 +10,17 @@ static json_t *integer(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
+/* The index of the stack of a live piece; -1 = none. */
+static int64_t stack_of_piece(const bench_moment *moment, const bench_origin *origin,
+                              const bench_map_piece *piece)
+{
+    if (piece->born == 0) {
+        return -1;
+    }
+    return moment->is_recorded ? (int64_t)origin->state.pieces[piece->born - 1].stack - 1
+                               : bench_origin_stack(origin, piece->born - 1);
+}
+
 /* A stack by its index, whose text goes to `texts`; null for none. */
 static json_t *stack_of(const bench_origin *origin, int64_t stack, json_t *texts)
 {
@@ -34,14 +45,14 @@ static json_t *pieces_array(const bench_moment *moment, const bench_origin *orig
     json_t *pieces = json_array();
     for (unsigned i = 0; i < moment->n_pieces; i++) {
         const bench_map_piece *p = &moment->pieces[i];
-        int64_t stack = p->born ? bench_origin_stack(origin, p->born - 1) : -1;
+        int64_t stack = stack_of_piece(moment, origin, p);
         json_t *piece = json_array();
         json_array_append_new(piece, integer(p->base - lowest));
         json_array_append_new(piece, integer(p->bytes));
         json_array_append_new(piece, json_integer(p->kind));
         json_array_append_new(piece, json_integer(p->stream));
         json_array_append_new(piece, json_integer(p->is_first));
-        json_array_append_new(piece, integer(p->born));
+        json_array_append_new(piece, integer(moment->is_recorded ? 0 : p->born));
         json_array_append_new(piece, stack_of(origin, stack, texts));
         json_array_append_new(pieces, piece);
     }
@@ -86,6 +97,41 @@ static void set_figures(json_t *object, const bench_moment *m)
     json_object_set_new(object, "other_holders", integer(m->n_other_holders));
 }
 
+/* The lists of an object, which becomes a line; NULL: out of host memory. */
+static char *finish_line(json_t *object, const bench_origin *origin, const bench_moment *moment,
+                         json_t *texts)
+{
+    json_object_set_new(object, "holders", holders_array(moment, origin, texts));
+    json_object_set_new(object, "pieces", pieces_array(moment, origin, texts));
+    json_object_set_new(object, "stacks", texts);
+    char *text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    size_t n = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, n + 2) : NULL;
+    if (!line) {
+        free(text);
+        return NULL;
+    }
+    memcpy(line + n, "\n", 2);
+    return line;
+}
+
+char *bench_moment_state_line(const bench_work *work, const bench_moment *moment)
+{
+    const bench_origin *origin = &work->origin;
+    json_t *object = json_object();
+    json_object_set_new(object, "moment", json_string("snapshot"));
+    json_object_set_new(object, "of", json_null());
+    json_object_set_new(object, "work", json_string(work->name));
+    json_object_set_new(object, "allocator", json_string(origin->allocator));
+    json_object_set_new(object, "memory", json_null());
+    json_object_set_new(object, "memory_bytes", json_integer(0));
+    json_object_set_new(object, "event", integer(work->n_events));
+    set_figures(object, moment);
+    json_object_set_new(object, "requested_stack", json_null());
+    return finish_line(object, origin, moment, json_object());
+}
+
 char *bench_moment_line(const bench_ab_cell *cell, const bench_moment *moment)
 {
     const bench_origin *origin = &cell->work->origin;
@@ -104,17 +150,5 @@ char *bench_moment_line(const bench_ab_cell *cell, const bench_moment *moment)
     set_figures(object, moment);
     json_object_set_new(object, "requested_stack",
                         stack_of(origin, bench_origin_stack(origin, cell->moment.event), texts));
-    json_object_set_new(object, "holders", holders_array(moment, origin, texts));
-    json_object_set_new(object, "pieces", pieces_array(moment, origin, texts));
-    json_object_set_new(object, "stacks", texts);
-    char *text = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    size_t n = text ? strlen(text) : 0;
-    char *line = text ? realloc(text, n + 2) : NULL;
-    if (!line) {
-        free(text);
-        return NULL;
-    }
-    memcpy(line + n, "\n", 2);
-    return line;
+    return finish_line(object, origin, moment, texts);
 }

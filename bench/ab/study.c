@@ -11,6 +11,7 @@
 #include "bench/ab/blocks.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/rows.h"
+#include "bench/ab/state_lines.h"
 #include "bench/base/folder.h"
 
 enum { HEAD_BYTES = 4096 };
@@ -182,6 +183,10 @@ static bool write_again(void *context, int which, FILE *file)
     for (unsigned i = 0; i < plan->n_cells && ok; i++) {
         const bench_ab_cell *cell = &plan->cells[i];
         ok = cell->state == BENCH_AB_WAITING || add_row(a->study, which, cell, file);
+    }
+    unsigned n_works = plan->options.is_fleet ? 0 : plan->options.common.n_works;
+    for (unsigned w = 0; which == BENCH_STUDY_MOMENTS && w < n_works && ok; w++) {
+        ok = bench_state_row(&plan->works[w], file);
     }
     unsigned n_verdicts = which == BENCH_STUDY_VERDICTS ? bench_judge_count(plan) : 0;
     for (unsigned i = 0; i < n_verdicts && ok; i++) {

@@ -165,13 +165,15 @@ def one_timeline(study, work):
 def parts_of(study, work):
     """The plots of one work."""
     parts = [one_timeline(study, work)]
-    for kind in ("failure", "peak"):
+    for kind in ("snapshot", "failure", "peak"):
         moments = [m for m in study.moments_of(work, kind) if m["pieces"]]
         if not moments:
             continue
         first = moments[0]
-        what = f"{first['of']} fails" if kind == "failure" else "the peak of live bytes"
-        parts.append(models.Div(text=f"Event {first['event'] + 1:,}: {what}. Drag to zoom, "
+        what = {"failure": f"Event {first['event'] + 1:,}: {first['of']} fails",
+                "peak": f"Event {first['event'] + 1:,}: the peak of live bytes",
+                "snapshot": "The moment of the snapshot, as it was recorded"}[kind]
+        parts.append(models.Div(text=f"{what}. Drag to zoom, "
                                 "wheel to zoom in and out, click on a block. Along each map: MiB "
                                 f"from its first address. {KEY}", sizing_mode="stretch_width"))
         widest = max(rows_of(m)[2] for m in moments)

@@ -14,7 +14,7 @@ class Study:
     head: dict
     cells: list
     timelines: dict  # (work, allocator, memory) -> timeline
-    moments: dict    # (work, "peak" or "failure", allocator) -> moment
+    moments: dict    # (work, "peak", "failure" or "snapshot", allocator) -> moment
     verdicts: list
 
     @property
@@ -40,7 +40,10 @@ class Study:
                      if (c["trace"], c["allocator"], c["memory"]) == wanted), None)
 
     def moments_of(self, work, kind):
-        """The moments of that kind, in the order of the allocators."""
+        """The moments of that kind, in the order of the allocators; a snapshot's own is of the recorded
+        run's allocator alone, whether or not that was measured."""
+        if kind == "snapshot":
+            return [m for (of, at, _), m in self.moments.items() if (of, at) == (work, kind)]
         found = [self.moments.get((work, kind, a)) for a in self.allocators]
         return [m for m in found if m]
 

@@ -106,7 +106,7 @@ def work_section(study, work, index):
                  if memory and (kind == "" or memory != widest)]
     cells = study.cells_of(trace=work)
     known = next((c for c in cells if data.is_measured(c)), None)
-    moments = [moment_section(study, work, kind, index) for kind in ("failure", "peak")]
+    moments = [moment_section(study, work, kind, index) for kind in ("snapshot", "failure", "peak")]
     return {"name": work, "id": f"work-{index}", "cells": cells, "widest": widest, "tight": tight,
             "known": known, "verdict": study.verdict_of(work),
             "moments": [m for m in moments if m],

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/base/size.h"
+#include "bench/run/holders.h"
 #include "bench/work/tape.h"
 
 #define EXPANDABLE_PAGE (UINT64_C(20) << 20)
@@ -177,75 +178,17 @@ static uint64_t page_of(const void *context, const bench_map_piece *piece)
 
 /* ---- who holds ---- */
 
-typedef struct held {
-    bench_holder key;
-    uint64_t charged_bytes;
-    uint64_t bytes;
-} held;
-
-static int by_key(const void *a, const void *b)
-{
-    const bench_holder *x = &((const held *)a)->key;
-    const bench_holder *y = &((const held *)b)->key;
-    if (x->is_pending != y->is_pending) {
-        return x->is_pending ? 1 : -1;
-    }
-    if (x->stack != y->stack) {
-        return x->stack < y->stack ? -1 : 1;
-    }
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? -1 : 1;
-    }
-    return (x->stream > y->stream) - (x->stream < y->stream);
-}
-
-static int most_charged_first(const void *a, const void *b)
-{
-    const held *x = a;
-    const held *y = b;
-    if (x->key.charged_bytes != y->key.charged_bytes) {
-        return x->key.charged_bytes < y->key.charged_bytes ? 1 : -1;
-    }
-    if (x->key.live_bytes != y->key.live_bytes) {
-        return x->key.live_bytes < y->key.live_bytes ? 1 : -1;
-    }
-    return by_key(a, b);
-}
-
-static held held_by(const taker *t, const bench_map_piece *piece, uint64_t charge)
+static bench_held held_by(const taker *t, const bench_map_piece *piece, uint64_t charge)
 {
     const bench_slot *block = block_at(t, piece->base);
     uint64_t bytes = block ? bench_round_up(block->bytes, BENCH_BLOCK_UNIT) : piece->bytes;
     int64_t stack = piece->born ? bench_origin_stack(t->view->origin, piece->born - 1) : -1;
-    held h = { .charged_bytes = charge, .bytes = bytes };
+    bench_held h = { .charged_bytes = charge, .bytes = bytes };
     h.key = (bench_holder){ .stack = stack,
                             .bytes = stack < 0 ? bytes : 0,
                             .stream = stack < 0 ? piece->stream : -1,
                             .is_pending = piece->kind == PL_PIECE_PENDING };
     return h;
-}
-
-/* Group `n` blocks, and keep the groups with the largest charges. */
-static void write_holders(bench_moment *out, held *blocks, size_t n)
-{
-    qsort(blocks, n, sizeof *blocks, by_key);
-    size_t n_groups = 0;
-    for (size_t i = 0; i < n; i++) {
-        held block = blocks[i]; /* a group may overwrite its place */
-        if (n_groups == 0 || by_key(&blocks[n_groups - 1], &block) != 0) {
-            blocks[n_groups++] = (held){ .key = block.key };
-        }
-        bench_holder *group = &blocks[n_groups - 1].key;
-        group->n_blocks++;
-        group->live_bytes += block.bytes;
-        group->charged_bytes += block.charged_bytes;
-    }
-    qsort(blocks, n_groups, sizeof *blocks, most_charged_first);
-    out->n_holders = (unsigned)(n_groups < BENCH_MOST_HOLDERS ? n_groups : BENCH_MOST_HOLDERS);
-    out->n_other_holders = n_groups - out->n_holders;
-    for (unsigned i = 0; i < out->n_holders; i++) {
-        out->holders[i] = blocks[i].key;
-    }
 }
 
 /* An allocator with virtual memory management may hold chunks that are mapped nowhere. cuda-async
@@ -265,7 +208,7 @@ static bool count(taker *t)
     bench_moment *out = t->out;
     uint64_t live_bytes = 0;
     uint64_t *charges = calloc(t->n_pieces, sizeof *charges);
-    held *blocks = calloc(t->n_pieces, sizeof *blocks);
+    bench_held *blocks = calloc(t->n_pieces, sizeof *blocks);
     bool ok = charges && blocks;
     if (ok) {
         out->stranded_bytes = bench_moment_charge(t->pieces, t->n_pieces, page_of, t->view,
@@ -284,7 +227,7 @@ static bool count(taker *t)
                 blocks[n++] = held_by(t, piece, charges[i]);
             }
         }
-        write_holders(out, blocks, n);
+        bench_holders_write(out, blocks, n);
         count_rest(t, live_bytes);
     }
     free(charges);

@@ -40,6 +40,7 @@ typedef struct bench_holder {
 typedef struct bench_moment {
     uint64_t event;           /* in: the event of the first loop before the moment */
     bool is_reached;          /* false: the replay ended earlier */
+    bool is_recorded;         /* of a snapshot, not of a replay (state.h) */
     bool has_failed;          /* the event is an allocation that was refused */
     uint64_t requested_bytes; /* of the allocation, refused or not; 0 = the event is a free */
     int32_t requested_stream;

@@ -437,6 +437,40 @@ START_TEST(the_recorded_run_s_own_allocator_is_among_those_compared)
 }
 END_TEST
 
+/* A segment partly in use, and one that is wholly free; no history. */
+START_TEST(a_snapshot_without_a_history_shows_its_moment)
+{
+    static const snap_block used[] = { { "active_allocated", MIB, MIB },
+                                       { "inactive", 3 * MIB, 0 },
+                                       { .state = NULL } };
+    static const snap_block unused[] = { { "inactive", 2 * MIB, 0 }, { .state = NULL } };
+    static const snap_segment segments[] = { { used, 0x100000000, 0, 0, false, 0 },
+                                             { unused, 0x200000000, 0, 0, false, 0 },
+                                             { .blocks = NULL } };
+    static const char *const lines[] = {
+        "\n  snapshot 6.0 MiB were held from the driver in 2 segments: 1.0 MiB live in 1 block, "
+        "5.0",
+        "\n  stranded 3.0 MiB are free in segments partly in use",
+        " get them. Beside: 3.0 MiB by model.py:71 forward",
+        "\n  cached   2.0 MiB in 1 wholly free segment, which torch.cuda.empty_cache() gives back",
+        "free block has 3.0 MiB",
+        "\n  anew     the same live blocks",
+        "\n  recorded no history",
+    };
+    write_snapshot(&(snap_plan){ .protocol = 2, .n_devices = 1, .segments = segments });
+    run("ab --driver sim --no-report --loops 1 --memory unlimited --out @/out @/s.pickle");
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        expect(0, lines[i], "");
+    }
+    run("ab --driver sim --loops 1 --memory unlimited --no-report --out @/out @/s.pickle --json");
+    ck_assert_ptr_null(strstr(child.out, "stranded"));
+    write_snapshot(&(snap_plan){
+        .protocol = 2, .n_devices = 1, .events = { late_events }, .segments = segments });
+    run("ab --driver sim --no-report --loops 1 --memory unlimited --out @/out @/s.pickle");
+    ck_assert_ptr_null(strstr(child.out, "\n  snapshot ")); /* the history tells more */
+}
+END_TEST
+
 START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
 {
     static const struct {
@@ -492,6 +526,7 @@ SUITE(bench_import_command)
     tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
     tcase_add_test(verify, a_part_of_a_run_is_called_one_before_all_else);
     tcase_add_test(verify, the_recorded_run_s_own_allocator_is_among_those_compared);
+    tcase_add_test(verify, a_snapshot_without_a_history_shows_its_moment);
     tcase_add_test(verify, a_file_that_is_no_snapshot_says_what_it_is);
     TCase *convert = suite_case(suite, "convert", set_up, tear_down);
     tcase_add_test(convert, a_run_comes_back_from_both_formats);

@@ -225,6 +225,8 @@ def check_other(key, of, text, rows):
     """Figures that are neither bytes nor a single number."""
     if key == "line":
         assert text == rows.verdict(of)["lines"][int(of["data-n"])][1]
+    elif key == "state":
+        assert text == rows.verdict(of)["state_lines"][int(of["data-n"])][1]
     elif key == "done":
         cells = rows.of_allocator(of, of["data-m"])
         assert text == f"{sum(c['oom_count'] == 0 for c in cells)} / {len(cells)}", text
