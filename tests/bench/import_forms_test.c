@@ -448,6 +448,27 @@ START_TEST(a_list_of_segments_is_a_snapshot_without_history)
 }
 END_TEST
 
+/* Nobody writes it, but a pickle can name an event again. */
+START_TEST(an_event_that_is_named_again_is_that_event)
+{
+#define KEYS(action)                                                                               \
+    "}(U\x06"                                                                                      \
+    "actionU" action "U\x04"                                                                       \
+    "addrK\x10U\x04"                                                                               \
+    "sizeK\x20u"
+    PUT("\x80\x02}(U\x08segments]U\x0d"
+        "device_traces](](" KEYS("\x05"
+                                 "alloc") "q\x01" KEYS("\x0e"
+                                                       "free_completed") "h\x01"
+                                                                         "eeu.");
+#undef KEYS
+    static const bench_event run[] = { { 32, 0, 0 }, { 0, 0, 0 }, { 32, 0, 0 } };
+    ck_assert_msg(read_form(""), "%s", failure.text);
+    ck_assert_uint_eq(tape.n_entries, 3);
+    ck_assert_mem_eq(tape.entries, run, sizeof run);
+}
+END_TEST
+
 /* ---- memory ---- */
 
 /* An event is folded into 40 bytes, and its dictionary's room is used again: what is left is the
@@ -487,5 +508,6 @@ SUITE(bench_import_forms)
     tcase_add_test(all, a_list_of_snapshots_has_ranks_by_their_place);
     tcase_add_test(all, one_snapshot_among_other_things_is_the_snapshot);
     tcase_add_test(all, a_list_of_segments_is_a_snapshot_without_history);
+    tcase_add_test(all, an_event_that_is_named_again_is_that_event);
     tcase_add_test(all, events_leave_little_more_than_the_memo);
 }
