@@ -42,11 +42,13 @@ extern "C" {
  *
  *  Units    bytes, in [1, 2^60].
  *  Params   most_bytes  the largest size; rounded up to pages.
- *           page_bytes  the unit for decommitting in the middle, rounded up to granules. All memory
- *                       of such a page is in chunks of one granule, so that a page can go alone.
- *                       0: a buffer that mostly changes at its end gets as few chunks as possible.
- *                       A page that shares its chunk with others then goes elsewhere only with
- *                       them; requests that fit may use its memory.
+ *           page_bytes  the unit in which memory comes and goes, rounded up to granules. A page of
+ *                       2^k granules is one chunk of memory, at most 256 MiB, unless the device is
+ *                       too full for that; other pages get the fewest chunks. A page goes alone.
+ *                       0: pages are granules, and the buffer gets as few chunks as possible. A
+ *                       page that shares its chunk with others then goes elsewhere only with them;
+ *                       requests that fit may use its memory. What is committed at once, up to 256
+ *                       MiB, is taken for a page.
  *           out [out]   where the buffer begins: its name in the other calls.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ENOTSUP (only allocator:pleat
  *           has buffers); PLEAT_EASLEEP (the scope's tag sleeps); PLEAT_ENOSPACE_VA;
@@ -59,6 +61,21 @@ extern "C" {
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_create(pleat instance, int device,
                                                           uint64_t most_bytes, uint64_t page_bytes,
                                                           pleat_devptr *out);
+
+/** Make a buffer that begins at a multiple of align_bytes, else as pleat_buffer_create. Reserves up
+ *  to align_bytes more addresses.
+ *
+ *  Params   align_bytes  a power of two, at most 2^60; 0: any. Every buffer begins at a granule.
+ *  Returns  as pleat_buffer_create; PLEAT_EINVAL also for other alignments.
+ *  Failure  as before.
+ *  Owner    as pleat_buffer_create.
+ *  Threads  any.
+ *  Blocks   as pleat_buffer_create. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_create_aligned(pleat instance, int device,
+                                                                  uint64_t most_bytes,
+                                                                  uint64_t page_bytes,
+                                                                  uint64_t align_bytes,
+                                                                  pleat_devptr *out);
 
 /** Set the size of the buffer: it then ends at `bytes`. Pages come or go at the end; decommitted
  *  pages in the middle stay decommitted.

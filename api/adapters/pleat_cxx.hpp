@@ -238,10 +238,11 @@ class buffer
 {
   public:
     buffer(const instance &of, int device, std::uint64_t most_bytes, std::uint64_t page_bytes = 0,
-           void *stream = nullptr)
+           void *stream = nullptr, std::uint64_t align_bytes = 0)
         : instance_(of.handle()), device_(device), stream_(stream)
     {
-        require(pleat_buffer_create(instance_, device, most_bytes, page_bytes, &at_));
+        require(pleat_buffer_create_aligned(instance_, device, most_bytes, page_bytes, align_bytes,
+                                            &at_));
     }
 
     buffer(buffer &&other) noexcept

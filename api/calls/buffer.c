@@ -21,7 +21,8 @@ static pleat_status refuse_asleep(const pl_gpu *gpu, const char *tag, uint64_t b
                         gpu->ordinal, tag, what);
 }
 
-static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes, pleat_devptr *out)
+static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes,
+                           uint64_t align_bytes, pleat_devptr *out)
 {
     if (!gpu->ops->buffer_open) {
         return pl_error_set(PLEAT_ENOTSUP, 0,
@@ -32,7 +33,7 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
     int cancel = pl_cancel_off();
     pleat_status st = pl_tags_heap(gpu, pl_scopes_self.tag, &heap);
     if (st == PLEAT_OK) {
-        st = gpu->ops->buffer_open(gpu->allocator, heap, most_bytes, page_bytes, out);
+        st = gpu->ops->buffer_open(gpu->allocator, heap, most_bytes, page_bytes, align_bytes, out);
     }
     pl_cancel_restore(cancel);
     if (st == PLEAT_OK) {
@@ -50,6 +51,13 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
 pleat_status pleat_buffer_create(pleat handle, int device, uint64_t most_bytes, uint64_t page_bytes,
                                  pleat_devptr *out)
 {
+    return pleat_buffer_create_aligned(handle, device, most_bytes, page_bytes, 0, out);
+}
+
+pleat_status pleat_buffer_create_aligned(pleat handle, int device, uint64_t most_bytes,
+                                         uint64_t page_bytes, uint64_t align_bytes,
+                                         pleat_devptr *out)
+{
     if (!out || most_bytes == 0) {
         return pl_error_set(PLEAT_EINVAL, most_bytes, "pleat_buffer_create: %s",
                             out ? "a buffer of at most 0 bytes was asked for" : "`out` is NULL");
@@ -57,13 +65,20 @@ pleat_status pleat_buffer_create(pleat handle, int device, uint64_t most_bytes, 
     if (most_bytes > MOST_BYTES || page_bytes > MOST_BYTES) {
         return pl_error_set(PLEAT_ESIZE, most_bytes, "a buffer has at most 2^60 bytes");
     }
+    if ((align_bytes & (align_bytes - 1)) != 0 || align_bytes > MOST_BYTES) {
+        return pl_error_set(PLEAT_EINVAL, most_bytes,
+                            "pleat_buffer_create_aligned: an alignment is 0 or a power of two up "
+                            "to 2^60, not %llu",
+                            (unsigned long long)align_bytes);
+    }
     pl_driver_clear_error();
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
     }
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
-    pleat_status st = gpu ? create(gpu, most_bytes, page_bytes, out) : pl_error_status();
+    pleat_status st = gpu ? create(gpu, most_bytes, page_bytes, align_bytes, out)
+                          : pl_error_status();
     pl_use_leave(use);
     return st;
 }

@@ -227,9 +227,9 @@ typedef struct pl_allocator_ops {
                                      size_t bytes, pl_stream *stream);
     /* Buffers: reserved addresses whose pages get and lose memory. All three functions are NULL
      * where there are none. In a heap, the buffer's pages are blocks of the heap. heap NULL = no
-     * heap. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
+     * heap. align_bytes: 0, or a power of two. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
     pleat_status (*buffer_open)(pl_allocator *a, pl_private *heap, size_t most_bytes,
-                                size_t page_bytes, pleat_devptr *out);
+                                size_t page_bytes, size_t align_bytes, pleat_devptr *out);
     /* EFOREIGN (no buffer begins at `base`). EINVAL (beyond most_bytes). ECAPTURE. EPOISONED. The
      * errors of alloc. A failed change leaves the committed pages and the buffer's size alone. */
     pleat_status (*buffer_change)(pl_allocator *a, const pl_buffer_change *change,

@@ -356,6 +356,13 @@ START_TEST(mistakes_are_named)
     pleat_buffer_info info;
     ck_assert_int_eq(pleat_buffer_create(instance, 0, 0, 0, &buffer), PLEAT_EINVAL);
     ck_assert_int_eq(pleat_buffer_create(instance, 0, 1, 0, NULL), PLEAT_EINVAL);
+    ck_assert_int_eq(pleat_buffer_create_aligned(instance, 0, 1, 0, 3 * GRANULE, &buffer),
+                     PLEAT_EINVAL);
+    api_expect(PLEAT_EINVAL, "power of two", "6291456");
+    ck_assert_int_eq(pleat_buffer_create_aligned(instance, 0, 1, 0, UINT64_C(1) << 61, &buffer),
+                     PLEAT_EINVAL);
+    ck_assert_int_eq(pleat_buffer_create_aligned(instance, 0, 1, 0, UINT64_C(1) << 60, &buffer),
+                     PLEAT_ENOSPACE_VA);
     ck_assert_int_eq(pleat_buffer_create(instance, 0, UINT64_MAX, 0, &buffer), PLEAT_ESIZE);
     ck_assert_int_eq(pleat_buffer_create(instance, 0, UINT64_C(1) << 59, 0, &buffer),
                      PLEAT_ENOSPACE_VA);

@@ -198,7 +198,7 @@ START_TEST(a_callback_may_call_everything_but_destroy)
     for (unsigned i = 0; i < n_api_calls; i++) {
         bool is_destroy = strcmp(api_calls[i].name, "pleat_destroy") == 0;
         bool needs_buffer = strncmp(api_calls[i].name, "pleat_buffer_", 13) == 0 &&
-                            strcmp(api_calls[i].name, "pleat_buffer_create") != 0;
+                            strncmp(api_calls[i].name, "pleat_buffer_create", 19) != 0;
         bool needs_block = (strncmp(api_calls[i].name, "pleat_block_", 12) == 0 && i != 0) ||
                            needs_buffer;
         pleat_status expected = is_destroy ? PLEAT_EBUSY : needs_block ? PLEAT_EFOREIGN : PLEAT_OK;

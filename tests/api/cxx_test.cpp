@@ -74,7 +74,7 @@ void buffers_grow()
 {
     pleat_cxx::instance gpu("driver:sim,sim:[capacity:256M]");
     {
-        pleat_cxx::buffer first(gpu, 0, 100 * MIB, 2 * MIB);
+        pleat_cxx::buffer first(gpu, 0, 100 * MIB, 2 * MIB, nullptr, 64 * MIB);
         first.resize(10 * MIB);
         first.decommit(2 * MIB, 4 * MIB);
         first.commit(2 * MIB, 2 * MIB);

@@ -114,7 +114,8 @@ START_TEST(pages_that_go_while_a_buffer_sleeps_change_none_either)
 {
     pleat_devptr base = 0;
     ck_assert_int_eq(
-        pleat.a->ops->buffer_open(pleat.a, heap, 2 * N_PAGES * GRANULE, GRANULE, &base), PLEAT_OK);
+        pleat.a->ops->buffer_open(pleat.a, heap, 2 * N_PAGES * GRANULE, GRANULE, 0, &base),
+        PLEAT_OK);
     change(base, PL_BUFFER_COMMIT, 0, N_PAGES * GRANULE);
     change(base, PL_BUFFER_DECOMMIT, 10 * GRANULE, 20 * GRANULE);
     expect_granules(N_PAGES - 20, 0);

@@ -30,17 +30,31 @@ static struct pl_area_list *closed_of(pl_space *space, const pl_private *pool, u
     return pool != NULL ? &pool->heap->closed[size] : &space->places.closed[size];
 }
 
+static bool is_aligned(const pl_segment *seg, size_t n_align)
+{
+    return ((seg->range.base >> seg->granule_log2) & (n_align - 1)) == 0;
+}
+
+/* Looks in one hold of the lock: those beyond may go when there are too many (hollow buffers). */
+enum { CLOSED_LOOKS = 1024 };
+
 /* Pages out of service cannot be committed, so a buffer with such pages is not opened again. */
-pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, size_t n_granules)
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room)
 {
     struct pl_area_list *closed = closed_of(space, heap,
-                                            63u - (unsigned)__builtin_clzll(n_granules));
-    pl_area *area;
+                                            63u - (unsigned)__builtin_clzll(room->n_want));
+    pl_area *area = LIST_FIRST(closed);
+    pl_area *next;
 
-    while ((area = LIST_FIRST(closed)) != NULL) {
-        LIST_REMOVE(area, rest);
+    for (size_t n = 0; area != NULL && n < CLOSED_LOOKS; n++, area = next) {
+        const pl_segment *seg = area->segments;
+        bool fits = is_aligned(seg, room->n_align);
+        next = LIST_NEXT(area, rest);
         pl_lock_touch(1);
-        if (!area->segments->has_poison) {
+        if (fits || seg->has_poison) {
+            LIST_REMOVE(area, rest);
+        }
+        if (fits && !seg->has_poison) {
             area->buffer->is_open = true;
             space->places.n_buffers++;
             return area->buffer;
@@ -55,7 +69,7 @@ void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
     pl_meta_free(&space->meta, buffer);
 }
 
-pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
+pleat_status pl_buffer_create(pl_space *space, pl_private *heap, const pl_buffer_room *room,
                               pl_buffer **out)
 {
     pl_buffer *buffer = pl_meta_calloc(&space->meta, 1, sizeof(*buffer));
@@ -70,7 +84,8 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, 
     }
     buffer->area->buffer = buffer;
     buffer->area->pool = heap;
-    pleat_status st = pl_space_open_segment(space, buffer->area, n_want, n_least);
+    pleat_status st = pl_space_open_segment(space, buffer->area, room->n_want, room->n_least,
+                                            room->n_align);
     if (st != PLEAT_OK) {
         pl_buffer_free_closed(space, buffer);
         return st;

@@ -39,12 +39,19 @@ static inline struct pl_heap *pl_buffer_heap(const pl_buffer *buffer)
     return buffer->area->pool != NULL ? buffer->area->pool->heap : NULL;
 }
 
-/* Open a closed buffer with so many granules of addresses and no page in use. heap: the buffer's
- * heap, NULL = in no heap. Returns NULL if there is no such buffer. */
-pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, size_t n_granules);
-/* Create an open buffer in the heap: n_want granules of addresses, n_least where these are scarce.
- * Drops the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
-pleat_status pl_buffer_create(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
+/* The addresses of a buffer. */
+typedef struct pl_buffer_room {
+    size_t n_want;  /* granules, a power of two */
+    size_t n_least; /* where addresses are scarce */
+    size_t n_align; /* the base is a multiple of so many, a power of two */
+} pl_buffer_room;
+
+/* Open a closed buffer with such addresses and no page in use. heap: the buffer's heap, NULL = in
+ * no heap. Returns NULL if there is none among those closed last. */
+pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room);
+/* Create an open buffer in the heap. Drops the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST;
+ * EDRIVER. */
+pleat_status pl_buffer_create(pl_space *space, pl_private *heap, const pl_buffer_room *room,
                               pl_buffer **out);
 /* The buffer has no live block: keep the buffer for reuse, once no page is in use. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);

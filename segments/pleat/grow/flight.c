@@ -110,7 +110,7 @@ bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, si
 /* Largest chunks first: then most chunks find room. */
 void pl_flight_add_idle(pl_space *space, pl_flight *f)
 {
-    for (unsigned order = f->is_paged ? 1 : PL_N_ORDERS; order-- > 0;) {
+    for (unsigned order = f->is_single ? 1 : PL_N_ORDERS; order-- > f->least_order;) {
         pl_block *hole = f->first;
         size_t n = (size_t)1 << order;
         size_t g;
@@ -166,7 +166,8 @@ static void count_room(pl_space *space, pl_flight *f)
 
 static bool has_room(const pl_flight *f, unsigned order)
 {
-    bool has = pl_flight_missing(f) >= (size_t)1 << order && (order == 0 || !f->is_paged);
+    bool has = pl_flight_missing(f) >= (size_t)1 << order && order >= f->least_order &&
+               (order == 0 || !f->is_single);
 
     for (unsigned k = 0; k <= order && has; k++) {
         has = f->room[k] >= (size_t)1 << (order - k);
@@ -183,10 +184,18 @@ static void use_room(pl_flight *f, unsigned order)
 
 enum { CHUNKS_AT_ONCE = 256 };
 
-/* A chunk of the order could be taken, but finds no room. */
-static void leave(pl_flight *f, unsigned order)
+/* Blocks would pin a page's large chunk by parts: see recast.h. */
+static bool is_too_large(const pl_flight *f, const pl_segment *seg, unsigned order)
 {
-    if (!f->is_paged && (f->left_order == 0 || order < f->left_order)) {
+    return seg->area->buffer != NULL && order > f->page_order;
+}
+
+/* A chunk of the order could be taken, but is too large, or finds no room. */
+static void leave(pl_flight *f, const pl_segment *seg, unsigned order)
+{
+    if (is_too_large(f, seg, order)) {
+        f->has_too_large = true;
+    } else if (!f->is_single && (f->left_order == 0 || order < f->left_order)) {
         f->left_order = order;
     }
 }
@@ -204,7 +213,7 @@ static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, si
 
     *n_chunks = 0;
     while (n_looks-- > 0 && g < end && pl_segment_chunk_to(seg, g) <= end &&
-           has_room(f, seg->orders[g])) {
+           has_room(f, seg->orders[g]) && !is_too_large(f, seg, seg->orders[g])) {
         use_room(f, seg->orders[g]);
         f->has_large = f->has_large || seg->orders[g] > 0;
         f->n_have += (size_t)1 << seg->orders[g];
@@ -214,7 +223,7 @@ static size_t fitting_granules(pl_flight *f, const pl_segment *seg, size_t g, si
     }
     f->n_have = n_have; /* take_run counts them */
     if (g == from && pl_segment_chunk_to(seg, g) <= end) {
-        leave(f, seg->orders[g]);
+        leave(f, seg, seg->orders[g]);
     }
     return g - from;
 }
@@ -278,7 +287,8 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f)
         if (seg->has_large && !f->knows_room) {
             count_room(space, f);
         }
-        st = seg->n_loose > 0 ? take_in_segment(space, f, seg) : PLEAT_OK;
+        bool is_worth = seg->n_loose > 0 && (seg->has_large || f->least_order == 0);
+        st = is_worth ? take_in_segment(space, f, seg) : PLEAT_OK;
     }
     space->places.n_walking--;
     return st;

@@ -35,8 +35,11 @@ typedef struct pl_flight {
     size_t n_create;          /* and for chunks to create */
     size_t n_created;         /* granules of the chunks created so far */
     unsigned most_order;      /* the largest order of chunks to be created */
+    unsigned page_order;      /* the largest order of chunks taken from buffers */
+    bool has_too_large;       /* a larger chunk of a buffer was passed over */
     unsigned left_order;      /* least order of takeable chunks without room; 0: none */
-    bool is_paged;            /* chunks must have a single granule */
+    bool is_single;           /* chunks must have a single granule */
+    unsigned least_order;     /* of idle and taken chunks */
     bool has_large;           /* some chunk has several granules */
     bool knows_room;          /* `room` was counted */
     size_t room[PL_N_ORDERS]; /* per order: chunks that the holes still have room for */

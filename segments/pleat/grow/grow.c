@@ -45,6 +45,7 @@
  * - looks for memory that is over (fit.c); orders made instead of creating, fewer than lanes
  * - foiled attempts: after MOST_FOILED, an attempt is made in one hold, which none can foil
  * - rounding a place up: once, and once after each gathering; making way for page tables: once
+ * - attempts to make a page of whole chunks: PL_WHOLE_TRIES, and one after each gathering
  *
  * Further changes use something up. A new segment uses addresses. A refusal by the driver lowers
  * full_at to the memory held: the driver is asked again only for memory given back since, or after
@@ -57,6 +58,7 @@
 #include "segments/pleat/grow/flight.h"
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/policy.h"
+#include "segments/pleat/grow/recast.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
@@ -188,7 +190,7 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
     want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
-    return pl_space_open_segment(space, rq->area, want < least ? least : want, least);
+    return pl_space_open_segment(space, rq->area, want < least ? least : want, least, 1);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -219,6 +221,9 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
     pl_flight_add_created(space, f, allowed < room ? allowed : room);
     if (!rq->is_capturing && pl_flight_missing(f) > 0) {
         st = pl_flight_add_taken(space, f);
+        if (pl_recast_is_due(rq, f)) {
+            return st;
+        }
         *wants_order = st == PLEAT_OK && pl_flight_missing(f) > 0 &&
                        may_order_early(space, rq, pl_flight_missing(f));
     }
@@ -226,6 +231,20 @@ static pleat_status collect(pl_space *space, pl_request *rq, pl_flight *f, size_
         pl_flight_add_created(space, f, pl_policy_headroom(space, cap_of(space, rq)));
     }
     return st;
+}
+
+/* Collect whole chunks for a page: either all that idle chunks leave missing are new, or none. */
+static pleat_status collect_page(pl_space *space, const pl_request *rq, pl_flight *f,
+                                 size_t allowed)
+{
+    f->least_order = pl_page_least_order(f);
+    pl_flight_add_idle(space, f);
+    size_t room = pl_policy_headroom(space, cap_of(space, rq));
+    if (pl_flight_missing(f) <= (allowed < room ? allowed : room)) {
+        pl_flight_add_created(space, f, allowed);
+        return PLEAT_OK;
+    }
+    return pl_flight_add_taken(space, f);
 }
 
 /* No gap is long enough: reserve more addresses. If none are left, closed buffers give addresses
@@ -274,7 +293,9 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         pl_reserve_learn(space, n_held, free_bytes);
     }
     if (*st == PLEAT_OK) {
-        pl_policy_note_taken(space, rq->lane, f->n_taken);
+        if (rq->in == NULL) { /* pages that come and go are taken at every slack */
+            pl_policy_note_taken(space, rq->lane, f->n_taken);
+        }
         rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
         *out = pl_flight_commit(space, f);
         return PL_STEP_DONE;
@@ -330,7 +351,7 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
     const pl_block *b = pl_segment_hole_at(f->place.segment, f->place.at + rq->bytes - 1);
 
     return f->left_order > 0 && (size_t)1 << f->left_order > n_missing && rq->n_round == 0 &&
-           b != NULL;
+           rq->n_page == 0 && b != NULL;
 }
 
 /* Cut out the place that was found. EPENDING: while the lock was dropped, others took part of the
@@ -355,8 +376,11 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
  * again. */
 static unsigned order_for(const pl_space *space, const pl_request *rq)
 {
-    bool is_single = rq->n_done[PL_GATHERED] > 0 || rq->is_paged;
+    bool is_single = rq->n_done[PL_GATHERED] > 0 || rq->n_page == 1;
 
+    if (rq->n_page > 1) { /* chunks left over fit the same place again */
+        return PL_MOST_ORDER;
+    }
     return is_single ? 0 : pl_policy_order(space, pl_space_cap(space));
 }
 
@@ -369,7 +393,9 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
 
     f->most_order = order_for(space, rq);
-    f->is_paged = rq->is_paged;
+    f->is_single = rq->n_page == 1;
+    f->page_order = rq->n_done[PL_RECAST] == 0 ? f->most_order : PL_MOST_ORDER;
+    allowed = allowed < rq->n_recast ? rq->n_recast : allowed;
     *st = reserve(space, rq, f, allowed_beyond);
     if (*st == PLEAT_EPENDING) {
         rq->n_done[PL_FOILED]++;
@@ -378,12 +404,18 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     if (*st != PLEAT_OK) {
         return PL_STEP_DONE;
     }
-    *st = collect(space, rq, f, allowed, &wants_order);
+    bool is_whole = pl_page_is_whole(rq);
+    *st = is_whole ? collect_page(space, rq, f, allowed)
+                   : collect(space, rq, f, allowed, &wants_order);
+    bool is_to_recast = is_whole || pl_recast_is_due(rq, f);
     size_t n_missing = pl_flight_missing(f);
     if (*st == PLEAT_OK && !wants_order && n_missing == 0) {
         return launch(space, rq, f, out, st);
     }
     pl_flight_rollback(space, f);
+    if (*st == PLEAT_OK && is_to_recast) {
+        return pl_recast(space, rq, n_missing);
+    }
     if (wants_order) {
         return order_early(space, rq, n_missing);
     }

@@ -22,8 +22,12 @@ typedef enum pl_done {
     PL_CLEARED,       /* waited for stale addresses to be unmapped */
     PL_MADE_WAY,      /* idle chunks were released for the driver's page tables */
     PL_USED_RESERVE,  /* the request may use the reserve */
+    PL_RECAST,        /* chunks of other sizes were released for a chunk as large as a page */
     PL_N_DONE,
 } pl_done;
+
+/* A page is to be made of whole chunks, at first and after others were released: recast.h. */
+enum { PL_WHOLE_TRIES = 2 };
 
 typedef struct pl_request {
     pl_lane *lane;
@@ -36,7 +40,8 @@ typedef struct pl_request {
     uint32_t usable;
     pl_segment *in; /* the block must go to `at` in this segment; NULL: anywhere */
     pleat_devptr at;
-    bool is_paged;     /* chunks of a single granule */
+    size_t n_page; /* granules of the page that the place is part of, and that goes as a whole; 1:
+                        * the place is some pages of a single granule; 0: no pages */
     bool is_capturing; /* no waits, queries, takes */
     bool is_out_of_va; /* no more addresses can be reserved: a place in any area will do */
     bool wants_tick;   /* took pending memory, or was handed some, so a tick of the lane is due */
@@ -47,6 +52,7 @@ typedef struct pl_request {
     uint64_t turn;      /* number of the turn through lanes to order after */
     uint64_t wait_turn; /* number of the turn through lanes to wait for */
     size_t n_round;     /* granules added to the place, so that large chunks fit */
+    size_t n_recast;    /* granules released for this request, and not taken */
 } pl_request;
 
 typedef enum pl_step {

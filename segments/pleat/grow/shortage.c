@@ -101,13 +101,20 @@ static bool may_gather(const trial *t)
     return rq->is_capturing && pl_request_is_private(rq) && rq->n_done[PL_GATHERED] < MOST_GATHERED;
 }
 
+/* Is the only place in use? Then chunks and the reserve help nothing. */
+static bool lacks_its_place(const trial *t)
+{
+    return t->rq->in != NULL && t->verdict == PLEAT_ENOSPACE_VA;
+}
+
 /* Outside captures: chunks that may be taken can be too large for any place. */
 static bool may_gather_large(const trial *t)
 {
     const pl_request *rq = t->rq;
 
-    return !rq->is_capturing && t->space->options.chunks == PL_CHUNKS_MIXED &&
-           rq->n_done[PL_GATHERED] < MOST_GATHERED && !is_hopeless(t->space, rq);
+    return !rq->is_capturing && !lacks_its_place(t) &&
+           t->space->options.chunks == PL_CHUNKS_MIXED && rq->n_done[PL_GATHERED] < MOST_GATHERED &&
+           !is_hopeless(t->space, rq);
 }
 
 static bool may_gather_at_once(const trial *t)
@@ -137,6 +144,12 @@ static bool gather(trial *t)
     rq->n_round = 0;
     if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
         pl_tick_record(t->space, rq->lane); /* else the lane's pending memory stays mapped */
+    }
+    if (rq->n_page > 1) {
+        (void)pl_trim_quiesce(t->space, wait_ms);
+        rq->n_recast += pl_trim_recast(t->space, pl_request_granules(t->space, rq), false);
+        rq->n_done[PL_RECAST] = PL_WHOLE_TRIES - 1;
+        return true;
     }
     pl_trim_gather(t->space, pl_request_granules(t->space, rq) + 1, wait_ms);
     return true;
@@ -242,7 +255,8 @@ static bool wait_for_all(trial *t)
 
 static bool may_use_reserve(const trial *t)
 {
-    return t->space->chunks.reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0;
+    return t->space->chunks.reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0 &&
+           !lacks_its_place(t);
 }
 
 /* Would the request hardly find memory without the reserve, if all pending memory were free? */

@@ -218,9 +218,10 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
 
 /* Why memory is unmapped: to release chunks until `keep` are left, or to make `keep` idle. */
 typedef struct goal {
-    bool is_idle;    /* chunks of a single granule; large chunks are released to make room */
-    size_t keep;     /* is_idle: granules to be had */
-    size_t n_so_far; /* released */
+    bool is_idle;       /* chunks of a single granule; large chunks are released to make room */
+    size_t keep;        /* is_idle: granules to be had */
+    size_t n_so_far;    /* released */
+    bool is_in_buffers; /* memory of blocks is left alone */
 } goal;
 
 static size_t missing(const pl_space *space, const goal *to)
@@ -308,6 +309,20 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
     return st;
 }
 
+/* A flight. The goal is missed where too little is settled, or the driver refuses. */
+static void empty_segments(pl_space *space, pleat_status st, goal *to)
+{
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    pl_segment *seg = pl_space_lowest(space);
+    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
+        bool is_meant = seg->area->buffer != NULL || !to->is_in_buffers;
+        st = is_meant ? empty_segment(space, seg, to) : PLEAT_OK;
+        pl_pace_step(space, &pace, 1);
+    }
+}
+
 void pl_trim_gather(pl_space *space, size_t n_granules, uint32_t wait_ms)
 {
     goal to = { .is_idle = true, .keep = n_granules };
@@ -319,14 +334,22 @@ void pl_trim_gather(pl_space *space, size_t n_granules, uint32_t wait_ms)
     if (space->chunks.n_idle > space->chunks.idle[0].n) {
         st = release_idle(space, 0, &to.n_so_far);
     }
-    pl_pace pace;
-    pl_pace_begin(space, &pace, false);
-    pl_segment *seg = pl_space_lowest(space);
-    for (; seg != NULL && st == PLEAT_OK; seg = pl_segment_above(seg)) {
-        st = empty_segment(space, seg, &to);
-        pl_pace_step(space, &pace, 1);
-    }
+    empty_segments(space, st, &to);
     pl_space_land(space, &flying);
+}
+
+size_t pl_trim_recast(pl_space *space, size_t n_granules, bool is_in_buffers)
+{
+    size_t n_held = space->chunks.n_held;
+    goal to = { .keep = n_held > n_granules ? n_held - n_granules : 0,
+                .is_in_buffers = is_in_buffers };
+    pl_flying flying;
+
+    (void)pl_stale_reap(space); /* else the driver keeps the memory of what is released */
+    pl_space_take_off(space, &flying);
+    empty_segments(space, release_idle(space, to.keep, &to.n_so_far), &to);
+    pl_space_land(space, &flying);
+    return to.n_so_far;
 }
 
 /* With wait_ms:0 a trim that was told to wait waits for a millisecond. Without that wait, a driver

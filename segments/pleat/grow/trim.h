@@ -15,6 +15,11 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
  * large. Waits for fences at most wait_ms. Called with the lock; drops the lock. */
 void pl_trim_gather(pl_space *space, size_t n_granules, uint32_t wait_ms);
 
+/* Release about n_granules, or all: idle chunks, then settled memory, of buffers only or of all,
+ * lowest address first, without a wait. For a request that wants new chunks in their place. Called
+ * with the lock; drops the lock. Returns how many granules were released. */
+size_t pl_trim_recast(pl_space *space, size_t n_granules, bool is_in_buffers);
+
 /* Release idle chunks while more than keep_granules are held. Called with the lock; drops the lock.
  * PLEAT_OK; EDRIVER. */
 pleat_status pl_trim_idle_to(pl_space *space, size_t keep_granules);

@@ -33,6 +33,7 @@ typedef struct change {
     pl_buffer *buffer;
     pl_segment *seg;
     pl_lane *plain; /* the first lane of the call's stream */
+    size_t page;    /* what comes goes in pages of so many bytes; 0: nobody knows how it goes */
     span *made;     /* committed by the call so far */
     size_t n_made;
     size_t capacity;
@@ -57,51 +58,56 @@ static void look_for_ends(pl_space *space)
 
 /* A sleeping heap gets nothing, not even addresses, so sleep and wake find their lists
  * unchanged. */
-static pleat_status reopen(pl_space *space, const pl_private *heap, size_t n_granules,
+static pleat_status reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room,
                            pl_buffer **out)
 {
     if (heap != NULL && heap->is_asleep) {
         return PLEAT_EASLEEP;
     }
-    *out = pl_buffer_reopen(space, heap, n_granules);
+    *out = pl_buffer_reopen(space, heap, room);
     return PLEAT_OK;
 }
 
-static pleat_status open_locked(pl_space *space, pl_private *heap, size_t n_want, size_t n_least,
+static pleat_status open_locked(pl_space *space, pl_private *heap, const pl_buffer_room *room,
                                 pl_buffer **out)
 {
-    pleat_status st = reopen(space, heap, n_want, out);
+    pleat_status st = reopen(space, heap, room, out);
 
     if (st == PLEAT_OK && *out == NULL) {
         look_for_ends(space);
-        st = reopen(space, heap, n_want, out);
+        st = reopen(space, heap, room, out);
     }
     if (st != PLEAT_OK || *out != NULL) {
         return st;
     }
-    st = pl_buffer_create(space, heap, n_want, n_least, out);
+    st = pl_buffer_create(space, heap, room, out);
     if (st == PLEAT_ENOSPACE_VA && space->places.n_noted > 0) { /* closed buffers of all sizes */
         pl_hollow_let_go(space, 0, SIZE_MAX);
         st = heap != NULL && heap->is_asleep ? PLEAT_EASLEEP
-                                             : pl_buffer_create(space, heap, n_want, n_least, out);
+                                             : pl_buffer_create(space, heap, room, out);
     }
     return st;
 }
 
 pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most_bytes,
-                                  size_t page_bytes, pleat_devptr *out)
+                                  size_t page_bytes, size_t align_bytes, pleat_devptr *out)
 {
     pl_space *space = (pl_space *)a;
     bool is_paged = page_bytes > 0;
     size_t page = is_paged ? round_up(page_bytes, space->granule_bytes) : space->granule_bytes;
     size_t most = round_up(most_bytes, page);
-    size_t n = most >> space->granule_log2; /* as a power of two, if there are addresses: */
-    size_t n_want = (size_t)1 << (n == 1 ? 0 : 64 - __builtin_clzll(n - 1));
+    size_t n = most >> space->granule_log2;
+    size_t n_align = align_bytes >> space->granule_log2;
+    pl_buffer_room room = {
+        .n_want = (size_t)1 << (n == 1 ? 0 : 64 - __builtin_clzll(n - 1)),
+        .n_least = n,
+        .n_align = n_align > 0 ? n_align : 1,
+    };
     pl_buffer *buffer;
 
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
-    pleat_status st = open_locked(space, heap, n_want, n, &buffer);
+    pleat_status st = open_locked(space, heap, &room, &buffer);
     if (st == PLEAT_OK) {
         buffer->most_bytes = most;
         buffer->page_bytes = page;
@@ -213,7 +219,7 @@ static pleat_status fill(change *c, span gap)
         .usable = c->plain->number,
         .in = c->seg,
         .at = gap.from,
-        .is_paged = c->buffer->is_paged,
+        .n_page = c->page >> space->granule_log2,
         .call = ++space->n_calls,
     };
 
@@ -247,6 +253,15 @@ static void settle_made(change *c, bool is_kept)
     pl_meta_free(&c->space->meta, c->made);
 }
 
+/* Where the page that covers `at` ends, but not beyond `to`. Pages of a single granule count as a
+ * single one. */
+static pleat_devptr page_end(const change *c, pleat_devptr from, pleat_devptr at, pleat_devptr to)
+{
+    pleat_devptr end = at + c->page - (c->page > 0 ? (at - from) % c->page : 0);
+
+    return c->page > c->space->granule_bytes && end < to ? end : to;
+}
+
 /* [from, to): offsets of pages. */
 static pleat_status commit(change *c, uint64_t from, uint64_t to)
 {
@@ -255,6 +270,8 @@ static pleat_status commit(change *c, uint64_t from, uint64_t to)
     pleat_status st = PLEAT_OK;
 
     while (st == PLEAT_OK && next_gap(c, &gap, base + to)) {
+        pleat_devptr end = page_end(c, base + from, gap.from, base + to);
+        gap.to = gap.to < end ? gap.to : end;
         st = fill(c, gap);
         gap.from = gap.to;
     }
@@ -315,11 +332,25 @@ static uint64_t page_ceil(const pl_buffer *buffer, uint64_t offset)
     return page_floor(buffer, offset + buffer->page_bytes - 1);
 }
 
+/* The pages in which `bytes`, committed at once, are likely to go. 0: any parts may go. In a buffer
+ * without pages, what one chunk can hold, and came at once, is likely to go at once. */
+static size_t likely_page(const change *c, uint64_t bytes)
+{
+    size_t granule = c->space->granule_bytes;
+    bool is_one = bytes > granule && bytes <= (uint64_t)granule << PL_MOST_ORDER;
+    size_t page = is_one ? (size_t)bytes : 0;
+
+    page = c->buffer->is_paged ? c->buffer->page_bytes : page;
+    return page > 0 && c->space->options.chunks == PL_CHUNKS_GRANULE ? granule : page;
+}
+
 static pleat_status resize(change *c, uint64_t bytes)
 {
     pl_buffer *buffer = c->buffer;
     uint64_t old = page_ceil(buffer, buffer->bytes);
     uint64_t new = page_ceil(buffer, bytes);
+
+    c->page = buffer->is_paged ? likely_page(c, 0) : 0; /* other buffers end anywhere */
     pleat_status st = new > old ? commit(c, old, new) : decommit(c, new, old);
 
     buffer->bytes = st == PLEAT_OK ? bytes : buffer->bytes;
@@ -329,8 +360,11 @@ static pleat_status resize(change *c, uint64_t bytes)
 static pleat_status commit_pages(change *c, uint64_t offset, uint64_t end)
 {
     pl_buffer *buffer = c->buffer;
-    pleat_status st = commit(c, page_floor(buffer, offset), page_ceil(buffer, end));
+    uint64_t from = page_floor(buffer, offset);
+    uint64_t to = page_ceil(buffer, end);
 
+    c->page = likely_page(c, to - from);
+    pleat_status st = commit(c, from, to);
     if (st == PLEAT_OK && end > buffer->bytes) {
         buffer->bytes = end;
     }

@@ -18,7 +18,7 @@ typedef struct pl_buffer {
     uint64_t committed_bytes;
     size_t n_runs;
     bool is_open;
-    bool is_paged; /* chunks have a single granule, so that pages can go singly */
+    bool is_paged; /* page_bytes was given: pages go singly */
     bool is_busy;  /* a thread changes the buffer; further threads wait */
 } pl_buffer;
 

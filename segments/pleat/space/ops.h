@@ -28,7 +28,7 @@ void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISI
 pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out);
 pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_list *out);
 pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most_bytes,
-                                  size_t page_bytes, pleat_devptr *out);
+                                  size_t page_bytes, size_t align_bytes, pleat_devptr *out);
 pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *change,
                                     pl_stream *stream);
 pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);

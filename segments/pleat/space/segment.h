@@ -52,7 +52,7 @@ typedef struct pl_segment {
     struct pl_area *area;    /* const */
     pl_tally *tally;         /* const: of all segments */
     struct pl_segment *next; /* in the area, in order of creation */
-    pl_range range;          /* const: the whole granules of `reserved` */
+    pl_range range;          /* const: whole granules of `reserved` */
     pl_range reserved;       /* const: as reserved by the driver */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */

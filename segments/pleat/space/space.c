@@ -131,19 +131,36 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     return PLEAT_OK;
 }
 
-pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want, size_t n_least)
+/* Drivers need not keep to an alignment that is asked of them, so more is reserved than needed. */
+static pl_range align_range(pl_range reserved, size_t bytes, size_t align)
 {
+    size_t head = (size_t)(-reserved.base & (align - 1));
+    size_t rest = reserved.bytes - head;
+
+    return (pl_range){ .base = reserved.base + head, .bytes = rest < bytes ? rest : bytes };
+}
+
+pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want, size_t n_least,
+                                   size_t n_align)
+{
+    size_t align = n_align << space->granule_log2;
+    size_t spare = align - space->granule_bytes;
+    size_t bytes = n_want << space->granule_log2;
     pl_flying flying;
     pl_range range;
 
     pl_space_take_off(space, &flying);
-    pleat_status st = pl_fly_one(
-        space, (pl_task){ PL_TASK_RESERVE, .bytes = n_want << space->granule_log2,
-                          .least_bytes = n_least << space->granule_log2, .range = &range });
+    pleat_status st = pl_fly_one(space,
+                                 (pl_task){ PL_TASK_RESERVE, .bytes = bytes + spare,
+                                            .least_bytes = (n_least << space->granule_log2) + spare,
+                                            .range = &range });
     if (st == PLEAT_OK) {
-        st = pl_space_add_segment(space, area, range);
+        st = pl_space_add_segment(space, area,
+                                  spare > 0 ? align_range(range, bytes, align) : range);
         if (st != PLEAT_OK) {
             (void)!pl_fly_one(space, (pl_task){ PL_TASK_RETURN, .range = &range });
+        } else {
+            area->newest->reserved = range;
         }
     }
     pl_space_land(space, &flying);

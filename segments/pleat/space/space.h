@@ -109,9 +109,11 @@ pleat_status pl_space_reserve_entries(pl_space *space, void *array, size_t eleme
 pl_segment *pl_space_lowest(const pl_space *space);
 pl_segment *pl_segment_above(const pl_segment *seg);
 void pl_space_init_segments(pl_space *space);
-/* Open a segment of the area: n_want granules of addresses, n_least where these are scarce. Drops
- * the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST; EDRIVER. */
-pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want, size_t n_least);
+/* Open a segment of the area: n_want granules of addresses, n_least where these are scarce. It
+ * begins at a multiple of n_align granules, a power of two. Drops the lock. PLEAT_OK; ENOSPACE_VA;
+ * ENOMEM_HOST; EDRIVER. */
+pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want, size_t n_least,
+                                   size_t n_align);
 /* Its last step: the range becomes a segment. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range);
 /* The highest segment that begins at or below `at`, and the segment that covers `at`; or NULL. */

@@ -28,7 +28,7 @@ static void open_room(void)
 static pleat_devptr make(uint64_t most_bytes, size_t page_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, heap, most_bytes, page_bytes, &base),
+    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, heap, most_bytes, page_bytes, 0, &base),
                      PLEAT_OK);
     return base;
 }

@@ -38,14 +38,26 @@ static pleat_status call_query(pleat instance, int device)
     return pleat_block_query(instance, device, NOBODYS, &info);
 }
 
-static pleat_status call_buffer_create(pleat instance, int device)
+static pleat_status end_buffer(pleat instance, int device, pleat_status st, pleat_devptr buffer)
 {
-    pleat_devptr buffer;
-    pleat_status st = pleat_buffer_create(instance, device, 1 << 20, 0, &buffer);
     if (st == PLEAT_OK) {
         return pleat_buffer_destroy(instance, device, buffer, NULL);
     }
     return st == PLEAT_ENOTSUP ? PLEAT_OK : st; /* the classic caches' answer */
+}
+
+static pleat_status call_buffer_create(pleat instance, int device)
+{
+    pleat_devptr buffer = 0;
+    pleat_status st = pleat_buffer_create(instance, device, 1 << 20, 0, &buffer);
+    return end_buffer(instance, device, st, buffer);
+}
+
+static pleat_status call_buffer_create_aligned(pleat instance, int device)
+{
+    pleat_devptr buffer = 0;
+    pleat_status st = pleat_buffer_create_aligned(instance, device, 1 << 20, 0, 8 << 20, &buffer);
+    return end_buffer(instance, device, st, buffer);
 }
 
 static pleat_status call_buffer_resize(pleat instance, int device)
@@ -221,6 +233,7 @@ const api_call api_calls[] = {
     { "pleat_host_free", call_host_free, true },
     { "pleat_host_record_stream", call_host_record, true },
     { "pleat_buffer_create", call_buffer_create, true },
+    { "pleat_buffer_create_aligned", call_buffer_create_aligned, true },
     { "pleat_buffer_resize", call_buffer_resize, true },
     { "pleat_buffer_commit", call_buffer_commit, true },
     { "pleat_buffer_decommit", call_buffer_decommit, true },

@@ -25,7 +25,7 @@ static void open_device(void)
 static pleat_devptr make_of(uint64_t most_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, most_bytes, 0, &base), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, most_bytes, 0, 0, &base), PLEAT_OK);
     return base;
 }
 
@@ -138,7 +138,7 @@ static pleat_devptr few[N_FEW];
 static void make_many(pl_private *heap, uint64_t bytes)
 {
     for (unsigned i = 0; i < N_MANY; i++) {
-        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, &bases[i]);
+        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, 0, &bases[i]);
         ck_assert_int_eq(st, PLEAT_OK);
         change(bases[i], PL_BUFFER_RESIZE, bytes, OWN);
     }
@@ -233,7 +233,7 @@ static void rest_and_wake(pl_private *heap, bool is_kept)
 static void make_few(pl_private *heap)
 {
     for (unsigned i = 0; i < N_FEW; i++) {
-        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, &few[i]);
+        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, 0, &few[i]);
         ck_assert_int_eq(st, PLEAT_OK);
         change(few[i], PL_BUFFER_RESIZE, i % 2 * 2 * MIB, OWN);
     }

@@ -150,7 +150,7 @@ static void turn_open(model *m)
     m->stream = 1 + (unsigned)random_below(&draws, PLEAT_N_STREAMS - 1);
     m->is_in_room = random_below(&draws, 2) == 0;
     pleat_status st = pleat.a->ops->buffer_open(pleat.a, m->is_in_room ? heap : NULL,
-                                                N_PAGES * GRANULE, page_bytes, &m->base);
+                                                N_PAGES * GRANULE, page_bytes, 0, &m->base);
     bool may_not = m->is_in_room && is_asleep;
     ck_assert_int_eq(st, may_not ? PLEAT_EASLEEP : PLEAT_OK);
     m->is_in_room = m->is_in_room && !may_not;
