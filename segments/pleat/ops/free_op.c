@@ -102,27 +102,34 @@ static void see_use(const pl_lane *plain, const pl_block *b, bool is_capturing)
     }
 }
 
-/* For calls that name a stream and a block: find both, and note the capture of the stream. */
-static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
-                               const pl_capture_info *info, pl_lane **plain, pl_block **b)
+/* The live block at ptr, once no restore is about to free it. May drop the lock. */
+static pleat_status find_block(pl_space *space, pleat_devptr ptr, pl_block **b)
 {
     *b = pl_checkpoint_await(space, ptr);
     if (*b == NULL) {
         return not_live(space, ptr);
     }
-    if ((*b)->holder != NULL) {
-        return PLEAT_EDOUBLEFREE;
+    return (*b)->holder != NULL ? PLEAT_EDOUBLEFREE : PLEAT_OK;
+}
+
+/* For calls that name a stream and a block: find both, and note the capture of the stream. In a
+ * capture the lock may be dropped until both are found. Meanwhile the lane stays, but the block may
+ * go, and another call may see the capture end. */
+static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
+                               const pl_capture_info *info, pl_lane **plain, pl_block **b)
+{
+    pleat_status st = find_block(space, ptr, b);
+
+    st = st == PLEAT_OK ? pl_lanes_of(space, stream, false, plain) : st;
+    if (st != PLEAT_OK) {
+        return st;
     }
-    pleat_status st = pl_lanes_of(space, stream, false, plain);
-    if (st == PLEAT_OK) {
-        (*plain)->n_refs++;
+    (*plain)->n_refs++;
+    do {
         st = pl_capture_see(space, *plain, info, NULL);
-        (*plain)->n_refs--;
-    }
-    if (st == PLEAT_OK && info->is_capturing) { /* pl_capture_see may have dropped the lock */
-        *b = pl_checkpoint_await(space, ptr);
-        st = *b == NULL ? not_live(space, ptr) : PLEAT_OK;
-    }
+        st = st == PLEAT_OK && info->is_capturing ? find_block(space, ptr, b) : st;
+    } while (st == PLEAT_OK && info->is_capturing && (*plain)->capture == NULL);
+    (*plain)->n_refs--;
     if (st == PLEAT_OK) {
         see_use(*plain, *b, info->is_capturing);
     }
