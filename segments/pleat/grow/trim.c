@@ -419,14 +419,15 @@ static pleat_status shrink(pl_space *space, size_t limit)
     return st != PLEAT_OK || space->chunks.n_held <= limit ? st : PLEAT_EPENDING;
 }
 
-/* Calls set the limit in turn, so that a failed call restores the right limit. A call without time
- * left still waits for LATE_MS: the earlier call may be inside the driver. */
-static pleat_status wait_for_turn(pl_space *space)
+/* Calls set the limit in turn, so that a failed call restores the right limit. A turn is taken in
+ * the hold that finds it free. A call without time left still waits for LATE_MS: the earlier call
+ * may be inside the driver. PLEAT_OK, and end_turn is due; or EPENDING. */
+static pleat_status take_turn(pl_space *space)
 {
     enum { LATE_MS = 40 };
     uint64_t late_until = 0;
 
-    while (space->chunks.n_limiting > 0) {
+    while (space->chunks.is_limiting) {
         uint32_t left_ms = pl_deadline_left(space->wait_ms);
         if (left_ms == 0) {
             uint64_t now = pl_clock_ms();
@@ -439,32 +440,48 @@ static pleat_status wait_for_turn(pl_space *space)
         }
         pl_space_wait_at_most(space, left_ms);
     }
+    space->chunks.is_limiting = true;
     return PLEAT_OK;
+}
+
+static void end_turn(pl_space *space)
+{
+    space->chunks.is_limiting = false;
+    pl_space_wake(space);
+}
+
+/* In the caller's turn. */
+static pleat_status set_limit(pl_space *space, uint64_t bytes)
+{
+    size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
+    size_t limit_before = space->chunks.limit_granules;
+    pleat_status st = check_live(space, limit);
+
+    if (st != PLEAT_OK) {
+        return st;
+    }
+    space->chunks.limit_granules = limit;
+    st = shrink(space, limit);
+    if (st == PLEAT_OK) {
+        space->chunks.limit_bytes = bytes;
+    } else {
+        space->chunks.limit_granules = limit_before;
+    }
+    return st;
 }
 
 pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
 {
     pl_space *space = (pl_space *)a;
-    size_t limit = bytes == 0 ? SIZE_MAX : (size_t)(bytes >> space->granule_log2);
 
     pl_deadline_begin();
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     (void)pl_fronts_empty(space);
-    pleat_status st = wait_for_turn(space);
-    st = st == PLEAT_OK ? check_live(space, limit) : st;
+    pleat_status st = take_turn(space);
     if (st == PLEAT_OK) {
-        size_t limit_before = space->chunks.limit_granules;
-        space->chunks.n_limiting++;
-        space->chunks.limit_granules = limit;
-        st = shrink(space, limit);
-        if (st == PLEAT_OK) {
-            space->chunks.limit_bytes = bytes;
-        } else {
-            space->chunks.limit_granules = limit_before;
-        }
-        space->chunks.n_limiting--;
-        pl_space_wake(space);
+        st = set_limit(space, bytes);
+        end_turn(space);
     }
     pl_capturers_leave(space, is_inside);
     pl_space_leave(space);

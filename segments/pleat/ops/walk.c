@@ -338,7 +338,7 @@ static int check_totals(const pl_space *space, const census *c)
         space->chunks.n_asleep != c->n_asleep || space->chunks.n_creating != 0) {
         return SPACE + 2;
     }
-    bool is_within = space->chunks.n_limiting > 0 ||
+    bool is_within = space->chunks.is_limiting ||
                      space->chunks.n_held <= space->chunks.limit_granules;
     return is_within ? 0 : SPACE + 6;
 }

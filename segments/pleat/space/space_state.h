@@ -166,7 +166,7 @@ typedef struct pl_space_chunks {
     uint64_t full_call;      /* n_calls at that refusal */
     uint64_t limit_bytes;    /* 0 = none */
     size_t limit_granules;   /* SIZE_MAX = no limit set */
-    unsigned n_limiting;     /* calls that set a limit now: the limit may still be exceeded */
+    bool is_limiting;        /* a call sets a limit now: the limit may still be exceeded */
     size_t total_granules;   /* const: all chunks of the device */
     size_t reserve_granules; /* const: left to others, see policy.h */
     size_t n_others;         /* chunks of others when the driver was last asked */
