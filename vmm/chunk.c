@@ -9,6 +9,12 @@ pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out)
     if (bytes == 0 || bytes % dev->granule_bytes != 0) {
         return PLEAT_EINVAL;
     }
+    if (atomic_load_explicit(&dev->is_unproven, memory_order_acquire)) {
+        pleat_status st = pl_device_prove(dev);
+        if (st != PLEAT_OK) {
+            return st;
+        }
+    }
     cu_mem_handle handle = 0;
     int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_mem_create(dev->drv, &handle, bytes, &dev->prop, 0);

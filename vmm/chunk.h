@@ -14,7 +14,8 @@ typedef uint64_t pl_chunk;
 /** Create one chunk of the device's chunk size. No policy: limits and idle chunks are the caller's
  *  business (segments/).
  *
- *  Returns  PLEAT_OK; ENOMEM_DEVICE; ENOVMM; EDRIVER.
+ *  Returns  PLEAT_OK; ENOMEM_DEVICE; ENOVMM; EDRIVER; ENOSPACE_VA (the probe found no room for a
+ *           granule, nor did its repetition here).
  *  Failure  as before.
  *  Owner    the caller, until pl_chunk_release.
  *  Threads  any.

@@ -83,7 +83,7 @@ pleat_status pl_device_gpu_bytes(pl_device *dev, uint64_t *free_bytes, uint64_t 
  *
  *  Params   why [out] the reason when it does not work, else empty; n bytes.
  *  Returns  PLEAT_OK = works; ENOVMM; EDRIVER; ENOMEM_DEVICE or ENOSPACE_VA: there was no room for
- *           one granule, so the test says nothing.
+ *           one granule, so the test says nothing. Then the first chunk tries again.
  *  Failure  nothing is left behind. The counts show failed undo steps only.
  *  Blocks   on the driver. */
 pleat_status pl_device_probe(pl_device *dev, char *why, size_t n);

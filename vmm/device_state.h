@@ -179,7 +179,10 @@ struct pl_device {
     uint64_t total_bytes;          /* const */
     uint64_t address_budget_bytes; /* const */
     uint64_t serial;               /* const: unique among the process's devices */
-    cu_mem_prop prop;              /* const: of every chunk */
+    cu_mem_prop prop;              /* const, once proven: of every chunk */
+    _Atomic bool is_unproven;      /* atomic: no room yet to try virtual memory management */
+    bool is_proving;               /* lock: a thread tries now */
+    pl_cond proved;                /* lock: the thread has tried */
     bool is_host;                  /* const: the memory is the host's */
     bool is_host_unsafe;           /* const: asking for the host's memory may crash, device.c */
     bool may_lack_fd;              /* const: file descriptors are optional, see pl_device_probe */
@@ -265,6 +268,9 @@ static inline pleat_status pl_driver_failure(cu_result result)
 
 /* device.c: of chunks with the device's properties. */
 pleat_status pl_device_ask_granule(pl_device *dev);
+/* Probe again a device whose probe found no room. Threads take turns. PLEAT_OK, or as
+ * pl_device_probe; then the next call tries again. */
+pleat_status pl_device_prove(pl_device *dev);
 
 /* context.c */
 pleat_status pl_contexts_init(pl_device *dev); /* retains the device's own */

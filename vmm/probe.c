@@ -1,4 +1,5 @@
-/* probe.c - tries once whether virtual memory management works; no guess from a version.
+/* probe.c - tries once whether virtual memory management works; no guess from a version. A try that
+ * finds no room is made again before the first chunk.
  *
  * A failed step is named in the message. The probe leaves nothing behind and does not show in the
  * device's counters, except that a failed undo step is counted. */
@@ -114,11 +115,16 @@ static bool may_retry(pleat_status st)
     return st == PLEAT_ENOVMM || st == PLEAT_EDRIVER;
 }
 
+static void set_abilities(pl_device *dev, bool has_rdma, int handle_types)
+{
+    dev->prop.flags.rdma_capable = has_rdma;
+    dev->prop.handle_types = handle_types;
+}
+
 static pleat_status try_with(const probe *p, bool has_rdma, int handle_types)
 {
     pl_device *dev = p->dev;
-    dev->prop.flags.rdma_capable = has_rdma;
-    dev->prop.handle_types = handle_types;
+    set_abilities(dev, has_rdma, handle_types);
     pleat_status st = pl_device_ask_granule(dev);
     return st == PLEAT_OK ? try_all(p) : st;
 }
@@ -148,6 +154,11 @@ static pleat_status try_less(const probe *p, pleat_status st)
         pl_driver_clear_error();
         snprintf(p->why, p->why_bytes, "without %s: %s", names[lack - 1], first);
     }
+    if (st != PLEAT_OK && lack != 0) { /* no reason to do without */
+        set_abilities(p->dev, has_rdma, handle_types);
+        pleat_status asked = pl_device_ask_granule(p->dev);
+        st = asked == PLEAT_OK ? st : asked;
+    }
     return st;
 }
 
@@ -172,9 +183,49 @@ pleat_status pl_device_probe(pl_device *dev, char *why, size_t n)
     int mode = pl_scope_relax(dev);
     pleat_status st = try_less(&p, try_all(&p));
     pl_scope_restore_mode(dev, mode);
-    if (st == PLEAT_OK && !dev->has_vmm) {
+    bool is_open = st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOSPACE_VA;
+    atomic_store_explicit(&dev->is_unproven, is_open && dev->has_vmm, memory_order_release);
+    if ((st == PLEAT_OK || is_open) && !dev->has_vmm) {
         snprintf(why, n, "the device says that it has no virtual memory management");
         return PLEAT_ENOVMM;
     }
+    return st;
+}
+
+/* Whoever uses the device knows its granule by now, and no chunk exists yet. */
+static pleat_status prove(pl_device *dev)
+{
+    char why[256];
+    size_t granule_bytes = dev->granule_bytes;
+    pleat_status st = pl_device_probe(dev, why, sizeof(why));
+    if (st == PLEAT_OK && dev->granule_bytes != granule_bytes) {
+        st = PLEAT_ENOVMM;
+    }
+    if (st == PLEAT_ENOVMM) {
+        pl_driver_set_detail("virtual memory management, which could not be tried while the device "
+                             "was full, does not work: %s",
+                             why);
+    }
+    atomic_store_explicit(&dev->is_unproven, st != PLEAT_OK, memory_order_release);
+    return st;
+}
+
+pleat_status pl_device_prove(pl_device *dev)
+{
+    pl_lock_acquire(&dev->lock);
+    while (dev->is_proving) {
+        pl_lock_wait(&dev->lock, &dev->proved);
+    }
+    bool is_due = atomic_load(&dev->is_unproven);
+    dev->is_proving = is_due;
+    pl_lock_release(&dev->lock);
+    if (!is_due) {
+        return PLEAT_OK;
+    }
+    pleat_status st = prove(dev);
+    pl_lock_acquire(&dev->lock);
+    dev->is_proving = false;
+    pl_cond_broadcast(&dev->proved);
+    pl_lock_release(&dev->lock);
     return st;
 }

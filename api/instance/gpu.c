@@ -45,8 +45,8 @@ pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lac
 /* ---- building ---- */
 
 /* Chooses the device's allocator: the configured allocator if the device supports it. A device that
- * is full for the moment proves nothing: the next request will find out, and succeed once there is
- * memory. */
+ * is full for the moment proves nothing: the next request tries again (pl_device_prove), and
+ * succeeds once there is memory. A fallback can be chosen no more then. */
 static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_leaked)
 {
     char why[PL_NOTE_BYTES] = "";

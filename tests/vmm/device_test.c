@@ -339,6 +339,37 @@ START_TEST(rdma_that_is_advertised_and_refused_is_done_without)
 }
 END_TEST
 
+/* The device's memory comes and goes. What was done without for a try comes back, unless the try
+ * succeeds. _i: 0: the device is full at once; 1: it is full when less is tried. */
+START_TEST(a_probe_without_room_is_made_again_for_the_first_chunk)
+{
+    pl_device_options options = { .handle_rdma = PL_DEMAND_IF_ABLE };
+    char why[200] = "";
+    pl_chunk chunk;
+    pl_device *dev = vmm_sim_device(&sim, &options);
+    sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN);
+    sim.fail_at("cuMemCreate", (uint64_t)_i, CU_OUT_OF_MEMORY);
+    ck_assert_int_eq(pl_device_probe(dev, why, sizeof(why)), PLEAT_ENOMEM_DEVICE);
+    ck_assert(pl_device_is_rdma(dev));
+    sim.fail_never();
+    sim.fail_at("cuMemCreate", 0, CU_OUT_OF_MEMORY);
+    ck_assert_int_eq(pl_chunk_create(dev, &chunk), PLEAT_ENOMEM_DEVICE);
+    sim.fail_from("cuMemSetAccess", 0, CU_NOT_PERMITTED);
+    ck_assert_int_eq(pl_chunk_create(dev, &chunk), PLEAT_ENOVMM);
+    ck_assert(pl_device_is_rdma(dev));
+    sim.fail_never();
+    sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN); /* with RDMA */
+    ck_assert_int_eq(pl_chunk_create(dev, &chunk), PLEAT_OK);
+    ck_assert(!pl_device_is_rdma(dev));
+    uint64_t n_maps = sim.n_calls("cuMemMap");
+    ck_assert_int_eq(pl_chunk_release(dev, chunk), PLEAT_OK);
+    ck_assert_int_eq(pl_chunk_create(dev, &chunk), PLEAT_OK);
+    ck_assert_int_eq(pl_chunk_release(dev, chunk), PLEAT_OK);
+    ck_assert_uint_eq(sim.n_calls("cuMemMap"), n_maps); /* proven once */
+    vmm_sim_close_device(dev);
+}
+END_TEST
+
 START_TEST(exportable_memory_that_is_refused_is_done_without)
 {
     pl_device_options options = { .handle_posix_fd = PL_DEMAND_IF_ABLE };
@@ -640,6 +671,7 @@ SUITE(vmm_device)
     tcase_add_test(probe, the_probe_names_the_call_that_fails_and_leaves_nothing);
     tcase_add_test(probe, a_probe_without_room_refutes_nothing);
     tcase_add_test(probe, rdma_that_is_advertised_and_refused_is_done_without);
+    tcase_add_loop_test(probe, a_probe_without_room_is_made_again_for_the_first_chunk, 0, 2);
     tcase_add_test(probe, exportable_memory_that_is_refused_is_done_without);
     tcase_add_test(probe, rdma_stays_where_only_exportable_memory_is_refused);
     tcase_add_loop_test(probe, a_driver_that_may_crash_is_not_asked_for_host_memory, 0, 2);
