@@ -1,8 +1,10 @@
-/* fence_wait.c - queries a fence, waits for a fence, or orders a stream behind a fence.
+/* fence_wait.c - queries fences, waits for one of them, or orders a stream behind a fence.
  *
  * Several threads may query a fence at once. A fence notes that it has passed, and the driver is
  * not asked again. An event that fails a call is spoiled. A fence of the whole device passes when a
  * synchronisation is over that began after the fence was made. No lock is held. */
+#include <string.h>
+
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/device_state.h"
@@ -170,44 +172,70 @@ static pleat_status synchronize(pl_fence *fence)
     return st;
 }
 
-static pleat_status poll_until(pl_fence *fence, uint64_t deadline_ns)
+/* The simulator's clock stands still during queries, so there a wait synchronises. */
+static pleat_status synchronize_any(pl_fence *const *fences, size_t n, bool *passed)
 {
-    long pause_ns = FIRST_PAUSE_NS;
-    bool passed = false;
-    while (pl_clock_ns() < deadline_ns) {
-        pl_sleep_ns(pause_ns);
-        pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
-        pleat_status st = pl_fence_query(fence, &passed);
-        if (st != PLEAT_OK || passed) {
-            return st;
-        }
+    pleat_status st = PLEAT_EPENDING;
+    for (size_t i = 0; i < n && st == PLEAT_EPENDING; i++) {
+        st = synchronize(fences[i]);
+        passed[i] = st == PLEAT_OK;
     }
-    return PLEAT_EPENDING;
+    return st;
 }
 
-pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
+static bool has_any(const bool *passed, size_t n)
 {
-    bool passed = false;
-    pleat_status st = pl_fence_query(fence, &passed);
-    if (st != PLEAT_OK || passed) {
+    return n > 0 && memchr(passed, true, n) != NULL;
+}
+
+static pleat_status poll_until(pl_fence *const *fences, size_t n, uint64_t deadline_ns,
+                               bool *passed)
+{
+    long pause_ns = FIRST_PAUSE_NS;
+    pleat_status st = PLEAT_OK;
+    while (st == PLEAT_OK && pl_clock_ns() < deadline_ns) {
+        pl_sleep_ns(pause_ns);
+        pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
+        st = pl_fence_query_many(fences, n, passed);
+        if (has_any(passed, n)) {
+            return PLEAT_OK;
+        }
+    }
+    return st == PLEAT_OK ? PLEAT_EPENDING : st;
+}
+
+pleat_status pl_fence_wait_any(pl_fence *const *fences, size_t n, uint32_t wait_ms, bool *passed)
+{
+    pleat_status st = pl_fence_query_many(fences, n, passed);
+    if (has_any(passed, n)) {
+        return PLEAT_OK;
+    }
+    if (st != PLEAT_OK) {
         return st;
     }
     if (wait_ms == 0) {
         return PLEAT_EPENDING;
     }
-    pl_device *dev = fence->dev;
-    if (fence->is_whole_device) {
-        return pl_device_synchronize(dev);
+    pl_device *dev = fences[0]->dev;
+    if (fences[0]->is_whole_device) {
+        st = pl_device_synchronize(dev);
+        passed[0] = st == PLEAT_OK;
+        return st;
     }
     pl_count_add(&dev->n.host_syncs, 1);
-    /* The simulator's clock stands still during queries, so a wait synchronises. */
-    if (wait_ms == UINT32_MAX || pl_driver_is_simulator(dev->drv)) {
-        st = synchronize(fence);
+    if (pl_driver_is_simulator(dev->drv) || (wait_ms == UINT32_MAX && n == 1)) {
+        st = synchronize_any(fences, n, passed);
         if (st != PLEAT_EPENDING || wait_ms == UINT32_MAX) {
             return st;
         }
     }
-    return poll_until(fence, pl_clock_ns() + (uint64_t)wait_ms * 1000000u);
+    return poll_until(fences, n, pl_clock_ns() + (uint64_t)wait_ms * 1000000u, passed);
+}
+
+pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
+{
+    bool passed = false;
+    return pl_fence_wait_any(&fence, 1, wait_ms, &passed);
 }
 
 static pleat_status order_inside(pl_stream *later, const pl_fence *fence)

@@ -217,6 +217,15 @@ pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed
  *  Blocks   on the GPU. */
 pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms);
 
+/** Block the host until one of n fences of one device passes, at most `wait_ms`, as pl_fence_wait
+ *  does for one. So a stream that hangs holds up nobody who can go on without it.
+ *
+ *  Params   fences: n >= 1, or one of the whole device; passed [out] n elements: which have passed.
+ *  Returns  PLEAT_OK: one or more have passed; EPENDING; EDRIVER: none has, and one failed.
+ *  Failure  the fences are as before.
+ *  Blocks   on the GPU. */
+pleat_status pl_fence_wait_any(pl_fence *const *fences, size_t n, uint32_t wait_ms, bool *passed);
+
 /** Make `later` wait for the fence on the GPU; the host does not block. Counts one stream_wait,
  *  unless the wait is needless, on the same stream or for a passed fence.
  *

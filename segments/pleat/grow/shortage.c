@@ -205,25 +205,16 @@ static bool may_wait_next(const trial *t)
     return t->rq->n_done[PL_WAITED] == 0;
 }
 
-/* Wait for the newest tick of the next lane, and of further lanes until something settles. */
+/* Wait until a tick of some lane passes, and again until something settles. A stream that hangs
+ * does not hold up memory of the others. */
 static bool wait_next(trial *t)
 {
     pl_space *space = t->space;
+    pleat_status st;
     bool any = false;
 
-    for (size_t n = space->streams.ticking.n; n > 0 && !any; n--) {
-        pl_lane *lane = space->streams.ticking.first;
-        if (lane == NULL) {
-            break;
-        }
-        pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
-        pl_lane_ring_push_ticking(&space->streams.ticking, lane);
-        if (lane->tried_turn == t->rq->wait_turn || !lane->busy.is_linked) {
-            continue;
-        }
-        lane->tried_turn = t->rq->wait_turn;
-        pleat_status failed = pl_tick_wait(space, lane, time_left(space));
-        t->failed = failed == PLEAT_OK ? t->failed : failed;
+    while (!any && pl_tick_wait_any(space, t->rq->wait_turn, time_left(space), &st)) {
+        t->failed = st == PLEAT_OK ? t->failed : st;
         any = pl_settle_all(space);
     }
     t->rq->n_done[PL_WAITED] = !any;
@@ -342,8 +333,8 @@ static const remedy REMEDIES[] = {
     { STAGE_PENDING, may_gather_at_once, gather },
     /* Take from the reserve, rather than let the host wait. Once. */
     { STAGE_PENDING, may_use_reserve, use_reserve },
-    /* Let the host wait for a stream's newest tick; with wait_ms 0 the host only looks. Each lane
-     * once a turn, as the lane's stream may go on freeing and recording for ever. */
+    /* Let the host wait for the newest tick of any stream; with wait_ms 0 the host only looks. Each
+     * lane once a turn, as the lane's stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
      * cover. Bounded by a count. None after a failed wait, and only the first without wait_ms

@@ -36,7 +36,7 @@
     X(RECORD, pl_fence_record(t->stream, t->fence)) \
     X(RECORD_ALL, pl_fence_record_context(dev, t->fence)) \
     X(QUERY, pl_fence_query_many(t->fence, t->n, t->passed)) \
-    X(WAIT, pl_fence_wait(*t->fence, t->wait_ms)) \
+    X(WAIT, pl_fence_wait_any(t->fence, t->n, t->wait_ms, t->passed)) \
     X(ORDER, pl_fence_order(t->stream, *t->fence)) \
     X(FINISH, pl_device_synchronize(dev)) \
     X(DRAIN, pl_device_drain(dev)) \
@@ -71,12 +71,12 @@ typedef struct pl_task {
     union {
         pleat_devptr at;
         size_t bytes;
+        uint32_t wait_ms;
     };
     union {
         size_t n; /* granules, if the task is at an address */
         size_t least_bytes;
         uint64_t offset;
-        uint32_t wait_ms;
     };
     union {
         pl_chunk *chunks;

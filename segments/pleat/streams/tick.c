@@ -259,10 +259,18 @@ bool pl_tick_poll(pl_space *space, size_t n)
 
 /* ---- the host waits -------------------------------------------------------------------------- */
 
+/* For one of n fences. */
+static pleat_status await_any(pl_space *space, pl_fence **fences, size_t n, uint32_t wait_ms,
+                              bool *passed)
+{
+    return pl_fly_one(space, (pl_task){ PL_TASK_WAIT, .fence = fences, .n = n, .wait_ms = wait_ms,
+                                        .passed = passed });
+}
+
 pleat_status pl_tick_await(pl_space *space, pl_fence *fence, uint32_t wait_ms)
 {
-    pleat_status st = pl_fly_one(space,
-                                 (pl_task){ PL_TASK_WAIT, .fence = &fence, .wait_ms = wait_ms });
+    bool passed;
+    pleat_status st = await_any(space, &fence, 1, wait_ms, &passed);
 
     pl_fence_return(fence);
     return st;
@@ -283,6 +291,77 @@ pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms)
         (void)pl_tick_poll_lane(space, lane); /* older ticks have passed too: pop them */
     }
     return st;
+}
+
+/* Lanes that one wait is for, and lanes looked at in one hold. Others come when these are tried. */
+enum { MOST_AWAITED = 256, AWAITED_LOOKS = 1024 };
+
+/* Lanes to wait for, each with its newest tick. */
+typedef struct awaited {
+    pl_lane *lanes[MOST_AWAITED];
+    pl_fence *fences[MOST_AWAITED];
+    uint64_t numbers[MOST_AWAITED];
+    bool passed[MOST_AWAITED];
+    size_t n;
+} awaited;
+
+static void choose_awaited(pl_space *space, uint64_t turn, awaited *w)
+{
+    size_t n_looks = space->streams.ticking.n < AWAITED_LOOKS ? space->streams.ticking.n
+                                                              : AWAITED_LOOKS;
+
+    pl_lock_touch(n_looks);
+    for (; n_looks > 0 && w->n < MOST_AWAITED; n_looks--) {
+        pl_lane *lane = space->streams.ticking.first;
+        pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
+        pl_lane_ring_push_ticking(&space->streams.ticking, lane);
+        if (lane->tried_turn == turn || !lane->busy.is_linked) {
+            continue;
+        }
+        const pl_tick *tick = newest_tick(lane);
+        lane->n_refs++;
+        pl_fence_share(tick->fence, 1);
+        w->lanes[w->n] = lane;
+        w->fences[w->n] = tick->fence;
+        w->numbers[w->n++] = tick->number;
+    }
+}
+
+/* Does the outcome concern every lane? A fence that failed ends the wait, and the next does without
+ * that fence. */
+static bool concerns_all(const awaited *w, pleat_status st)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < w->n && !any; i++) {
+        any = w->passed[i] || pl_fence_is_spoiled(w->fences[i]);
+    }
+    return st == PLEAT_EPENDING || !any;
+}
+
+bool pl_tick_wait_any(pl_space *space, uint64_t turn, uint32_t wait_ms, pleat_status *st)
+{
+    awaited w = { .n = 0 };
+
+    choose_awaited(space, turn, &w);
+    if (w.n == 0) {
+        return false;
+    }
+    *st = await_any(space, w.fences, w.n, wait_ms, w.passed);
+    bool is_for_all = concerns_all(&w, *st);
+    for (size_t i = 0; i < w.n; i++) {
+        pl_lane *lane = w.lanes[i];
+        if (is_for_all || w.passed[i] || pl_fence_is_spoiled(w.fences[i])) {
+            lane->tried_turn = turn;
+        }
+        pl_fence_return(w.fences[i]);
+        if (w.passed[i]) {
+            pass(space, lane, w.numbers[i]);
+            (void)pl_tick_poll_lane(space, lane); /* older ticks have passed too: pop them */
+        }
+        lane->n_refs--;
+    }
+    return true;
 }
 
 /* ---- when a tick is due ---------------------------------------------------------------------- */
