@@ -4,6 +4,7 @@
  * takes no lock of its own. */
 #include "api/instance/oom.h"
 
+#include "segments/pleat/space/options.h"
 #include "vmm/device.h"
 
 /* The smaller of the limit set and PyTorch's fraction of the device; 0 = none. */
@@ -49,6 +50,11 @@ static void measure(pl_gpu *gpu, size_t bytes, const pl_driver_error *driver, pl
     };
     out->in_pools = pl_pools_held(&gpu->pools, &out->largest_pool);
     out->is_refused = pl_driver_refused_memory(driver, &out->refused);
+    const pl_config *config = &gpu->instance->config;
+    out->wait_ms = config->options.wait_ms;
+    out->is_unordered = is_movable &&
+                        pl_pleat_own(&config->options).cross_stream == PL_CROSS_SETTLED;
+    out->is_known_by_id = is_movable && config->device.stream_identity == PL_STREAM_IS_ID;
 }
 
 /* The most that the instance may hold: the device minus foreign memory, or the limit. */
@@ -206,6 +212,25 @@ static void say_foreign(const pl_shortage *s, pl_text *text)
     pl_text_add(text, " of the device; without them live memory and the request would fit");
 }
 
+/* Advises what is not in force already. */
+static void say_pending(const pl_shortage *s, pl_text *text)
+{
+    say_amount(text, "", s->pending);
+    pl_text_add(text, " are free, but their last use on the GPU is not over");
+    if (s->wait_ms > 0) {
+        pl_text_add(text, " after wait_ms:%u; synchronise", s->wait_ms);
+    } else {
+        pl_text_add(text, " and wait_ms:0 forbids to wait; synchronise, or set wait_ms");
+    }
+    if (s->is_unordered) {
+        pl_text_add(text, ", or set cross_stream:order");
+    }
+    if (s->is_known_by_id) {
+        pl_text_add(text, "; if the program keeps its streams, stream_identity:handle lets pleat "
+                          "wait for each stream by itself");
+    }
+}
+
 /* How much less would have to be held, by whomever, for the request to fit. */
 static void say_missing(const pl_shortage *s, pleat_status status, pl_text *text)
 {
@@ -232,10 +257,7 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
             say_pinned(s, text);
             break;
         }
-        say_amount(text, "", s->pending);
-        pl_text_add(text, " are free, but their last use on the GPU is not over and waiting or "
-                          "ordering is not allowed; synchronise, or raise wait_ms, or set "
-                          "cross_stream:order");
+        say_pending(s, text);
         break;
     case PLEAT_VERDICT_PINNED:
         say_pinned(s, text);

@@ -28,6 +28,9 @@ typedef struct pl_shortage {
     bool is_movable; /* the allocator can gather its free bytes: all except the classic caches */
     bool is_refused; /* the driver was out of memory in a call for `refused` bytes */
     uint64_t refused;
+    uint32_t wait_ms;    /* what the options allow against pending memory */
+    bool is_unordered;   /* streams are not ordered after each other */
+    bool is_known_by_id; /* so a stream can be waited for only where a call names it */
 } pl_shortage;
 
 /* The verdict and its sentence with all numbers. `room`: of the request; NULL = none. `driver`: its
