@@ -48,8 +48,8 @@
  * - attempts to make a page of whole chunks: PL_WHOLE_TRIES, and one after each gathering
  *
  * Further changes use something up. A new segment uses addresses. A refusal by the driver lowers
- * full_at to the memory held: the driver is asked again only for memory given back since, or after
- * very many calls.
+ * full_at to the memory held. From then on the driver is asked again by a remedy, once a request,
+ * or for memory given back since, or after very many calls.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -71,15 +71,16 @@ enum {
 
 /* ---- how much may be created ----------------------------------------------------------------- */
 
+/* The most chunks that may be held, if the driver gives what the request expects. */
+static size_t expected_cap(const pl_space *space, const pl_request *rq)
+{
+    return rq->ask == PL_ASK_NOW ? pl_space_ceiling(space) : pl_space_cap(space);
+}
+
 static size_t cap_of(const pl_space *space, const pl_request *rq)
 {
-    size_t cap = pl_space_cap(space);
+    size_t cap = expected_cap(space, rq);
 
-    if (rq->ask == PL_ASK_NOW) { /* once more before a refusal */
-        cap = space->chunks.limit_granules < space->chunks.total_granules
-                  ? space->chunks.limit_granules
-                  : space->chunks.total_granules;
-    }
     return rq->n_done[PL_USED_RESERVE] > 0 || rq->is_capturing ? cap : pl_reserve_cap(space, cap);
 }
 
@@ -196,15 +197,17 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* May the lane wait for another lane's pending memory, instead of creating? Every wait must save
- * enough by itself: of many streams with a little memory, none is waited for. */
+ * enough by itself: of many streams with a little memory, none is waited for. A refusal that others
+ * met forces nobody to wait. */
 static bool may_order_early(pl_space *space, const pl_request *rq, size_t n_missing)
 {
     const pl_lane *other = pl_handover_richest(space, rq->lane, rq->turn, false);
     size_t n = other != NULL ? pl_handover_pending_bytes(other, false) >> space->granule_log2 : 0;
+    size_t cap = rq->ask == PL_ASK_DONE ? pl_space_cap(space) : pl_space_ceiling(space);
 
     return n > 0 && rq->n_done[PL_ORDERED_FIRST] + 1 < space->streams.n_lanes &&
            space->chunks.n_loose > 0 &&
-           pl_policy_may_order(space, pl_space_cap(space), n < n_missing ? n : n_missing);
+           pl_policy_may_order(space, cap, n < n_missing ? n : n_missing);
 }
 
 /* Collect the flight's chunks: idle chunks, then new chunks within the slack, then all chunks that
@@ -293,6 +296,7 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         pl_reserve_learn(space, n_held, free_bytes);
     }
     if (*st == PLEAT_OK) {
+        space->chunks.full_at = f->n_create > 0 ? SIZE_MAX : space->chunks.full_at;
         if (rq->in == NULL) { /* pages that come and go are taken at every slack */
             pl_policy_note_taken(space, rq->lane, f->n_taken);
         }
@@ -308,8 +312,9 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     if (is_mapping) { /* page tables need memory, too */
         rq->n_done[PL_MADE_WAY] = 1;
         (void)pl_trim_idle_to(space, 0);
+        return PL_STEP_AGAIN;
     }
-    rq->ask = PL_ASK_DONE;
+    rq->ask = rq->ask == PL_ASK_NOW ? PL_ASK_DONE : PL_ASK_NOT;
     space->chunks.full_at = space->chunks.n_held;
     space->chunks.full_call = space->n_calls;
     return PL_STEP_AGAIN;
@@ -381,7 +386,7 @@ static unsigned order_for(const pl_space *space, const pl_request *rq)
     if (rq->n_page > 1) { /* chunks left over fit the same place again */
         return PL_MOST_ORDER;
     }
-    return is_single ? 0 : pl_policy_order(space, pl_space_cap(space));
+    return is_single ? 0 : pl_policy_order(space, expected_cap(space, rq));
 }
 
 /* Reserve the place and collect its chunks. */

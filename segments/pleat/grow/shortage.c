@@ -46,9 +46,7 @@ static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
 /* Would the request find no memory even if all pending memory were free? Then no wait helps. */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
-    size_t cap = space->chunks.limit_granules < space->chunks.total_granules
-                     ? space->chunks.limit_granules
-                     : space->chunks.total_granules;
+    size_t cap = pl_space_ceiling(space);
 
     return pl_request_granules(space, rq) > cap ||
            (pl_pends_shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&
@@ -318,12 +316,15 @@ static const remedy REMEDIES[] = {
     /* Wait for other flights: they may have the missing memory. Bounded by a count: if others keep
      * taking off, their memory counts as held. */
     { STAGE_FIRST, has_flights, wait_for_flights },
-    /* Unmap settled memory for a private request that may not take. Twice: at once, and after a
-     * wait, which uses up wait_ms. */
-    { STAGE_FIRST, may_gather, gather },
     /* Poll every fence, and settle all memory that is over. Once, and once more after each wait for
      * the whole context: between these waits few further fences pass. */
     { STAGE_FIRST, may_poll_all, poll_all },
+    /* Ask again a driver that refused memory: other users of the device may have released memory
+     * since. Once, before the request waits or is refused. */
+    { STAGE_FIRST, may_ask_driver, ask_driver },
+    /* Unmap settled memory for a private request that may not take. Twice: at once, and after a
+     * wait, which uses up wait_ms. */
+    { STAGE_FIRST, may_gather, gather },
     /* Take from the reserve, if no other remedy can suffice. Once. */
     { STAGE_FIRST, must_use_reserve, use_reserve },
     /* Let the stream wait on the GPU for another stream. Repeated with a lane until the lane yields
@@ -343,9 +344,6 @@ static const remedy REMEDIES[] = {
     /* Where nothing pends: unmap settled memory, then take from the reserve. */
     { STAGE_LAST, may_gather_for_reserve, gather },
     { STAGE_LAST, may_use_reserve, use_reserve },
-    /* Ask again a driver that refused memory before the request began: other users of the device
-     * may have released memory since. Once: the next refusal is the request's own. */
-    { STAGE_LAST, may_ask_driver, ask_driver },
     /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait.
      * From then on the request creates single granules (grow.c), so no such chunks come again. */
     { STAGE_LAST, may_gather_large, gather },

@@ -59,14 +59,14 @@ static size_t choose(pl_space *space, pl_slumber *slumber, size_t n, size_t *n_l
  * libraries comes last. PLEAT_OK; ENOMEM_DEVICE; EPENDING. */
 static pleat_status make_way(pl_space *space, size_t n)
 {
-    size_t soft = pl_reserve_cap(space, pl_space_cap(space));
+    size_t soft = pl_reserve_cap(space, pl_space_ceiling(space));
     size_t n_released;
 
     if (space->chunks.n_held + space->chunks.n_creating + n > soft) {
         (void)pl_fronts_empty(space);
         (void)!pl_trim_to(space, soft > n ? soft - n : 0, space->wait_ms, &n_released);
     }
-    size_t cap = pl_space_cap(space); /* a limit may have been set meanwhile */
+    size_t cap = pl_space_ceiling(space); /* a limit may have been set meanwhile */
     if (space->chunks.n_held + space->chunks.n_creating + n <= cap) {
         return PLEAT_OK;
     }

@@ -188,9 +188,8 @@ enum { PL_FULL_CALLS = 10000 };
 
 size_t pl_space_cap(const pl_space *space)
 {
-    size_t cap = space->chunks.total_granules;
+    size_t cap = pl_space_ceiling(space);
 
-    cap = space->chunks.limit_granules < cap ? space->chunks.limit_granules : cap;
     if (space->chunks.full_at < cap && space->n_calls - space->chunks.full_call < PL_FULL_CALLS) {
         size_t held = space->chunks.n_held + space->chunks.n_creating; /* may have grown since */
         size_t full = space->chunks.full_at > held ? space->chunks.full_at : held;

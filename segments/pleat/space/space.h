@@ -119,7 +119,15 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
 /* The highest segment that begins at or below `at`, and the segment that covers `at`; or NULL. */
 pl_segment *pl_space_segment_below(const pl_space *space, pleat_devptr at);
 pl_segment *pl_space_segment_at(const pl_space *space, pleat_devptr at);
-/* The most chunks that may be held now: by the limit, the device and the driver's last refusal. */
+/* The most chunks that may ever be held, by the limit and the device. */
+static inline size_t pl_space_ceiling(const pl_space *space)
+{
+    return space->chunks.limit_granules < space->chunks.total_granules
+               ? space->chunks.limit_granules
+               : space->chunks.total_granules;
+}
+/* The same, by the driver's last refusal, too. Others may have given memory back since, so the
+ * driver is asked again before a request waits or is refused (shortage.c). */
 size_t pl_space_cap(const pl_space *space);
 static inline void pl_space_pin(pl_space *space, size_t n_granules)
 {

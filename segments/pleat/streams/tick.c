@@ -75,6 +75,8 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
         keep_tick(space, lane, tick, freed_bytes + used_bytes);
         lane->n_uses -= n_uses < lane->n_uses ? n_uses : lane->n_uses;
         lane->used_bytes -= used_bytes < lane->used_bytes ? used_bytes : lane->used_bytes;
+    } else if (st == PLEAT_EDRIVER) { /* for a moment, perhaps: the next call tries again */
+        lane->wants_tick = !lane->is_gone;
     }
 }
 

@@ -9,8 +9,8 @@
 /* The simulator's own functions for tests, as the loaded object has them. */
 /* clang-format off */
 #define VMM_SIM_LIST(X) \
-    X(reset) X(work) X(fill) X(verify) X(finish) X(fail_at) X(fail_from) X(fail_never) \
-    X(n_faults) X(count) X(n_calls) X(cost_us) X(mappings) X(hazards)
+    X(reset) X(work) X(fill) X(verify) X(use) X(use_end) X(finish) X(fail_at) X(fail_from) \
+    X(fail_never) X(n_faults) X(count) X(n_calls) X(cost_us) X(mappings) X(hazards)
 /* clang-format on */
 
 typedef struct vmm_sim {
