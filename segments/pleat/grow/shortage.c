@@ -8,11 +8,12 @@
  * again. If the request comes back, the table is gone through from the start. So the remedies must
  * run out. All but order_next and wait_next have a bound in can_help, whatever other threads do.
  * These two go from lane to lane, in turns. A turn begins with the request, and after each wait for
- * the whole context. At most MOST_WAITS such waits are made, and only such a wait lets all fences
- * be polled once more. In a turn the host waits for each lane once. The stream is ordered after a
- * lane until the lane yields nothing. Every yield is at least a block, which pends on the request's
- * own lane from then on. A lane remembers only the last turn that tried it, so each request that
- * runs at the same time may cause one more try.
+ * the whole context. At most MOST_WAITS such waits come to their end; others are slices of wait_ms.
+ * Only such a wait lets all fences be polled once more. In a turn the host waits for each lane
+ * once, in slices of wait_ms. The stream is ordered after a lane until the lane yields nothing.
+ * Every yield is at least a block, which pends on the request's own lane from then on. A lane
+ * remembers only the last turn that tried it, so each request that runs at the same time may cause
+ * one more try.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -59,6 +60,17 @@ static bool is_hopeless(const pl_space *space, const pl_request *rq)
 static uint32_t time_left(const pl_space *space)
 {
     return pl_deadline_left(space->wait_ms);
+}
+
+/* A thread waits for so long at a time. Meanwhile other threads free memory, or name streams and so
+ * cover memory with ticks: then the request looks again. */
+enum { SLICE_MS = 16 };
+
+static uint32_t slice_left(const pl_space *space)
+{
+    uint32_t left_ms = time_left(space);
+
+    return left_ms < SLICE_MS ? left_ms : SLICE_MS;
 }
 
 static void begin_turn(pl_space *space, pl_request *rq)
@@ -203,19 +215,23 @@ static bool may_wait_next(const trial *t)
     return t->rq->n_done[PL_WAITED] == 0;
 }
 
-/* Wait until a tick of some lane passes, and again until something settles. A stream that hangs
- * does not hold up memory of the others. */
+/* Wait until a tick of some lane passes, and again until something settles, another call comes, or
+ * the time is up. A stream that hangs does not hold up memory of the others. */
 static bool wait_next(trial *t)
 {
     pl_space *space = t->space;
-    pleat_status st;
+    uint64_t since = pl_pace_turn(space);
+    pleat_status st = PLEAT_OK;
     bool any = false;
+    bool is_late = false;
 
-    while (!any && pl_tick_wait_any(space, t->rq->wait_turn, time_left(space), &st)) {
+    while (!any && !is_late && pl_tick_wait_any(space, t->rq->wait_turn, slice_left(space), &st)) {
         t->failed = st == PLEAT_OK ? t->failed : st;
         any = pl_settle_all(space);
+        is_late = st == PLEAT_EPENDING && time_left(space) == 0;
+        any = any || (!is_late && pl_pace_turn(space) != since);
     }
-    t->rq->n_done[PL_WAITED] = !any;
+    t->rq->n_done[PL_WAITED] = !any || is_late;
     return any;
 }
 
@@ -230,9 +246,12 @@ static bool wait_for_all(trial *t)
 {
     pl_request *rq = t->rq;
 
-    rq->n_done[PL_WAITED_ALL]++;
-    pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space));
-    if (failed != PLEAT_OK) {
+    pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space),
+                                               SLICE_MS);
+    bool is_over = failed != PLEAT_EPENDING || t->space->streams.context.is_unsupported ||
+                   time_left(t->space) == 0;
+    rq->n_done[PL_WAITED_ALL] += is_over;
+    if (failed != PLEAT_OK && is_over) {
         t->failed = failed;
         rq->n_done[PL_WAITED_ALL] = MOST_WAITS;
         rq->is_forbidden = failed == PLEAT_ECAPTURE;
@@ -292,7 +311,7 @@ static bool clear_stale(trial *t)
         pl_tick_record(space, rq->lane); /* own takes may have left stale addresses */
         (void)!pl_tick_wait(space, rq->lane, time_left(space));
     }
-    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space));
+    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), UINT32_MAX);
     (void)pl_stale_reap(space);
     return true;
 }
@@ -338,8 +357,8 @@ static const remedy REMEDIES[] = {
      * lane once a turn, as the lane's stream may go on freeing and recording for ever. */
     { STAGE_PENDING, may_wait_next, wait_next },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
-     * cover. Bounded by a count. None after a failed wait, and only the first without wait_ms
-     * left. */
+     * cover. Bounded by a count of waits that end, and by wait_ms. None after a failed wait, and
+     * only the first without wait_ms left. */
     { STAGE_PENDING, may_wait_for_all, wait_for_all },
     /* Where nothing pends: unmap settled memory, then take from the reserve. */
     { STAGE_LAST, may_gather_for_reserve, gather },

@@ -83,7 +83,7 @@ static pleat_status wait_for_all(pl_space *space, uint32_t wait_ms)
     }
     if (has_uncovered(space) || (wait_ms > 0 && space->streams.ticking.n > 0)) {
         pl_care care = wait_ms > 0 ? PL_CARE_LAST : PL_CARE_SOON; /* a mere look can be repeated */
-        pleat_status failed = pl_context_tick_wait(space, care, wait_ms);
+        pleat_status failed = pl_context_tick_wait(space, care, wait_ms, UINT32_MAX);
         if (failed != PLEAT_OK && wait_ms > 0) {
             st = wait_for_lanes(space, wait_ms, 0);
             st = st == PLEAT_OK ? failed : st;

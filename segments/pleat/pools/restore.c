@@ -358,7 +358,7 @@ pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const p
     bool is_inside = pl_capturers_enter(space, false);
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     pleat_status st = try_restore(space, pool, saved, is_settled, out);
-    if (st == PLEAT_EPENDING && pl_context_tick_wait(space, PL_CARE_NOW, 0) == PLEAT_OK) {
+    if (st == PLEAT_EPENDING && pl_context_tick_wait(space, PL_CARE_NOW, 0, 0) == PLEAT_OK) {
         st = try_restore(space, pool, saved, is_settled, out);
     }
     pl_capturers_leave(space, is_inside);

@@ -280,14 +280,15 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
  * tick, recorded by any thread. */
 enum { MOST_CONTEXT_WAITS = 4 };
 
-pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms)
+pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms, uint32_t most_ms)
 {
     waiting w = { .upto = space->streams.clock, .wait_ms = wait_ms, .began_ms = pl_clock_ms() };
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
-        uint32_t left_ms = pl_deadline_left(
-            wait_ms); /* a caller with time has 1 ms or more for each tick */
+        uint32_t left_ms = pl_deadline_left(wait_ms);
+        left_ms = left_ms < most_ms ? left_ms : most_ms;
+        /* a caller with time has 1 ms or more for each tick */
         st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
         if (st != PLEAT_OK || space->streams.context.passed_tick >= w.upto) {
             return st;

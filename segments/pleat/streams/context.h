@@ -34,8 +34,9 @@ void pl_context_tick_record_if_due(pl_space *space);
  * ECAPTURE; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_context_finish(pl_space *space, uint32_t most_ms);
 /* Block the host until everything freed before the call is over, at most wait_ms (of
- * pl_deadline_left). With 0 the call only looks. PLEAT_OK; EPENDING; ECAPTURE; ENOMEM_HOST;
- * EDRIVER. */
-pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms);
+ * pl_deadline_left), and at most most_ms for a tick. With wait_ms 0 the call only looks. PLEAT_OK;
+ * EPENDING; ECAPTURE; ENOMEM_HOST; EDRIVER. */
+pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms,
+                                  uint32_t most_ms);
 
 #endif

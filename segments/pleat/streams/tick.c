@@ -329,16 +329,15 @@ static void choose_awaited(pl_space *space, uint64_t turn, awaited *w)
     }
 }
 
-/* Does the outcome concern every lane? A fence that failed ends the wait, and the next does without
- * that fence. */
-static bool concerns_all(const awaited *w, pleat_status st)
+/* Has the wait failed for all lanes? If a fence failed, the next wait does without that fence. */
+static bool has_failed(const awaited *w, pleat_status st)
 {
-    bool any = false;
+    bool any = st == PLEAT_OK || st == PLEAT_EPENDING;
 
     for (size_t i = 0; i < w->n && !any; i++) {
         any = w->passed[i] || pl_fence_is_spoiled(w->fences[i]);
     }
-    return st == PLEAT_EPENDING || !any;
+    return !any;
 }
 
 bool pl_tick_wait_any(pl_space *space, uint64_t turn, uint32_t wait_ms, pleat_status *st)
@@ -350,7 +349,7 @@ bool pl_tick_wait_any(pl_space *space, uint64_t turn, uint32_t wait_ms, pleat_st
         return false;
     }
     *st = await_any(space, w.fences, w.n, wait_ms, w.passed);
-    bool is_for_all = concerns_all(&w, *st);
+    bool is_for_all = has_failed(&w, *st);
     for (size_t i = 0; i < w.n; i++) {
         pl_lane *lane = w.lanes[i];
         if (is_for_all || w.passed[i] || pl_fence_is_spoiled(w.fences[i])) {

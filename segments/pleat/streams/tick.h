@@ -38,8 +38,8 @@ pleat_status pl_tick_await(pl_space *space, pl_fence *fence, uint32_t wait_ms);
  * tick); EPENDING; EDRIVER. */
 pleat_status pl_tick_wait(pl_space *space, pl_lane *lane, uint32_t wait_ms);
 /* Block the host, at most wait_ms, until the newest tick of any lane has passed, among busy lanes
- * that the turn has not tried. A lane is tried once its tick has passed or failed, and when the
- * time is up. Returns false if no lane is left to try, else *st: PLEAT_OK; EPENDING; EDRIVER. */
+ * that the turn has not tried. A lane is tried once its tick has passed, or cannot be waited for.
+ * Returns false if no lane is left to try, else *st: PLEAT_OK; EPENDING; EDRIVER. */
 bool pl_tick_wait_any(pl_space *space, uint64_t turn, uint32_t wait_ms, pleat_status *st);
 
 /* ---- when a tick is due ----
