@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from .._conf import join_conf, overlay
 from .._library import beside, library
-from . import _class, _patch, _spawn
+from . import _class, _patch, _settings, _spawn
 from ._configure import configure, merged, shared, undone_on_failure
 
 SHIM = "libpleat_torch.so"
@@ -80,8 +81,9 @@ def install(
     Raises   RuntimeError: CUDA is initialised already, torch has no CUDA or is older than 2.1,
              pleat is installed with another configuration, the simulator would meet a real GPU, or
              the package was built without a C++ compiler.
-             ValueError, PleatError (PLEAT_ECONF): the configuration. FileNotFoundError: the
-             library. After any exception torch is as before.
+             ValueError, PleatError (PLEAT_ECONF): the configuration, or torch's own one in
+             PYTORCH_CUDA_ALLOC_CONF. FileNotFoundError: the library. After any exception torch is
+             as before.
     Owner    children that multiprocessing spawns or forks inherit the installation.
              PLEAT_TORCH_SPAWN=0 in the environment leaves spawned children alone.
              NCCL_GRAPH_REGISTER is set to 0 in the environment unless it has a value: NCCL
@@ -94,7 +96,9 @@ def install(
     """
     global _installed, _binding
     wanted = wanted_binding(binding)
-    text = merged(conf, history, is_told=True)
+    entries = overlay(merged(conf, history, is_told=True), "")
+    limit = _settings.limit()
+    text = join_conf(entries if limit is None else {"limit": limit, **entries})
     with _lock:
         if _installed in (text, shared(text)):
             if patch and _binding == "hooks":
@@ -117,6 +121,8 @@ def install(
         if patch and _binding == "hooks":
             _patch.patch()
         _spawn.inherit(_binding, patch)
+        _settings.tell_start(_binding, entries.get("limit", limit) != limit)
+        _settings.watch(_binding, lambda: _has_pinned)
 
 
 def install_pinned() -> None:
@@ -139,6 +145,7 @@ def install_pinned() -> None:
             _class.install_pinned()
             _spawn.inherit_pinned()
             _has_pinned = True
+            _settings.tell_pinned()
 
 
 def wanted_binding(argument: str | None) -> str:

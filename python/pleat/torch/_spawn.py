@@ -19,6 +19,8 @@ VARIABLE = "PLEAT_TORCH_SPAWN"
 _CODE = """
 try:
     import pleat.torch
+    from pleat.torch import _settings
+    _settings.leave_to_parent()
     pleat.torch.install(patch={patch!r}, binding={binding!r})
 except Exception as error:
     import sys
