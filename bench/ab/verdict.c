@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/ab/verdict_lines.h"
+#include "bench/ab/verdict_words.h"
 
 enum { MOST_CANDIDATES = BENCH_VERDICT_SETTINGS };
 
@@ -35,11 +36,6 @@ static unsigned find(const bench_verdict_input *in, const char *allocator)
 static void add(const bench_verdict_input *in, const char *allocator, candidates *out)
 {
     unsigned index = find(in, allocator);
-    for (unsigned i = 0; i < out->n; i++) {
-        if (out->of[i] == index) {
-            return;
-        }
-    }
     if (index < in->n_settings) {
         out->of[out->n++] = index;
     }
@@ -92,15 +88,11 @@ void bench_verdict_explain(bench_verdict_input *in)
 
 static candidates list(const bench_verdict_input *in, const char *in_force)
 {
-    static const char *const of_pytorch[] = { "torch-native", "torch-expandable", "pleat" };
-    static const char *const of_rmm[] = { "cuda-async", "pleat" };
+    const char *names[BENCH_VERDICT_CANDIDATES];
+    unsigned n = bench_verdict_candidates(in, in_force, names);
     candidates out = { .n = 0 };
-    add(in, in_force, &out);
-    for (unsigned i = 0; i < 3 && !in->is_rmm; i++) {
-        add(in, of_pytorch[i], &out);
-    }
-    for (unsigned i = 0; i < 2 && in->is_rmm; i++) {
-        add(in, of_rmm[i], &out);
+    for (unsigned i = 0; i < n; i++) {
+        add(in, names[i], &out);
     }
     for (unsigned i = 0; i < in->n_settings && out.n < in->n_settings && out.n == i; i++) {
         out.of[out.n++] = i; /* none was measured: all are */

@@ -16,7 +16,8 @@
  * R5  Else the simplest of the candidates with the smallest device is advised (SWITCH).
  * R6  If the need exceeds all devices, no setting helps (TOO_LARGE); if it does not, and no
  *     candidate completes anywhere, the devices are too small by what is lost (NOBODY).
- * R7  What was not measured counts as neither; the advice says so where it could change it.
+ * R7  What was not measured counts as neither. Nothing is said of a setting that was not measured
+ *     but this: the advice names such candidates, and ends that were left out.
  * R8  Of a recording that is not whole (told.h) the need is a least one, and no device is called
  *     enough: what fails on a part fails on the whole, but what completes only leaves a device
  *     possible. The lines tell the devices that are ruled out, and under which settings. Instead of
@@ -47,6 +48,7 @@ enum {
     BENCH_VERDICT_TYPED = 6, /* this line and the following are typed as they stand */
     BENCH_VERDICT_BYTES = BENCH_LINE_BYTES,
     BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
+    BENCH_VERDICT_CANDIDATES = 4,
 };
 
 typedef enum bench_outcome {

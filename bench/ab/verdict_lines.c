@@ -218,7 +218,9 @@ static void write_keep(const bench_verdict_input *in, const bench_verdict *v, be
     } else if (in->need_bytes > in->devices[v->device - 1].bytes) {
         bench_line_put(l, "and it needs more than %s", in->devices[v->device - 1].label);
     } else {
-        bench_line_put(l, "and no other setting that PyTorch can have completes ");
+        bench_line_put(l, "and no %s that PyTorch can have completes ",
+                       bench_verdict_has_all(in, v->in_force) ? "other setting"
+                                                              : "setting that was measured and");
         put_place(in->devices[v->device - 1].label, l);
     }
 }
@@ -236,15 +238,10 @@ static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, 
     put_place(now ? now : in->near[in->n_near - 1].label, l);
 }
 
-static void write_switch(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
+/* ", with PyTorch's default (torch-native) only on 48 GB" */
+static void put_in_force(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     unsigned now = bench_verdict_least_of(in, v, v->in_force);
-    bool is_expandable = strcmp(v->setting, "torch-expandable") == 0;
-    bench_line_put(l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ",
-                   bench_verdict_words_of(v->setting));
-    bench_line_put(l, "it then completes ");
-    put_what(in, l);
-    put_place(in->devices[v->device].label, l);
     bench_line_put(l, ", with %s ", bench_verdict_words_of(v->in_force));
     if (now == BENCH_VERDICT_NOWHERE) {
         bench_line_put(l, "on none of these");
@@ -252,11 +249,33 @@ static void write_switch(const bench_verdict_input *in, const bench_verdict *v, 
         bench_line_put(l, "only ");
         put_place(in->devices[now].label, l);
     }
+}
+
+static bool fails_on(const bench_verdict_input *in, const char *name, unsigned device)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        if (strcmp(in->settings[s].allocator, name) == 0) {
+            return in->settings[s].on[device] == BENCH_OUTCOME_FAILS;
+        }
+    }
+    return false;
+}
+
+static void write_switch(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
+{
+    bool is_expandable = strcmp(v->setting, "torch-expandable") == 0;
+    bench_line_put(l, is_expandable ? "Turn expandable_segments on: " : "Use %s: ",
+                   bench_verdict_words_of(v->setting));
+    bench_line_put(l, "it then completes ");
+    put_what(in, l);
+    put_place(in->devices[v->device].label, l);
+    if (bench_verdict_is_measured(in, v->in_force)) {
+        put_in_force(in, v, l);
+    }
     bool has_pleat = bench_verdict_least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
     if (is_expandable && has_pleat) {
         bench_line_put(l, "; pleat completes on no smaller one");
-    } else if (strcmp(v->setting, "pleat") == 0 &&
-               bench_verdict_least_of(in, v, "torch-expandable") != v->device) {
+    } else if (strcmp(v->setting, "pleat") == 0 && fails_on(in, "torch-expandable", v->device)) {
         bench_line_put(l, "; expandable_segments do not suffice there");
     }
 }
@@ -281,7 +300,8 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
             in->devices[in->n_devices - 1].label);
         break;
     case BENCH_ADVICE_NOBODY:
-        bench_line_put(l, "None of these sizes suffices%s",
+        bench_line_put(l, "None of these sizes suffices%s%s",
+                       bench_verdict_has_all(in, v->in_force) ? "" : " for what was measured",
                        bench_told_is_whole(&in->told)
                            ? ", though the largest holds what the job needs: search the least one "
                              "that does"
@@ -293,6 +313,9 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
     case BENCH_ADVICE_UNKNOWN:
         bench_line_put(l, "Too little was measured to tell");
         break;
+    }
+    if (v->setting || v->so_far || v->advice == BENCH_ADVICE_NOBODY) { /* R7 */
+        bench_verdict_put_unmeasured(in, v->in_force, l);
     }
     bool may_reverse = v->setting && bench_told_is_recorded(&in->told); /* R9 */
     bench_line_put(l, "%s%s.", v->is_provisional ? " (as far as it was measured)" : "",

@@ -183,11 +183,19 @@ void bench_verdict_write_fails_on(const bench_verdict_input *in, bench_line *l)
     bench_line_put(l, "%s", before[0] == ',' ? ", which rules out none of these sizes" : "");
 }
 
-/* The largest device below `device` on which all fail, or BENCH_VERDICT_NOWHERE. */
-static unsigned ruled_out(const bench_verdict_input *in, unsigned device)
+/* Fails each candidate there? What was not measured fails only below the need. */
+static bool is_too_small(const bench_verdict_input *in, const char *in_force, unsigned device)
+{
+    bool needs_more = in->need_bytes > in->devices[device].bytes;
+    return bench_verdict_count(in, device, BENCH_OUTCOME_FAILS) == in->n_settings &&
+           (needs_more || bench_verdict_has_all(in, in_force));
+}
+
+/* The largest such device below `device`, or BENCH_VERDICT_NOWHERE. */
+static unsigned ruled_out(const bench_verdict_input *in, const bench_verdict *v, unsigned device)
 {
     for (unsigned d = device; d-- > 0;) {
-        if (bench_verdict_count(in, d, BENCH_OUTCOME_FAILS) == in->n_settings) {
+        if (is_too_small(in, v->in_force, d)) {
             return d;
         }
     }
@@ -199,11 +207,12 @@ static void put_ruled_out(const bench_verdict_input *in, const bench_verdict *v,
 {
     unsigned possible = bench_verdict_least_of(in, v, v->so_far);
     const bench_verdict_device *device = &in->devices[possible];
-    unsigned small = ruled_out(in, possible);
+    unsigned small = ruled_out(in, v, possible);
     if (small != BENCH_VERDICT_NOWHERE && bench_told_rules_out(&in->told)) {
         bench_line_put(l, ". %s is not enough, whatever the setting", in->devices[small].label);
     }
-    if (bench_verdict_least_of(in, v, v->in_force) > possible) {
+    if (bench_verdict_is_measured(in, v->in_force) &&
+        bench_verdict_least_of(in, v, v->in_force) > possible) {
         bench_line_put(l, ". On %s what was recorded fails with %s, and not with %s", device->label,
                        bench_verdict_words_of(v->in_force), bench_verdict_words_of(v->so_far));
     }

@@ -11,6 +11,61 @@ const char *bench_verdict_words_of(const char *allocator)
     return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
 }
 
+unsigned bench_verdict_candidates(const bench_verdict_input *in, const char *in_force,
+                                  const char *out[BENCH_VERDICT_CANDIDATES])
+{
+    static const char *const of_pytorch[] = { "torch-native", "torch-expandable", "pleat", NULL };
+    static const char *const of_rmm[] = { "cuda-async", "pleat", NULL };
+    unsigned n = 0;
+    out[n++] = in_force;
+    for (const char *const *name = in->is_rmm ? of_rmm : of_pytorch; *name; name++) {
+        if (strcmp(*name, in_force) != 0) {
+            out[n++] = *name;
+        }
+    }
+    return n;
+}
+
+bool bench_verdict_is_measured(const bench_verdict_input *in, const char *allocator)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        for (unsigned d = 0; d < in->n_devices; d++) {
+            if (strcmp(in->settings[s].allocator, allocator) == 0 &&
+                in->settings[s].on[d] != BENCH_OUTCOME_UNKNOWN) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool bench_verdict_has_all(const bench_verdict_input *in, const char *in_force)
+{
+    const char *names[BENCH_VERDICT_CANDIDATES];
+    unsigned n = bench_verdict_candidates(in, in_force, names);
+    bool has_all = true;
+    for (unsigned i = 0; i < n; i++) {
+        has_all = has_all && bench_verdict_is_measured(in, names[i]);
+    }
+    return has_all;
+}
+
+void bench_verdict_put_unmeasured(const bench_verdict_input *in, const char *in_force,
+                                  bench_line *l)
+{
+    const char *names[BENCH_VERDICT_CANDIDATES];
+    unsigned n = bench_verdict_candidates(in, in_force, names);
+    unsigned n_put = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (!bench_verdict_is_measured(in, names[i])) {
+            bench_line_put(l, "%s%s", n_put++ > 0 ? ", " : "; ", names[i]);
+        }
+    }
+    if (n_put > 0) {
+        bench_line_put(l, " %s not measured", n_put > 1 ? "were" : "was");
+    }
+}
+
 unsigned bench_verdict_count(const bench_verdict_input *in, unsigned device, bench_outcome outcome)
 {
     unsigned n = 0;

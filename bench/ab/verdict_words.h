@@ -8,6 +8,16 @@
 /* "PyTorch's default (torch-native)" */
 const char *bench_verdict_words_of(const char *allocator);
 
+/* The candidates of R3, the simplest first, whether measured or not. Returns their number. */
+unsigned bench_verdict_candidates(const bench_verdict_input *in, const char *in_force,
+                                  const char *out[BENCH_VERDICT_CANDIDATES]);
+/* On any device. */
+bool bench_verdict_is_measured(const bench_verdict_input *in, const char *allocator);
+bool bench_verdict_has_all(const bench_verdict_input *in, const char *in_force); /* measured */
+/* The candidates of which nothing is known: "; pleat was not measured", or nothing. */
+void bench_verdict_put_unmeasured(const bench_verdict_input *in, const char *in_force,
+                                  bench_line *l);
+
 /* The settings with that outcome on a device. */
 unsigned bench_verdict_count(const bench_verdict_input *in, unsigned device, bench_outcome outcome);
 void bench_verdict_put_names(const bench_verdict_input *in, unsigned device, bench_outcome outcome,

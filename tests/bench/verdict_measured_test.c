@@ -1,0 +1,128 @@
+/* verdict_measured_test.c - a verdict speaks of what was measured, and says what was not. */
+/* labels: unit */
+#include <string.h>
+
+#include "bench/ab/verdict.h"
+#include "tests/support/suite.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+enum { N_SETTINGS = 3, ADVICE = 5 };
+
+static const char *const names[N_SETTINGS] = { "torch-native", "torch-expandable", "pleat" };
+static bench_verdict_input in;
+static bench_verdict verdict;
+
+/* A job of 30 GiB, cards of 24, 40 and 48 GB. */
+static void set_up(void)
+{
+    in = (bench_verdict_input){
+        .work = "run.pickle",
+        .need_bytes = 30 * GIB,
+        .n_events = 42,
+        .worst = "run",
+        .mean_need = 30.0 * GIB,
+        .own_conf = "",
+        .n_devices = 3,
+        .devices = { { "24 GB", 22 * GIB }, { "40 GB", 39 * GIB }, { "48 GB", 44 * GIB } }
+    };
+}
+
+static void reach(void)
+{
+    bench_verdict_reach(&in, &verdict);
+}
+
+static void has(const char *words)
+{
+    ck_assert_msg(strstr(verdict.lines[ADVICE], words) != NULL, "%s", verdict.lines[ADVICE]);
+}
+
+/* "+" completes, "-" fails, "?" was not measured. */
+static void add_setting(const char *allocator, const char *on)
+{
+    bench_verdict_setting *s = &in.settings[in.n_settings++];
+    *s = (bench_verdict_setting){ .allocator = allocator, .held_bytes = 32 * GIB };
+    for (unsigned d = 0; on[d]; d++) {
+        s->on[d] = on[d] == '+'   ? BENCH_OUTCOME_COMPLETES
+                   : on[d] == '-' ? BENCH_OUTCOME_FAILS
+                                  : BENCH_OUTCOME_UNKNOWN;
+    }
+}
+
+/* Names the advice the settings that were not measured, and says it nothing else of them? */
+static void check_claims(unsigned present)
+{
+    const char *advice = verdict.lines[ADVICE];
+    bool is_choice = verdict.setting || verdict.advice == BENCH_ADVICE_NOBODY;
+    bool has_left_out = false;
+    const char *tail = strstr(advice, " not measured");
+    for (unsigned s = 0; s < N_SETTINGS; s++) {
+        bool is_known = false;
+        for (unsigned i = 0; i < in.n_settings; i++) {
+            is_known = is_known || (strcmp(in.settings[i].allocator, names[s]) == 0 &&
+                                    (in.settings[i].on[0] || in.settings[i].on[1]));
+        }
+        const char *named = tail ? strstr(strrchr(advice, ';'), names[s]) : NULL;
+        ck_assert_msg(!is_choice || (named != NULL) == !is_known, "%u: %s", present, advice);
+        has_left_out = has_left_out || !is_known;
+        if (!is_known && s == 0) {
+            ck_assert_msg(!strstr(advice, ", with "), "%s", advice);
+        } else if (!is_known && s == 1) {
+            ck_assert_msg(!strstr(advice, "do not suffice"), "%s", advice);
+        } else if (!is_known) {
+            ck_assert_msg(!strstr(advice, "pleat completes on no"), "%s", advice);
+        }
+    }
+    if (has_left_out) {
+        ck_assert_msg(!strstr(advice, "no other setting"), "%s", advice);
+        ck_assert_msg(!strstr(advice, "suffices,"), "%s", advice);
+    }
+}
+
+/* Of each set of settings, whatever the outcomes on two devices: the digits of a row in base 3. */
+START_TEST(nothing_is_said_of_what_was_not_measured)
+{
+    enum { N_ROWS = 729 };
+    in.n_devices = 2;
+    for (unsigned present = 1; present < 1U << N_SETTINGS; present++) {
+        for (unsigned row = 0; row < N_ROWS; row++) {
+            unsigned digits = row;
+            in.n_settings = 0;
+            for (unsigned s = 0; s < N_SETTINGS; s++, digits /= 9) {
+                if (present & 1U << s) {
+                    add_setting(names[s], "");
+                    in.settings[in.n_settings - 1].on[0] = (bench_outcome)(digits % 3);
+                    in.settings[in.n_settings - 1].on[1] = (bench_outcome)(digits / 3 % 3);
+                }
+            }
+            reach();
+            check_claims(present);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_part_rules_out_no_device_for_what_was_not_measured)
+{
+    add_setting("pleat", "--+");
+    in.told.has_run_over = true;
+    reach();
+    ck_assert_int_eq(verdict.advice, BENCH_ADVICE_RECORD);
+    has("24 GB is not enough, whatever the setting; torch-native, torch-expandable were not");
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "40 GB"));
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "fails with"));
+    add_setting("torch-native", "---");
+    add_setting("torch-expandable", "--+");
+    reach();
+    has("40 GB is not enough, whatever the setting. On 48 GB what was recorded fails with");
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "measured"));
+}
+END_TEST
+
+SUITE(bench_verdict_measured)
+{
+    TCase *all = suite_case(suite, "all", set_up, NULL);
+    tcase_add_test(all, nothing_is_said_of_what_was_not_measured);
+    tcase_add_test(all, a_part_rules_out_no_device_for_what_was_not_measured);
+}
