@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/base/out.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
 #include "bench/command/parse_options.h"
@@ -157,9 +158,7 @@ static bool write_csv(demo_command *c, bench_demo_job *const *jobs, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         write_csv_row(file, jobs[i]);
     }
-    bool is_written = !ferror(file);
-    is_written = fclose(file) == 0 && is_written;
-    return is_written || bench_fail(&c->failure, "%s: cannot be written", c->csv);
+    return bench_out_close(file, c->csv, &c->failure);
 }
 
 /* The demo shows that the classic cache fails at 1.02x, so an allocation failure is no failure of

@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/base/out.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
 #include "bench/command/parse_options.h"
@@ -239,6 +241,18 @@ static const char *any_folder(void)
     return access("/var/tmp", W_OK | X_OK) == 0 ? "/var/tmp" : "/tmp";
 }
 
+/* Told before the first round, which takes long. */
+static bool check_folder(sleep_command *c)
+{
+    struct stat st;
+    bool is_there = stat(c->folder, &st) == 0;
+    if (is_there && !S_ISDIR(st.st_mode)) {
+        return bench_fail(&c->failure, "--folder: %s: is a file, not a folder", c->folder);
+    }
+    return (is_there && access(c->folder, W_OK | X_OK) == 0) ||
+           bench_fail(&c->failure, "--folder: %s: %s", c->folder, strerror(errno));
+}
+
 static bool open_csv(sleep_command *c)
 {
     if (!c->csv_path) {
@@ -260,9 +274,7 @@ static bool close_csv(sleep_command *c)
     if (!c->csv) {
         return true;
     }
-    bool is_written = !ferror(c->csv);
-    is_written = fclose(c->csv) == 0 && is_written;
-    return is_written || bench_fail(&c->failure, "%s: cannot be written", c->csv_path);
+    return bench_out_close(c->csv, c->csv_path, &c->failure);
 }
 
 int bench_command_sleep(int argc, char **argv)
@@ -277,7 +289,8 @@ int bench_command_sleep(int argc, char **argv)
     if (!bench_parse(&sleep_argp, argc, argv, &c)) {
         return BENCH_EXIT_USAGE;
     }
-    if (!bench_setup_init(&c.setup, &c.options.target, &c.failure) || !open_csv(&c)) {
+    if (!bench_setup_init(&c.setup, &c.options.target, &c.failure) || !check_folder(&c) ||
+        !open_csv(&c)) {
         fprintf(stderr, "pleat: %s\n", c.failure.text);
         return BENCH_EXIT_USAGE;
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/base/out.h"
 #include "bench/base/size.h"
 
 static const char *driver_version(const pl_measure_report *report, char *out, size_t n)
@@ -231,7 +232,5 @@ bool bench_probe_write_costs(const bench_probe *probe, const char *path, bench_f
         return bench_fail(failure, "%s: %s", path, strerror(errno));
     }
     write_cost_lines(file, probe);
-    bool is_written = !ferror(file);
-    is_written = fclose(file) == 0 && is_written;
-    return is_written || bench_fail(failure, "%s: cannot be written", path);
+    return bench_out_close(file, path, failure);
 }

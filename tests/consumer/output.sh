@@ -45,9 +45,44 @@ status=0
 exec 9>&-
 refuses "works into a pipe without a reader" "$status"
 
-status=0
-"$pleat" works >&- 2>"$work/err" || status=$?
-refuses "works without a standard output" "$status"
+# Closed from the start: it is told, whatever else is written, and no file is opened in its place.
+for line in "works" "--version" "help ab" "works --json $work/small.trace" \
+    "replay --driver sim --timeline=$work/timeline.json $work/small.trace" \
+    "replay --driver sim --json --timeline=$work/timeline.json.gz $work/small.trace" \
+    "bench sleep --bytes 32M --rounds 1 --csv $work/sleep.csv" \
+    "ab --driver sim --no-report --memory 2x --out $work/closed $work/small.trace"; do
+    read -ra words <<<"$line"
+    status=0
+    "$pleat" "${words[@]}" >&- 2>"$work/err" || status=$?
+    refuses "$line without a standard output" "$status"
+done
+for file in "$work/timeline.json" "$work/closed/verdicts.jsonl"; do
+    python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])] \
+        if sys.argv[1].endswith("l") else json.load(open(sys.argv[1]))' "$file" ||
+        fail "$file is not what was to be written"
+done
+gzip -t "$work/timeline.json.gz"
+! grep -v '^[a-z_0-9,.]*$' "$work/sleep.csv" || fail "a table lies in $work/sleep.csv"
+
+# Without the two others nothing is lost.
+"$pleat" convert "$work/small.trace" "$work/copy.trace" >"$work/out" <&- 2>&- ||
+    fail "convert without input and errors: exit status $?"
+[ "$("$pleat" works "$work/copy.trace" | tail -n 1)" = \
+    "$("$pleat" works "$work/small.trace" | tail -n 1 | sed s/small/copy/)" ] ||
+    fail "convert without input and errors writes something else"
+
+# A full file is told, with its name.
+ln -s /dev/full "$work/full.trace"
+for line in "convert $work/small.trace $work/full.trace --force" \
+    "replay --driver sim --timeline=$work/full.trace $work/small.trace" \
+    "bench sleep --bytes 32M --rounds 1 --csv $work/full.trace" \
+    "probe --driver sim --cost-file=$work/full.trace"; do
+    read -ra words <<<"$line"
+    status=0
+    "$pleat" "${words[@]}" >"$work/out" 2>"$work/err" || status=$?
+    [ "$status" -ne 0 ] || fail "$line: exit status 0"
+    grep -q 'full.trace: .*No space left' "$work/err" || fail "$line: does not say why"
+done
 
 # Output to other files is still written.
 "$pleat" replay --driver sim --json "$work/small.trace" >"$work/out" 2>"$work/err"
@@ -71,3 +106,24 @@ done
 status=0
 "$pleat" help nosuch >"$work/out" 2>"$work/err" || status=$?
 [ "$status" -eq 2 ] || fail "pleat help nosuch: exit status $status"
+
+# A folder that is none is told before anything is measured.
+for folder in "$work/nosuch" "$work/small.trace"; do
+    status=0
+    "$pleat" bench sleep --folder="$folder" >"$work/out" 2>"$work/err" || status=$?
+    [ "$status" -eq 2 ] && grep -qF -- "--folder: $folder: " "$work/err" && [ ! -s "$work/out" ] ||
+        fail "bench sleep --folder=$folder: exit status $status"
+done
+
+runtime=$(dirname "$pleat")/pleat-runtime
+for words in --help --version; do
+    for output in /dev/full closed; do
+        status=0
+        if [ "$output" = closed ]; then
+            "$runtime" $words >&- 2>"$work/err" || status=$?
+        else
+            "$runtime" $words >"$output" 2>"$work/err" || status=$?
+        fi
+        [ ! -x "$runtime" ] || refuses "pleat-runtime $words, $output" "$status"
+    done
+done

@@ -40,6 +40,12 @@ fail() {
     exit 2
 }
 
+# say COMMAND...: end with what it prints.
+say() {
+    "$@" 2>/dev/null || fail "cannot write to standard output"
+    exit 0
+}
+
 # bytes_of OPTION SIZE: 139.8G as bytes, since the simulator takes whole numbers. The rules are those
 # of `pleat --memory`: one below 2 MiB needs a unit.
 bytes_of() {
@@ -263,8 +269,8 @@ fit() {
             [ -z "$trouble" ] || tail -n 20 "$output" >&2
         fi
     done
-    row allocator least 'fails on' card "held on $(say_size $((most * step)))"
-    printf '%s\n' "${rows[@]}"
+    { row allocator least 'fails on' card "held on $(say_size $((most * step)))" &&
+        printf '%s\n' "${rows[@]}"; } 2>/dev/null || fail "cannot write to standard output"
     if [ "$report" != 1 ] && [ "$report" != 0 ]; then
         printf '%s\n' "${objects[@]}" >"$report" || fail "$report cannot be written"
     fi
@@ -309,8 +315,8 @@ while [ $# -gt 0 ]; do
     --contents) contents=,backing:memory && shift ;;
     --fit) is_fit=1 && shift ;;
     --quiet) report=0 && shift ;;
-    --help | -h) usage && exit 0 ;;
-    --version) echo 'pleat-runtime @PROJECT_VERSION@' && exit 0 ;;
+    --help | -h) say usage ;;
+    --version) say echo 'pleat-runtime @PROJECT_VERSION@' ;;
     --) shift && break ;;
     -*) fail "there is no option $1; see --help" ;;
     *) break ;;
