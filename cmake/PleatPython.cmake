@@ -30,6 +30,7 @@ if(SKBUILD)
     install(FILES ${class_headers} api/adapters/pleat_torch.h vmm/base/pleat_types.h
         DESTINATION pleat/_include COMPONENT python)
     install(FILES LICENSE DESTINATION pleat COMPONENT python)
+    install(FILES python/pleat_gpu.pth DESTINATION . COMPONENT python)
     if(EXISTS "${PLEAT_JEMALLOC_DIR}/COPYING")
         install(FILES "${PLEAT_JEMALLOC_DIR}/COPYING" DESTINATION pleat COMPONENT python
             RENAME LICENSE.jemalloc)

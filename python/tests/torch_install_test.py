@@ -319,9 +319,9 @@ def test_a_script_is_compiled_without_anybodys_future_features(
     assert run_pleat_torch(str(script)).stdout == "False\n"
 
 
-def test_the_help_says_that_spawned_children_are_on_their_own(run_pleat_torch: Run) -> None:
+def test_the_help_says_which_children_have_pleat(run_pleat_torch: Run) -> None:
     text = " ".join(run_pleat_torch("--help").stdout.split())
-    assert "torchrun -m pleat.torch" in text and "spawn" in text
+    assert "torch.distributed.run" in text and "PLEAT_TORCH_SPAWN=0" in text
 
 
 def test_without_a_gpu_the_simulated_one_is_named(run_pleat_torch: Run, tmp_path: Path) -> None:

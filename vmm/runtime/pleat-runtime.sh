@@ -11,9 +11,9 @@
 #                        0 for none
 #   --compute M.N        compute capability; default 9.0 (PyTorch sizes its workspaces by it)
 #   --devices N          number of devices; default 1
-#   --allocator NAME     native, expandable or async: PyTorch's own three; or pleat, which runs the
-#                        script by `-m pleat.torch`; default: what the program or
-#                        PYTORCH_CUDA_ALLOC_CONF says
+#   --allocator NAME     native, expandable or async: PyTorch's own three; or pleat, for each Python
+#                        that PROGRAM starts; default: what the program or PYTORCH_CUDA_ALLOC_CONF
+#                        says
 #   --fit                run PROGRAM again and again, for the least device on which it completes under
 #                        each allocator; --allocator takes a list (default native,expandable,pleat)
 #   --step SIZE          with --fit: sizes are multiples of it; default 1G. --memory is the largest
@@ -97,9 +97,12 @@ find_runtime() {
 
 # ---- one run ----
 
-# go_under_pleat: put `-m pleat.torch` before the script or module in `program`.
+# go_under_pleat: the Pythons beneath have pleat by their .pth file. Put `-m pleat.torch` before the
+# script or module in `program`, too, if there is one: so a folder in PYTHONPATH will do.
 go_under_pleat() {
     local i=0 n=${#program[@]} word is_launcher=0 is_python=0
+    export PLEAT_TORCH_INSTALL=1 PLEAT_RUNTIME_ALLOCATOR=pleat # the runtime checks the latter
+    case " ${program[*]} " in *' -m pleat.torch '*) return ;; esac
     word=$(basename "${program[0]}")
     case $word in
     torchrun) is_launcher=1 ;;
@@ -129,10 +132,9 @@ go_under_pleat() {
         done
         [ "${program[i]-}" != --module ] || program[i]=-m
     fi
-    if ((i >= n || is_python + is_launcher == 0)); then
-        fail "allocator pleat: PROGRAM has to be python or torchrun with a script or a module, so that -m pleat.torch can be put before it"
+    if ((i < n && is_python + is_launcher > 0)); then
+        program=("${program[@]:0:i}" -m pleat.torch "${program[@]:i}")
     fi
-    program=("${program[@]:0:i}" -m pleat.torch "${program[@]:i}")
 }
 
 # run BYTES ALLOCATOR REPORT: become the program, on a device of that size. ALLOCATOR '': as it is.
@@ -147,6 +149,7 @@ run() {
     esac
     if [ -n "$settings" ]; then
         unset PYTORCH_ALLOC_CONF # it would come before the other name
+        unset PLEAT_TORCH_INSTALL PLEAT_RUNTIME_ALLOCATOR
         export PYTORCH_CUDA_ALLOC_CONF=$settings
     fi
     export PLEAT_SIM="capacity:$1,context:$context,compute:$compute,devices:$devices$contents$more"
@@ -185,7 +188,7 @@ completes() {
         why='runs out of memory'
     elif [ "$status" != 0 ]; then
         trouble="exit status $status on $(say_size "$bytes"), and not for want of memory"
-        ! grep -q "No module named 'pleat'" "$output" ||
+        ! grep -qE "No module named 'pleat'|uses CUDA without pleat" "$output" ||
             trouble='this Python lacks pleat: pip install . in its repository'
         why=$trouble
     fi
@@ -348,7 +351,6 @@ step=$(bytes_of --step "${step:-1G}")
 most=$((memory / step)) own=$context
 ((most > 0)) || fail "--step is more than the largest size that is tried"
 [ ${#allocators[@]} -gt 0 ] || allocators=(native expandable pleat)
-case " ${allocators[*]} " in *' pleat '*) (go_under_pleat) ;; esac
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 fit

@@ -4,6 +4,7 @@
  * needs a device's primary context creates the context, until the process ends. The current context
  * is on top of the thread's stack. Libraries that push and pop their own context leave the stack
  * unchanged. */
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,9 +38,40 @@ cu_result rt_init(void)
     return init_result;
 }
 
+/* ---- pleat where it was asked for ------------------------------------------------------------ */
+
+static int is_pleat(struct dl_phdr_info *info, size_t bytes, void *context)
+{
+    static const char name[] = "libpleat.so";
+    (void)bytes;
+    (void)context;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    return strncmp(slash ? slash + 1 : info->dlpi_name, name, sizeof name - 1) == 0;
+}
+
+/* Otherwise the run would be PyTorch's own, and nobody would know. */
+static bool lacks_pleat(void)
+{
+    const char *asked = secure_getenv("PLEAT_RUNTIME_ALLOCATOR");
+    return asked != NULL && strcmp(asked, "pleat") == 0 && dl_iterate_phdr(is_pleat, NULL) == 0;
+}
+
+static void tell_lack(void)
+{
+    fputs(
+        "pleat_runtime: --allocator pleat: this process uses CUDA without pleat: if it is torch in "
+        "Python, pip install pleat where torch is (PYTHONPATH does not do)\n",
+        stderr);
+}
+
 static cu_result retain(int device, cu_context *context)
 {
+    static pthread_once_t tell_once = PTHREAD_ONCE_INIT;
     cu_result result = CU_SUCCESS;
+    if (lacks_pleat()) {
+        pthread_once(&tell_once, tell_lack);
+        return CU_NOT_PERMITTED;
+    }
     pthread_mutex_lock(&lock);
     if (contexts[device] == NULL) {
         result = cuDevicePrimaryCtxRetain(&contexts[device], device);

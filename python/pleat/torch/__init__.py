@@ -11,7 +11,7 @@ over pleat, with torch's own cache in charge. docs/pytorch.md compares the two.
 from __future__ import annotations
 
 from ._growable import Growable, growable
-from ._install import binding, install, install_pinned, is_installed
+from ._install import binding, install, install_if_asked, install_pinned, is_installed
 from ._memory import (
     compact,
     empty_cache,
@@ -69,3 +69,5 @@ __all__ = [
     "use_mem_pool",
     "wake",
 ]
+
+install_if_asked()

@@ -7,22 +7,24 @@ import io
 import os
 import runpy
 import shlex
+import shutil
 import sys
 import types
 
 import torch
 
 import pleat.torch
-from pleat import PleatError, device_stats, memory_stats
+from pleat import PleatError, _start, device_stats, memory_stats
+from pleat.torch import _spawn
 
 
 def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m pleat.torch",
         description="Run a script with pleat as PyTorch's CUDA allocator.",
-        epilog="pleat serves the process, and children that multiprocessing forks or spawns. "
-        "Other new processes have torch's own allocator: start workers by torchrun -m pleat.torch "
-        "SCRIPT, or call pleat.torch.install() in each worker.",
+        epilog="pleat serves the process and the Pythons that it starts, if they have the package: "
+        "so SCRIPT may be a launcher, such as torchrun or -m torch.distributed.run. "
+        "PLEAT_TORCH_SPAWN=0 leaves children to torch's own allocator.",
     )
     parser.add_argument("--conf", metavar="CONF", help="overrides PLEAT_CONF, key by key")
     parser.add_argument("--report", action="store_true", help="print a line a device at the end")
@@ -53,6 +55,16 @@ def run_script(path: str) -> None:
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = module
     exec(code, module.__dict__)
+
+
+def find_script(name: str) -> str:
+    """A launcher such as torchrun, a script of Python in PATH, may be given by its name."""
+    found = None if os.path.exists(name) else shutil.which(name)
+    if found is None:
+        return name
+    with open(found, "rb") as file:
+        first = file.readline()
+    return found if first.startswith(b"#!") and b"python" in first else name
 
 
 def set_search_path(script: str, is_module: bool) -> None:
@@ -120,6 +132,10 @@ def main() -> None:
     if history is None:
         history = 100_000 if options.snapshot else 0
     pleat.torch.install(options.conf, patch=not options.no_patch, history=history)
+    if os.environ.get(_spawn.VARIABLE) != "0":
+        _start.for_children()
+    if not options.is_module:
+        options.script = find_script(options.script)
     sys.argv = [options.script, *options.arguments]
     set_search_path(options.script, options.is_module)
     owner = os.getpid()

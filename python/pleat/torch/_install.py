@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from .. import _start
 from .._conf import join_conf, overlay
 from .._library import beside, library
+from .._status import PleatError
 from . import _class, _patch, _settings, _spawn
 from ._configure import configure, merged, shared, undone_on_failure
 
@@ -123,6 +125,21 @@ def install(
         _spawn.inherit(_binding, patch)
         _settings.tell_start(_binding, entries.get("limit", limit) != limit)
         _settings.watch(_binding, lambda: _has_pinned)
+
+
+def install_if_asked() -> None:
+    """Install pleat where PLEAT_TORCH_INSTALL asks for it, at the end of the import of pleat.torch.
+
+    Raises  ValueError, PleatError: the configuration.
+    """
+    if not _start.is_wanted():
+        return
+    try:
+        install()
+    except PleatError:
+        raise
+    except RuntimeError as error:
+        print(f"pleat: this Python uses torch's own allocator: {error}", file=sys.stderr)
 
 
 def install_pinned() -> None:
