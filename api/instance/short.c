@@ -157,7 +157,14 @@ pleat_status pl_short_alloc(const pl_want *w, uint64_t n_errors, pleat_status st
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
         return report_shortage(w, st);
     }
-    return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s%s",
-                        w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st),
-                        st == PLEAT_EASLEEP ? "; wake it first (pleat_tag_wake)" : "");
+    const char *tag = st == PLEAT_EASLEEP ? pl_tags_name(&w->gpu->tags, w->in) : NULL;
+    if (tag) {
+        return pl_error_set(
+            st, w->bytes,
+            "device %d: %llu bytes could not be allocated: the tag \"%s\" is asleep; "
+            "wake it first (pleat_tag_wake)",
+            w->gpu->ordinal, (unsigned long long)w->bytes, tag);
+    }
+    return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s",
+                        w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st));
 }

@@ -32,6 +32,9 @@ static inline pl_private *pl_tags_find(const pl_tags *tags, unsigned tag)
 /* The tag's heap, made if need be; NULL if the allocator has no heaps. PLEAT_OK; ENOMEM_HOST. */
 pleat_status pl_tags_heap(struct pl_gpu *gpu, unsigned tag, pl_private **out);
 
+/* The tag of a heap; NULL if it is no tag's. */
+const char *pl_tags_name(const pl_tags *tags, const pl_private *heap);
+
 /* Name the tags with most memory, for a refusal: nothing if no tag has any. */
 void pl_tags_say(struct pl_gpu *gpu, pl_text *text);
 

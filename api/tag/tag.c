@@ -63,6 +63,22 @@ static void add(largest *l, unsigned tag, const pl_heap_figures *f)
     l->of[i] = *f;
 }
 
+/* 0 = none. */
+static unsigned number_of(const pl_tags *tags, const pl_private *heap)
+{
+    for (unsigned tag = 1; heap && tag <= PLEAT_MOST_TAGS; tag++) {
+        if (pl_tags_find(tags, tag) == heap) {
+            return tag;
+        }
+    }
+    return 0;
+}
+
+const char *pl_tags_name(const pl_tags *tags, const pl_private *heap)
+{
+    return pl_tag_text(number_of(tags, heap));
+}
+
 void pl_tags_say(pl_gpu *gpu, pl_text *text)
 {
     largest l = { .n = 0 };
@@ -86,21 +102,18 @@ void pl_tags_say(pl_gpu *gpu, pl_text *text)
 bool pl_tags_say_limit(pl_gpu *gpu, const pl_private *heap, uint64_t bytes, pl_text *text)
 {
     pl_heap_figures f;
-    for (unsigned tag = 1; heap && tag <= PLEAT_MOST_TAGS; tag++) {
-        pl_private *one = pl_tags_find(&gpu->tags, tag);
-        if (one != heap) {
-            continue;
-        }
-        gpu->ops->heap_read(gpu->allocator, one, &f);
-        if (f.limit_bytes == 0 || f.allocated_bytes.current + bytes <= f.limit_bytes) {
-            return false;
-        }
-        pl_text_add(text, "the tag \"%s\" may have ", pl_tag_text(tag));
-        pl_text_add_bytes(text, f.limit_bytes);
-        pl_text_add(text, " and has ");
-        pl_text_add_bytes(text, f.allocated_bytes.current);
-        pl_text_add(text, "; free some of it, or raise its limit (pleat_tag_set_limit)");
-        return true;
+    unsigned tag = number_of(&gpu->tags, heap);
+    if (tag == 0) {
+        return false;
     }
-    return false;
+    gpu->ops->heap_read(gpu->allocator, pl_tags_find(&gpu->tags, tag), &f);
+    if (f.limit_bytes == 0 || f.allocated_bytes.current + bytes <= f.limit_bytes) {
+        return false;
+    }
+    pl_text_add(text, "the tag \"%s\" may have ", pl_tag_text(tag));
+    pl_text_add_bytes(text, f.limit_bytes);
+    pl_text_add(text, " and has ");
+    pl_text_add_bytes(text, f.allocated_bytes.current);
+    pl_text_add(text, "; free some of it, or raise its limit (pleat_tag_set_limit)");
+    return true;
 }

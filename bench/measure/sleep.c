@@ -187,7 +187,7 @@ bool bench_sleep(const bench_sleep_options *options, bench_sleep_result *out,
     pl_driver *drv = pleat_internal_driver(s.instance);
     if (!drv || !pleat_internal_device(s.instance, 0) ||
         pl_work_open(&s.work, pl_driver_kind_of(drv), 0) != PLEAT_OK) {
-        ok = bench_fail(failure, "device 0: %s", pleat_last_error()->text);
+        ok = bench_fail(failure, "%s", pleat_last_error()->text);
         pleat_status st = pleat_destroy(s.instance, PLEAT_DESTROY_FORCE);
         (void)st; /* the first failure is the one to report */
     } else {

@@ -212,7 +212,7 @@ static bool run_once(tail *t)
     t->drv = pleat_internal_driver(t->instance);
     if (!t->drv || !pleat_internal_device(t->instance, 0) ||
         pl_work_open(&t->work, pl_driver_kind_of(t->drv), 0) != PLEAT_OK) {
-        bench_fail(t->failure, "device 0: %s", pleat_last_error()->text);
+        bench_fail(t->failure, "%s", pleat_last_error()->text);
         pleat_status st = pleat_destroy(t->instance, PLEAT_DESTROY_FORCE);
         (void)st; /* the first failure is the one to report */
         return false;

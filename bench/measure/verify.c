@@ -212,7 +212,8 @@ static bool run_with_instance(verify *v)
 {
     v->drv = pleat_internal_driver(v->instance);
     v->dev = v->drv ? pleat_internal_device(v->instance, 0) : NULL;
-    bool ok = v->dev || complain(v, "device 0");
+    bool ok = v->dev || bench_fail(v->failure, "%s, %s: %s", v->source->name, v->allocator,
+                                   pleat_last_error()->text);
     if (ok && pl_work_open(&v->work, pl_driver_kind_of(v->drv), 0) != PLEAT_OK) {
         ok = bench_fail(v->failure, "device 0: %s %s", pl_driver_last_error()->text,
                         pl_driver_last_error()->detail);

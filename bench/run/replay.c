@@ -452,7 +452,7 @@ static bool run_with_instance(replay *r)
 {
     r->drv = pleat_internal_driver(r->instance);
     r->dev = r->drv ? pleat_internal_device(r->instance, 0) : NULL;
-    bool ok = r->dev || bench_fail(r->failure, "device 0: %s", bench_request_error());
+    bool ok = r->dev || bench_fail(r->failure, "%s", bench_request_error());
     if (ok && pl_work_open(&r->work, pl_driver_kind_of(r->drv), 0) != PLEAT_OK) {
         ok = bench_fail(r->failure, "device 0: %s %s", pl_driver_last_error()->text,
                         pl_driver_last_error()->detail);

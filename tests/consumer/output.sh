@@ -127,3 +127,11 @@ for words in --help --version; do
         [ ! -x "$runtime" ] || refuses "pleat-runtime $words, $output" "$status"
     done
 done
+
+# A device that cannot be used is named once.
+for line in "replay --driver sim $work/small.trace" "bench sleep" "bench tail" \
+    "ab --driver sim --no-report --out $work/none $work/small.trace"; do
+    read -ra words <<<"$line"
+    "$pleat" "${words[@]}" --sim "without:[cuMemCreate]" >"$work/out" 2>"$work/err" || true
+    ! cat "$work/out" "$work/err" | grep -q 'device 0: device 0' || fail "$line: names it twice"
+done

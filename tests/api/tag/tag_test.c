@@ -339,7 +339,7 @@ START_TEST(an_empty_tag_sleeps_as_well)
     ck_assert_uint_eq(wake_up("empty").bytes, 0);
     ck_assert_uint_eq(fall_asleep("empty", PLEAT_SLEEP_HOST).bytes, 0);
     ck_assert_int_eq(pleat_tag_alloc(instance, 0, "empty", 512, NULL, &ptr), PLEAT_EASLEEP);
-    api_expect(PLEAT_EASLEEP, "asleep");
+    api_expect(PLEAT_EASLEEP, "tag \"empty\" is asleep", "wake it first");
     wake_up("empty");
     api_free(instance, 0, tagged("empty", 512, NULL), NULL);
 }
