@@ -62,6 +62,9 @@ static inline umf_result_t pleat_umf_result(pleat_status status)
     case PLEAT_OK:
         return UMF_RESULT_SUCCESS;
     case PLEAT_ENOMEM_HOST:
+    case PLEAT_ENOMEM_DEVICE: /* UMF has one result for "out of memory", whatever the memory */
+    case PLEAT_EPENDING:
+    case PLEAT_ENOSPACE_VA:
         return UMF_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     case PLEAT_EINVAL:
     case PLEAT_EFOREIGN:

@@ -53,8 +53,13 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
 
     def get_memory_info(self) -> Any:
         """(free, total) bytes by the driver's count: memory cached by pleat is not free."""
-        free, total = memory_info(self.context.device.id)
+        free, total = memory_info(self._device())
         return _cuda.MemoryInfo(free=free, total=total)
+
+    def _device(self) -> int:
+        """The number of the context's device: a context that others made has a plain CUdevice."""
+        device = self.context.device
+        return int(getattr(device, "id", device))
 
     def get_ipc_handle(self, memory: Any) -> Any:
         """Raise: the driver exports no handles of mapped memory."""
@@ -68,7 +73,7 @@ class PleatMemoryManager(_cuda.HostOnlyCUDAMemoryManager):
         their memory, and so does work that is not over after `wait_ms`."""
         super().reset()
         try:
-            trim(self.context.device.id)
+            trim(self._device())
         except PleatError as error:
             if error.status != EPENDING:
                 raise

@@ -70,6 +70,28 @@ del b
     )
 
 
+def test_a_primary_context_that_others_retained_serves(run_numba: Run) -> None:
+    run_numba(
+        """
+from numba.cuda.cudadrv import driver
+made = driver.driver
+device = driver.binding.CUdevice(0)
+handle = made.cuDevicePrimaryCtxRetain(device)
+context = driver.Context(device, handle)
+context.push()
+info = context.get_memory_info()
+assert 0 < info.free <= info.total == 1 << 30
+assert int(cuda.current_context().handle) == int(context.handle)
+a = cuda.to_device(numbers)
+assert live() == 4000 and (a.copy_to_host() == numbers).all()
+del a
+context.memory_manager.reset()
+context.pop()
+made.cuDevicePrimaryCtxRelease(device)
+"""
+    )
+
+
 def test_the_manager_can_be_set_in_the_program_instead(run_numba: Run) -> None:
     run_numba(
         """

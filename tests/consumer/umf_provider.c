@@ -53,8 +53,10 @@ static void check_memory(pleat instance, umf_memory_provider_handle_t provider)
         EXPECT(umfMemoryProviderFree(provider, ptr, 3 * MIB) == UMF_RESULT_SUCCESS);
         EXPECT(live_blocks(instance) == 0);
     }
-    EXPECT(umfMemoryProviderAlloc(provider, (size_t)1 << 45, 512, &ptr) ==
-           UMF_RESULT_ERROR_MEMORY_PROVIDER_SPECIFIC);
+    for (size_t bytes = 512 * (size_t)MIB; bytes <= (size_t)1 << 45; bytes *= 8) {
+        EXPECT(umfMemoryProviderAlloc(provider, bytes, 512, &ptr) ==
+               UMF_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+    }
     umfMemoryProviderGetLastNativeError(provider, &text, &error);
     EXPECT(error == PLEAT_ENOMEM_DEVICE && strlen(text) > 20);
 }
