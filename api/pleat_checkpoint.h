@@ -71,7 +71,8 @@ enum {
     /** The caller promises: all work that uses the pool's free memory, or blocks that the restore
      *  frees, is over, or is ordered before all later work. Then the pool may give the memory to
      *  any of its streams, and to captures, at once. Without this flag the memory waits for its
-     *  last uses, as after pleat_block_free. */
+     *  last uses, as after pleat_block_free. The promise is about work of the pool's owner: memory
+     *  that others still used when the pool got the memory waits for them all the same. */
     PLEAT_RESTORE_SETTLED = 1,
 };
 

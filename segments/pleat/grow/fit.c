@@ -184,6 +184,7 @@ static void join_run(pl_space *space, pl_block *b, size_t bytes, uint32_t *lane,
         *lane = next->lane;
         *stamp = next->stamp;
         pl_run_claim(space, next);
+        b->is_strange = b->is_strange || next->is_strange;
         pl_segment_absorb(b->segment, &space->blocks.store, b, next);
     }
 }

@@ -197,8 +197,7 @@ static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint
     space->blocks.store.tally.n_blocks[PL_BLOCK_FREE]++;
     b->stamp = stamp;
     b->is_indexed = false;
-    b->is_private = false;
-    b->is_apart = false;
+    b->marks = 0;
     pl_queue_push(&lane->pending, b);
     if (b->queue_prev == NULL) {
         pl_space_note_busy(space, lane);

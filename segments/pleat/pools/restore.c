@@ -196,6 +196,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
         wanted->waits = NULL;
     } else {
         b = piece->prev;
+        b->is_strange = b->is_strange || piece->is_strange;
         pl_segment_absorb(b->segment, &space->blocks.store, b, piece);
     }
     inherit_wait(space, b, lane, stamp, wanted);
@@ -253,8 +254,11 @@ static void make_all(pl_restore *r)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The caller says that all uses of the pool's free memory are over. Memory freed by a lasting
- * capture stays with the capture. */
+/* The caller says that all uses of the pool's free memory by the pool's blocks are over. The caller
+ * cannot speak for strange memory: what was pending when the pool got the segment, or when its
+ * chunk was taken from elsewhere. Strange memory stays strange until it is settled, since a block
+ * of the pool that had it meanwhile need not have been used. Memory freed by a lasting capture
+ * stays with the capture. */
 static void settle_pool(pl_restore *r)
 {
     pl_space *space = r->space;
@@ -264,7 +268,7 @@ static void settle_pool(pl_restore *r)
     for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
         pleat_devptr end = pl_block_end(b);
         pl_block *next = b->next;
-        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+        if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && !b->is_strange) {
             const pl_lane *lane = pl_space_lane_at(space, b->lane);
             if (!lane->is_capture || !pl_capture_is_lasting(space, lane)) {
                 pl_run_move(space, b, PL_LANE_SETTLED, 0);

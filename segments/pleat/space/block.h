@@ -76,8 +76,17 @@ typedef struct pl_block {
     uint8_t state;   /* pl_block_state */
     uint8_t was;     /* flight: the state to return to */
     bool is_indexed; /* free: settled, or the leader of its lane's run: see run.h */
-    bool is_private : 1; /* shared, captured: became so in a private pool; pending: all owned */
-    bool is_apart : 1;   /* pending: the run is in the area's index, not in the lane's: area.h */
+    union {
+        struct {
+            bool is_private : 1; /* shared, captured: became so in a private pool; pending: all
+                                  * owned */
+            bool is_apart : 1;   /* pending: the run is in the area's index, not in the lane's:
+                                  * area.h */
+            bool is_strange : 1; /* in a private pool: not settled since others used it: see
+                                  * restore.c */
+        };
+        uint8_t marks; /* all three */
+    };
 } pl_block;
 
 /* In holder: a restore is about to free the block (checkpoint.h). */
@@ -222,8 +231,7 @@ static inline pl_block *pl_block_store_get(pl_block_store *store)
     b->stamp = 0;
     b->was = PL_BLOCK_LIVE;
     b->is_indexed = false;
-    b->is_private = false;
-    b->is_apart = false;
+    b->marks = 0;
 #if PLEAT_DEBUG_LEVEL >= 1
     b->requested = SIZE_MAX; /* shows a read before the first write */
 #endif

@@ -117,6 +117,7 @@ static void requeue_pending(pl_space *space, pl_segment *seg)
 {
     for (pl_block *b = seg->first; b != NULL; b = b->next) {
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
+            b->is_strange = true; /* others freed it */
             pl_run_requeue(space, b);
         }
     }

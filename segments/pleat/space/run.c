@@ -186,6 +186,7 @@ static inline bool is_in_area(const pl_block *b)
 static inline void queue(pl_space *space, pl_block *b)
 {
     if (b->lane == PL_LANE_SETTLED) {
+        b->is_strange = false;
         return;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
@@ -226,7 +227,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
     return neighbour != NULL && neighbour->state == PL_BLOCK_FREE && neighbour->lane == b->lane &&
            (b->lane == PL_LANE_SETTLED ||
             ((neighbour->stamp == b->stamp || !pl_space_has_many_lanes(space)) &&
-             neighbour->is_private == b->is_private));
+             neighbour->is_private == b->is_private && neighbour->is_strange == b->is_strange));
 }
 
 /* `high` becomes part of `low`, its lower neighbour. Both are free. If they are not alike, the
@@ -253,6 +254,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
             low->is_apart = high->is_apart;
         }
     }
+    low->is_strange = low->is_strange || high->is_strange;
     pl_segment_absorb(low->segment, &space->blocks.store, low, high);
     return low;
 }

@@ -279,8 +279,7 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     high->was = b->was;
     high->lane = b->lane;
     high->stamp = b->stamp;
-    high->is_private = b->is_private;
-    high->is_apart = b->is_apart;
+    high->marks = b->marks;
     b->bytes -= high->bytes;
     high->prev = b;
     high->next = b->next;

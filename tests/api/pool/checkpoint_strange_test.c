@@ -1,0 +1,136 @@
+/* checkpoint_strange_test.c - PLEAT_RESTORE_SETTLED speaks for work of the pool's owner, not for
+ * memory that the pool got while others still used it. */
+/* labels: model */
+#include <check.h>
+#include <string.h>
+
+#include "tests/support/api/api_sim.h"
+#include "tests/support/segments/segments_random.h"
+#include "tests/support/suite.h"
+
+enum {
+    N_SEEDS = 400,
+    N_STREAMS = 4,
+    MOST_OLD = 6,
+    MOST_NEW = 5,
+    N_LATER = 8,
+    KIB = 1024,
+    MIB = 1024 * KIB,
+};
+
+typedef struct scene {
+    random_source r;
+    pleat handle;
+    void *streams[N_STREAMS];
+} scene;
+
+static void *any_stream(scene *s)
+{
+    return s->streams[random_below(&s->r, N_STREAMS)];
+}
+
+static size_t any_size(scene *s)
+{
+    return 512 + random_below(&s->r, random_once_in(&s->r, 2) ? MIB : 4 * MIB);
+}
+
+static void use(void *stream, pleat_devptr ptr, size_t bytes)
+{
+    pleat_sim_access access = { .ptr = ptr, .bytes = bytes, .is_write = true };
+    ck_assert_int_eq(sim.work(stream, &access, 1), 0);
+}
+
+static void open_scene(scene *s, int seed)
+{
+    *s = (scene){ .r = { (uint64_t)seed + 1 } };
+    s->handle = api_make(API_PLEAT, "capacity:256M,depth:1048576", "wait_ms:0,reserve_mb:0");
+    for (int i = 0; i < N_STREAMS; i++) {
+        s->streams[i] = api_stream(s->handle, 0);
+    }
+}
+
+static void close_scene(scene *s)
+{
+    sim.finish();
+    for (int i = 0; i < N_STREAMS; i++) {
+        api_stream_end(s->handle, 0, s->streams[i]);
+    }
+    ck_assert_uint_eq(api_sim_counts().hazards, 0);
+    api_check(s->handle);
+    api_unmake(s->handle);
+}
+
+/* A pool's blocks outlive the pool. They go when everybody may have the pool's memory, and work of
+ * their streams is not over yet. So a later pool gets memory that is still in use. */
+static void leave_memory_in_use(scene *s, pleat_pool_id id)
+{
+    pleat_devptr old[MOST_OLD];
+    size_t bytes[MOST_OLD];
+    void *streams[MOST_OLD];
+    size_t n = 1 + random_below(&s->r, MOST_OLD);
+    ck_assert_int_eq(pleat_pool_begin(s->handle, 0, id, NULL, NULL, NULL), PLEAT_OK);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = any_size(s);
+        streams[i] = any_stream(s);
+        old[i] = api_alloc(s->handle, 0, bytes[i], streams[i]);
+    }
+    ck_assert_int_eq(pleat_pool_end(s->handle, 0, id), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(s->handle, 0, id), PLEAT_OK);
+    sim.finish();
+    api_free(s->handle, 0, api_alloc(s->handle, 0, 512, s->streams[0]), s->streams[0]);
+    for (size_t i = 0; i < n; i++) {
+        if (!random_once_in(&s->r, 4)) {
+            use(streams[i], old[i], bytes[i]);
+        }
+        api_free(s->handle, 0, old[i], streams[i]);
+    }
+}
+
+/* The owner of the new pool waits for work of its own: there is none. */
+START_TEST(what_others_still_use_pends_on)
+{
+    scene s;
+    pleat_checkpoint checkpoint;
+    open_scene(&s, _i);
+    leave_memory_in_use(&s, (pleat_pool_id){ 1, 1 });
+    pleat_pool_id id = { 2, 2 };
+    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, id, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr kept[MOST_NEW + N_LATER];
+    void *streams[MOST_NEW + N_LATER];
+    size_t n = 1 + random_below(&s.r, MOST_NEW);
+    for (size_t i = 0; i < n; i++) {
+        streams[i] = any_stream(&s);
+        kept[i] = api_alloc(s.handle, 0, any_size(&s), streams[i]);
+        if (i > 0 && random_once_in(&s.r, 2)) { /* unused, so its own use is over */
+            api_free(s.handle, 0, kept[i], streams[i]);
+            i--;
+            n--;
+        }
+    }
+    ck_assert_int_eq(pleat_checkpoint_take(s.handle, 0, id, &checkpoint), PLEAT_OK);
+    ck_assert_int_eq(
+        pleat_checkpoint_restore(s.handle, 0, checkpoint, PLEAT_RESTORE_SETTLED, NULL, NULL),
+        PLEAT_OK);
+    for (int i = 0; i < N_LATER; i++, n++) {
+        size_t bytes = any_size(&s);
+        streams[n] = any_stream(&s);
+        kept[n] = api_alloc(s.handle, 0, bytes, streams[n]);
+        use(streams[n], kept[n], bytes);
+    }
+    ck_assert_uint_eq(api_sim_counts().hazards, 0);
+    ck_assert_int_eq(pleat_pool_end(s.handle, 0, id), PLEAT_OK);
+    for (size_t i = 0; i < n; i++) {
+        api_free(s.handle, 0, kept[i], streams[i]);
+    }
+    ck_assert_int_eq(pleat_checkpoint_release(s.handle, 0, checkpoint), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(s.handle, 0, id), PLEAT_OK);
+    close_scene(&s);
+}
+END_TEST
+
+SUITE(api_checkpoint_strange)
+{
+    TCase *strange = suite_case(suite, "strange", api_sim_load, NULL);
+    suite_one_thread(strange);
+    tcase_add_loop_test(strange, what_others_still_use_pends_on, 0, (int)suite_part(N_SEEDS));
+}
