@@ -43,11 +43,13 @@ struct pl_stream {
     _Atomic bool is_doubted;     /* atomic: see pl_stream_doubt */
     _Atomic unsigned n_captured; /* atomic: times seen captured, see pl_stream_rests */
     _Atomic unsigned n_rested;   /* atomic: n_captured before the last sight at rest */
-    pl_thread_life *thread;      /* const: the owning thread of a per-thread stream */
-    unsigned index;              /* const */
-    _Atomic pl_stream_kind kind; /* atomic: const, but the legacy stream's: see green.c */
-    _Atomic unsigned n_holders;  /* atomic; ordinary streams only: see pl_stream_put */
-    _Atomic bool is_leaving;     /* atomic, written under the lock: no new holder may come */
+    _Atomic uint64_t thread_number; /* atomic: the thread that asked for its id last */
+    _Atomic bool is_blurred;        /* atomic: guessed without an id, see pl_stream_guess */
+    pl_thread_life *thread;         /* const: the owning thread of a per-thread stream */
+    unsigned index;                 /* const */
+    _Atomic pl_stream_kind kind;    /* atomic: const, but the legacy stream's: see green.c */
+    _Atomic unsigned n_holders;     /* atomic; ordinary streams only: see pl_stream_put */
+    _Atomic bool is_leaving;        /* atomic, written under the lock: no new holder may come */
     bool is_listed_by[PL_STREAM_N_KEYS]; /* lock */
     bool is_free;                        /* lock: the object has no stream now */
     struct pl_stream *next_free;         /* lock */
@@ -373,6 +375,11 @@ static inline bool pl_stream_is_of_thread(cu_result result)
 }
 /* stream_get.c. Inside a scope, finds the context of a stream first seen at rest. */
 pleat_status pl_stream_find_context(pl_device *dev, cu_stream handle, cu_context *out);
+/* stream.c. Inside a scope, asks whether the stream is captured. A legacy stream is never captured
+ * itself, but touching it would harm the capture of another stream of the context. The driver
+ * reports such a capture. PLEAT_OK: no capture; ECAPTURE; ESTREAM (no stream has the handle);
+ * EDRIVER. */
+pleat_status pl_stream_refuse_capture(pl_stream *stream);
 /* Inside a scope, asks whether this thread may work on the stream without harm to a capture.
  * PLEAT_OK; ECAPTURE; ESTREAM (the handle belongs to a later stream by now); EDRIVER. */
 pleat_status pl_stream_ready(pl_stream *stream);
@@ -383,6 +390,9 @@ static inline cu_context pl_stream_context(const pl_stream *stream)
 }
 pleat_status pl_streams_init(pl_device *dev); /* asks whether the driver has ids */
 
+/* fence.c. The fence's event failed a call with `result`, and the fence will not pass. Returns
+ * ECAPTURE for an event in a capture that is over, else as pl_driver_failure. */
+pleat_status pl_fence_spoil(pl_fence *fence, cu_result result);
 /* fence_pool.c. NULL: the host has no memory. */
 pl_fence *pl_fence_take(pl_device *dev);
 /* Tried even without a scope, since most drivers need no scope to destroy an event. NULL is

@@ -23,6 +23,14 @@ static void *free_slowly(void *arg)
     return NULL;
 }
 
+/* A thread that has never requested memory on the stream would leave the tick to one that has. */
+static void *ask_and_free_slowly(void *arg)
+{
+    freeing *f = arg;
+    f->st = pleat_block_alloc(f->instance, 0, 16 * MIB, f->stream, &f->ptr);
+    return f->st == PLEAT_OK ? free_slowly(f) : NULL;
+}
+
 /* The free is still recording a tick when the stream is retired. The last tick comes behind this
  * tick. So no free on the stream needs a tick of the whole context. */
 START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
@@ -32,11 +40,10 @@ START_TEST(a_tick_that_is_being_recorded_is_not_the_last_one)
     void *other = api_stream(f.instance, 0);
     f.stream = api_stream(f.instance, 0);
     pleat_devptr small = api_alloc(f.instance, 0, 512, other);
-    f.ptr = api_alloc(f.instance, 0, 16 * MIB, f.stream);
     pleat_devptr last = api_alloc(f.instance, 0, 16 * MIB, f.stream);
     uint64_t n_recorded = sim.n_calls("cuEventRecord");
     sim.delay_after("cuEventRecord", RECORDING_US);
-    ck_assert_int_eq(pthread_create(&thread, NULL, free_slowly, &f), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, ask_and_free_slowly, &f), 0);
     while (sim.n_calls("cuEventRecord") == n_recorded) {
         (void)sched_yield();
     }

@@ -4,6 +4,14 @@
  * thread in relaxed capture mode, since a query from any thread would break a global-mode capture
  * elsewhere. A stream under capture is refused before an event touches it.
  *
+ * Asking and recording are two calls, and another thread may begin a capture in between. Then the
+ * event is a point of that capture. This does the capture no harm. But a query of the event would
+ * break the capture, and a stream that waits for the event would be captured, too. So the stream is
+ * asked about once more behind the record. If it is captured by then, the event is nobody's fence.
+ * Such an event is never named again but to be destroyed, which harms no capture either. A capture
+ * that has begun and ended between the two questions leaves an event that drivers refuse by its own
+ * code, without harm: see pl_fence_spoil.
+ *
  * A stream out of reach was destroyed, or is the default stream of another thread or of a green
  * context. The stream may still have work pending, but no event can be recorded behind the work.
  * So its fence covers the whole device, and passes with any device synchronisation begun after the
@@ -32,6 +40,12 @@ static pleat_status have_event(pl_fence *fence, cu_context context)
     return PLEAT_OK;
 }
 
+/* Only streams that other threads can name are captured behind the caller's back. */
+static pleat_status refuse_late_capture(pl_stream *stream)
+{
+    return stream->kind == PL_STREAM_ORDINARY ? pl_stream_refuse_capture(stream) : PLEAT_OK;
+}
+
 /* An event is recorded only on streams of its own context. */
 static pleat_status record_event(pl_stream *stream, pl_fence *fence, cu_context context)
 {
@@ -45,8 +59,12 @@ static pleat_status record_event(pl_stream *stream, pl_fence *fence, cu_context 
         return PLEAT_ESTREAM; /* just destroyed; or of a green context, and the driver is strict */
     }
     if (result != CU_SUCCESS) {
-        atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
-        return pl_driver_failure(result);
+        return pl_fence_spoil(fence, result);
+    }
+    pleat_status captured = refuse_late_capture(stream);
+    if (captured != PLEAT_OK) {
+        fence->is_worn = true;
+        return captured;
     }
     fence->stream = stream;
     return PLEAT_OK;
@@ -141,8 +159,7 @@ static pleat_status record_context_inside(pl_device *dev, pl_fence *fence, cu_co
         return PLEAT_ENOTSUP;
     }
     if (result != CU_SUCCESS) {
-        atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
-        return pl_driver_failure(result);
+        return pl_fence_spoil(fence, result);
     }
     fence->stream = NULL;
     return PLEAT_OK;
@@ -212,6 +229,17 @@ pleat_status pl_fence_record_context(pl_device *dev, pl_fence **out)
     }
     *out = all;
     return PLEAT_OK;
+}
+
+/* The code of an event in a capture that is over says nothing of interest to users. */
+pleat_status pl_fence_spoil(pl_fence *fence, cu_result result)
+{
+    atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
+    if (result == CU_CAPTURED_EVENT) {
+        pl_driver_clear_error();
+        return PLEAT_ECAPTURE;
+    }
+    return pl_driver_failure(result);
 }
 
 bool pl_fence_is_spoiled(const pl_fence *fence)

@@ -46,8 +46,7 @@ static pleat_status query_one(pl_fence *fence, bool *passed)
     if (result == CU_NOT_READY) {
         return PLEAT_OK;
     }
-    atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
-    return pl_driver_failure(result);
+    return pl_fence_spoil(fence, result);
 }
 
 static pleat_status query_inside(pl_fence *fence, bool *passed)
@@ -156,8 +155,7 @@ static pleat_status synchronize_one(pl_fence *fence)
         return PLEAT_EPENDING;
     }
     if (result != CU_SUCCESS) {
-        atomic_store_explicit(&fence->is_spoiled, true, memory_order_relaxed);
-        return pl_driver_failure(result);
+        return pl_fence_spoil(fence, result);
     }
     atomic_store_explicit(&fence->has_passed, true, memory_order_release);
     return PLEAT_OK;
@@ -238,14 +236,19 @@ pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms)
     return pl_fence_wait_any(&fence, 1, wait_ms, &passed);
 }
 
-static pleat_status order_inside(pl_stream *later, const pl_fence *fence)
+static pleat_status order_inside(pl_stream *later, pl_fence *fence)
 {
     pleat_status st = pl_stream_ready(later);
     if (st != PLEAT_OK) {
         return st;
     }
     pl_driver *drv = later->dev->drv;
-    return pl_driver_failure(pl_cu_stream_wait_event(drv, later->handle, fence->event, 0));
+    cu_result result = pl_cu_stream_wait_event(drv, later->handle, fence->event, 0);
+    if (result == CU_CAPTURED_EVENT) {
+        (void)pl_fence_spoil(fence, result);
+        return PLEAT_ESTREAM;
+    }
+    return pl_driver_failure(result);
 }
 
 pleat_status pl_fence_order(pl_stream *later, pl_fence *fence)

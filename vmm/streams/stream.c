@@ -38,6 +38,31 @@ void pl_stream_doubt(pl_stream *stream)
     atomic_store_explicit(&stream->is_doubted, true, memory_order_relaxed);
 }
 
+/* ---- whose it is ----------------------------------------------------------------------------- */
+
+static _Thread_local uint64_t own_number;
+static _Atomic uint64_t last_number;
+
+/* Of the calling thread; never used again. */
+static uint64_t thread_number(void)
+{
+    if (own_number == 0) {
+        own_number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    }
+    return own_number;
+}
+
+bool pl_stream_is_anothers(const pl_stream *stream)
+{
+    return stream->kind == PL_STREAM_ORDINARY && stream->dev->has_stream_ids &&
+           atomic_load_explicit(&stream->thread_number, memory_order_relaxed) != thread_number();
+}
+
+void pl_stream_take_over(pl_stream *stream)
+{
+    atomic_store_explicit(&stream->thread_number, thread_number(), memory_order_relaxed);
+}
+
 /* ---- captures -------------------------------------------------------------------------------- */
 
 /* What drivers answer for the handle of a destroyed stream. */
@@ -94,11 +119,23 @@ static pleat_status name(pl_stream *stream, uint64_t id)
     return own == stream ? PLEAT_OK : out_of_reach(stream);
 }
 
-/* Does the handle still belong to the stream? For a stream at rest, inside a scope. */
+/* Does the handle belong to the stream, by the promise of the program? A stream without an id yet
+ * gets its id in a call of its own thread. */
+static bool is_sure(const pl_stream *stream)
+{
+    return pl_stream_is_trusted(stream) &&
+           (atomic_load_explicit(&stream->id, memory_order_relaxed) != PL_STREAM_UNNAMED ||
+            pl_stream_is_anothers(stream));
+}
+
+/* Does the handle still belong to the stream? For a stream at rest, inside a scope. Asked about a
+ * stream whose capture another thread begins just now, the driver would break the capture. So a
+ * caller that is not of the stream's own thread asks only where it must (pl_stream_is_anothers).
+ */
 static pleat_status verify(pl_stream *stream)
 {
     const pl_device *dev = stream->dev;
-    if (stream->kind != PL_STREAM_ORDINARY || !dev->has_stream_ids) {
+    if (stream->kind != PL_STREAM_ORDINARY || !dev->has_stream_ids || is_sure(stream)) {
         return PLEAT_OK;
     }
     unsigned long long id = 0;
@@ -113,9 +150,7 @@ static pleat_status verify(pl_stream *stream)
     return own_id == id ? PLEAT_OK : out_of_reach(stream);
 }
 
-/* A legacy stream is never captured itself, but touching it would harm the capture of another
- * stream of the context. The driver reports such a capture. */
-static pleat_status refuse_capture(pl_stream *stream)
+pleat_status pl_stream_refuse_capture(pl_stream *stream)
 {
     int state = CU_CAPTURE_NONE;
     cu_result result = pl_cu_stream_is_capturing(stream->dev->drv, stream->handle, &state);
@@ -135,7 +170,7 @@ pleat_status pl_stream_ready(pl_stream *stream)
     if (is_elsewhere(stream)) {
         return out_of_reach(stream);
     }
-    pleat_status st = refuse_capture(stream);
+    pleat_status st = pl_stream_refuse_capture(stream);
     if (st == PLEAT_ECAPTURE && stream->kind == PL_STREAM_ORDINARY &&
         pl_stream_newest(stream->dev, stream->handle) != stream) {
         return out_of_reach(stream);
@@ -149,13 +184,13 @@ static pleat_status refuse_capture_entered(pl_stream *stream)
     pl_driver_clear_error();
     pleat_status st = pl_device_enter(stream->dev);
     if (st == PLEAT_OK) {
-        st = refuse_capture(stream);
+        st = pl_stream_refuse_capture(stream);
         pl_device_leave(stream->dev);
     }
     return st;
 }
 
-/* Turns the status of refuse_capture into the answer. */
+/* Turns the status of pl_stream_refuse_capture into the answer. */
 static pleat_status tell_capture(pleat_status st, bool *out)
 {
     if (st != PLEAT_OK && st != PLEAT_ECAPTURE) {

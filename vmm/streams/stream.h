@@ -87,6 +87,10 @@ pleat_status pl_stream_get_asked(pl_device *dev, void *handle, pl_capture_info *
  *  whole-device fences (pl_fence_is_whole_device), and a fence of the context stands behind the
  *  guessed and the actual stream.
  *
+ *  A stream of another thread (pl_stream_is_anothers) is always guessed, unless memory is open to
+ *  peers. If it has no id yet, nobody will know whether its next id is that of the stream meant
+ *  here. So with the next id the stream counts as gone, and a new one has the handle.
+ *
  *  Returns  as pl_stream_get; the stream of a foreign context is not noticed if its handle was that
  *           of a known stream.
  *  Blocks   on no driver call where it may guess: the stream has an id, was last seen at rest, and
@@ -115,6 +119,15 @@ void *pl_stream_handle(const pl_stream *stream);   /* as first given */
 bool pl_stream_is_legacy(const pl_stream *stream); /* the default stream of all threads */
 bool pl_stream_is_idle(const pl_stream *stream);   /* the device's own: see idle.h */
 bool pl_stream_is_told(const pl_stream *stream);   /* trusted by its handle until retired */
+/** Is it another thread that works on the stream, as far as calls showed: that last got the stream
+ *  from pl_stream_get, by asking the driver? If so, the other thread may begin a capture of the
+ *  stream at any moment. The driver breaks the capture of a stream whose id it is asked for. So the
+ *  calling thread does not ask, and leaves what needs the answer to a call of the other thread.
+ *
+ *  Threads  any; makes no driver call. */
+bool pl_stream_is_anothers(const pl_stream *stream);
+/* The calling thread may ask the driver about the stream: nobody captures the stream meanwhile. */
+void pl_stream_take_over(pl_stream *stream);
 /** Trust the stream's handle no more, where the device trusts handles: the stream may be destroyed
  *  without a word. Later calls that name the handle ask the driver again. */
 void pl_stream_doubt(pl_stream *stream);
@@ -168,8 +181,9 @@ pleat_status pl_stream_is_still_capturing(pl_stream *stream, bool *out);
 
 /** Record a fence on the stream's timeline. Never blocks on the GPU.
  *
- *  Returns  PLEAT_OK; ENOMEM_HOST; ECAPTURE (the stream is being captured, or it is the legacy
- *           stream and recording would break another's capture); ESTREAM (out of reach, and the
+ *  Returns  PLEAT_OK; ENOMEM_HOST; ECAPTURE (the stream is being captured, also by a capture that
+ *           another thread began during this call, or it is the legacy stream and recording would
+ *           break another's capture); ESTREAM (out of reach, and the
  *           driver cannot synchronise a device); EDRIVER.
  *  Failure  as before; a capture is not disturbed.
  *  Owner    the caller, until pl_fence_return. */
@@ -195,14 +209,16 @@ bool pl_fence_is_spoiled(const pl_fence *fence);
 /** Has the fence passed? Costs one query in relaxed capture mode, or none for a fence already
  *  passed. Never blocks on the GPU. The fence of a destroyed stream passes when its event passes.
  *
- *  Returns  PLEAT_OK; EDRIVER (the fence will not pass; return it).
+ *  Returns  PLEAT_OK; EDRIVER, or ECAPTURE (the event is of a capture that began and ended while it
+ *           was recorded): the fence will not pass; return it.
  *  Threads  any, also several on one fence. */
 pleat_status pl_fence_query(pl_fence *fence, bool *passed);
 
 /** Query many fences of one device, with a single entry of the device.
  *
  *  Params   passed [out] n elements, false for fences whose query failed.
- *  Returns  PLEAT_OK; EDRIVER: the first failure; the others were queried all the same. */
+ *  Returns  PLEAT_OK; EDRIVER, ECAPTURE: the first failure; the others were queried all the
+ *           same. */
 pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed);
 
 /** Block the host until the fence passes, at most `wait_ms`. Counts one host_sync unless the fence
@@ -211,8 +227,8 @@ pleat_status pl_fence_query_many(pl_fence *const *fences, size_t n, bool *passed
  *  Units    milliseconds; UINT32_MAX = for ever, in one call; else queries with growing pauses. The
  *           simulator's clock stands still during queries, so there any wait except 0 synchronises.
  *           A fence of a stream out of reach synchronises with the whole device.
- *  Returns  PLEAT_OK = passed; EPENDING; ECAPTURE (whole device, and a capture is under way);
- *           EDRIVER.
+ *  Returns  PLEAT_OK = passed; EPENDING; ECAPTURE (whole device, and a capture is under way; or as
+ *           pl_fence_query); EDRIVER.
  *  Failure  the fence is as before.
  *  Blocks   on the GPU. */
 pleat_status pl_fence_wait(pl_fence *fence, uint32_t wait_ms);
@@ -229,8 +245,8 @@ pleat_status pl_fence_wait_any(pl_fence *const *fences, size_t n, uint32_t wait_
 /** Make `later` wait for the fence on the GPU; the host does not block. Counts one stream_wait,
  *  unless the wait is needless, on the same stream or for a passed fence.
  *
- *  Returns  PLEAT_OK; ECAPTURE (`later` is being captured); ESTREAM (either is out of reach);
- *           EDRIVER.
+ *  Returns  PLEAT_OK; ECAPTURE (`later` is being captured); ESTREAM (either is out of reach, or the
+ *           fence will not pass: see pl_fence_query); EDRIVER.
  *  Failure  as before; a capture is not disturbed. */
 pleat_status pl_fence_order(pl_stream *later, pl_fence *fence);
 

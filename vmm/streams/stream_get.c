@@ -217,8 +217,8 @@ static pleat_status find_or_add(pl_device *dev, cu_stream handle, const answer *
     return add_ordinary(dev, handle, is->id, out);
 }
 
-static pleat_status get_asking(pl_device *dev, cu_stream handle, pl_capture_info *info,
-                               pl_stream **out)
+static pleat_status get_asking(pl_device *dev, cu_stream handle, bool is_guess,
+                               pl_capture_info *info, pl_stream **out)
 {
     answer is;
     pl_stream *before = pl_stream_newest(dev, handle);
@@ -229,6 +229,9 @@ static pleat_status get_asking(pl_device *dev, cu_stream handle, pl_capture_info
     st = st == PLEAT_OK ? find_or_add(dev, handle, &is, out) : st;
     if (st != PLEAT_OK) {
         return st;
+    }
+    if (!is_guess || *out != before) {
+        pl_stream_take_over(*out);
     }
     if (is.capture.is_capturing) {
         pl_stream_note_captured(*out);
@@ -241,25 +244,41 @@ static pleat_status get_asking(pl_device *dev, cu_stream handle, pl_capture_info
 
 /* May a call that gives memory back take the stream for the handle's present owner? The stream
  * needs an id, because only the id tells it from later streams. After a capture the stream's lane
- * waits to hear that the stream is at rest, which a wrong stream cannot tell. Where memory is open
- * to peers, the handle may belong to another device by now, whose work no fence covers unless its
- * context is known. */
+ * waits to hear that the stream is at rest, which a wrong stream cannot tell for certain. Where
+ * memory is open to peers, the handle may belong to another device by now, whose work no fence
+ * covers unless its context is known. */
 static bool may_guess(const pl_stream *stream)
 {
     return stream->dev->n_access <= 1 && pl_stream_rests(stream) &&
            atomic_load_explicit(&stream->id, memory_order_relaxed) != PL_STREAM_UNNAMED;
 }
 
+/* The question might break a capture that another thread begins just now. */
+static bool must_guess(pl_stream *stream)
+{
+    bool must = stream->dev->n_access <= 1 && pl_stream_is_anothers(stream);
+    if (must && atomic_load_explicit(&stream->id, memory_order_relaxed) == PL_STREAM_UNNAMED) {
+        atomic_store_explicit(&stream->is_blurred, true, memory_order_relaxed);
+    }
+    return must;
+}
+
+/* Is the stream last seen under the handle the answer, without asking? */
+static bool is_taken_for_owner(pl_stream *newest, bool is_guess)
+{
+    return pl_stream_is_trusted(newest) || (is_guess && (may_guess(newest) || must_guess(newest)));
+}
+
 static pleat_status get_ordinary(pl_device *dev, cu_stream handle, bool is_guess,
                                  pl_capture_info *info, pl_stream **out)
 {
     pl_stream *newest = is_guess || dev->trusts_handles ? pl_stream_newest(dev, handle) : NULL;
-    if (newest != NULL && (pl_stream_is_trusted(newest) || (is_guess && may_guess(newest))) &&
+    if (newest != NULL && is_taken_for_owner(newest, is_guess) &&
         pl_stream_hold(newest, PL_STREAM_BY_HANDLE, (uintptr_t)handle)) {
         *out = newest;
         return PLEAT_OK;
     }
-    return get_asking(dev, handle, info, out);
+    return get_asking(dev, handle, is_guess, info, out);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------- */

@@ -188,6 +188,8 @@ static void write_locked(pl_device *dev, pl_stream *stream, const pl_stream *lik
     atomic_store_explicit(&stream->id, id_of(like), memory_order_relaxed);
     atomic_store_explicit(&stream->is_gone, false, memory_order_relaxed);
     atomic_store_explicit(&stream->is_doubted, false, memory_order_relaxed);
+    atomic_store_explicit(&stream->is_blurred, false, memory_order_relaxed);
+    atomic_store_explicit(&stream->thread_number, 0, memory_order_relaxed);
     pl_stream_note_rest(stream, pl_stream_n_captured(stream));
     stream->thread = like->thread;
     stream->index = index;
@@ -225,7 +227,8 @@ static pl_stream *known_locked(pl_device *dev, const pl_stream *like)
         return known;
     }
     pl_stream *newest = pl_stream_newest(dev, like->handle);
-    if (newest == NULL || id_of(newest) != PL_STREAM_UNNAMED) {
+    if (newest == NULL || id_of(newest) != PL_STREAM_UNNAMED ||
+        atomic_load_explicit(&newest->is_blurred, memory_order_relaxed)) {
         return NULL;
     }
     name_locked(dev, newest, like);

@@ -418,7 +418,8 @@ static pleat_status change_locked(change *c, const pl_buffer_change *wanted)
 static pleat_status occupy_and_change(pl_space *space, const pl_buffer_change *wanted,
                                       pl_lane *plain, const pl_capture_info *info)
 {
-    pleat_status st = pl_capture_see(space, plain, info, NULL);
+    pl_capture_info now = *info;
+    pleat_status st = pl_capture_see(space, plain, &now, NULL);
     pl_buffer *buffer = st == PLEAT_OK ? occupy(space, wanted->base) : NULL;
 
     if (buffer == NULL) {

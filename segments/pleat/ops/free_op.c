@@ -116,7 +116,7 @@ static pleat_status find_block(pl_space *space, pleat_devptr ptr, pl_block **b)
  * capture the lock may be dropped until both are found. Meanwhile the lane stays, but the block may
  * go, and another call may see the capture end. */
 static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *stream,
-                               const pl_capture_info *info, pl_lane **plain, pl_block **b)
+                               pl_capture_info *info, pl_lane **plain, pl_block **b)
 {
     pleat_status st = find_block(space, ptr, b);
 
@@ -124,10 +124,11 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
     if (st != PLEAT_OK) {
         return st;
     }
+    bool may_drop = info->is_capturing;
     (*plain)->n_refs++;
     do {
         st = pl_capture_see(space, *plain, info, NULL);
-        st = st == PLEAT_OK && info->is_capturing ? find_block(space, ptr, b) : st;
+        st = st == PLEAT_OK && may_drop ? find_block(space, ptr, b) : st;
     } while (st == PLEAT_OK && info->is_capturing && (*plain)->capture == NULL);
     (*plain)->n_refs--;
     if (st == PLEAT_OK) {
@@ -139,7 +140,7 @@ static pleat_status find_named(pl_space *space, pleat_devptr ptr, pl_stream *str
 /* The general way. Under the lock. */
 static __attribute__((noinline)) pleat_status free_generally(pl_space *space, pleat_devptr ptr,
                                                              pl_stream *stream,
-                                                             const pl_capture_info *info)
+                                                             pl_capture_info *info)
 {
     pl_lane *plain;
     pl_block *b;

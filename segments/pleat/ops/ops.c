@@ -81,7 +81,7 @@ static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
 
 /* The call names the request's stream, so a wished-for tick is recorded, too. */
 static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
-                                 const pl_capture_info *info, size_t requested, pleat_devptr *out)
+                                 pl_capture_info *info, size_t requested, pleat_devptr *out)
 {
     pl_block *b = NULL;
     pl_lane *plain;
@@ -96,6 +96,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     plain->n_refs++;
     pl_private *graphs_in = rq->pool != NULL && rq->pool->heap == NULL ? rq->pool : NULL;
     st = pl_capture_see(space, plain, info, graphs_in);
+    rq->is_capturing = info->is_capturing;
     st = st == PLEAT_OK ? pl_fit_prepare(space, plain, rq) : st;
     if (st == PLEAT_OK) {
         rq->lane->n_refs++;
@@ -122,14 +123,10 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
 /* The general way. Under the lock. */
 static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, pl_private *pool,
                                                               size_t bytes, pl_stream *stream,
-                                                              const pl_capture_info *info,
+                                                              pl_capture_info *info,
                                                               pleat_devptr *out)
 {
-    pl_request rq = {
-        .pool = pool,
-        .bytes = pl_space_round(space, bytes),
-        .is_capturing = info->is_capturing,
-    };
+    pl_request rq = { .pool = pool, .bytes = pl_space_round(space, bytes) };
     bool is_inside = pl_capturers_enter(space, info->is_capturing);
     pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
 
@@ -166,7 +163,6 @@ static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, p
 static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
                                   const pl_capture_info *asked, pleat_devptr *out)
 {
-    static const pl_capture_info at_rest = { .is_capturing = false };
     pl_space *space = (pl_space *)a;
     bool is_told = pl_capture_is_told(space, stream);
     pl_capture_info answer;
@@ -178,6 +174,7 @@ static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes
     pl_space_enter(space);
     bool is_quick = (is_told || !answer.is_capturing) && !space->is_rounding;
     if (!is_quick || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
+        pl_capture_info at_rest = { .is_capturing = false };
         st = alloc_generally(space, NULL, bytes, stream, is_told ? &at_rest : &answer, out);
     }
     pl_space_leave(space);

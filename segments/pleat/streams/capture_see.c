@@ -7,26 +7,36 @@
 
 /* ---- the capture that a stream is in --------------------------------------------------------- */
 
+/* The driver was asked about the stream, and then told to watch the graph. If the stream is not in
+ * the same capture any more, the graph may be gone, and its handle may be another graph's. The
+ * stream was at rest in between, so the call takes the stream for resting. If the capture has
+ * broken, no graph will come, and memory kept for the graph would be kept for ever. A broken
+ * capture has no id to compare. */
+static void ask_again(pl_space *space, pl_stream *stream, pl_capture_info *info)
+{
+    pl_capture_info now;
+
+    if (pl_fly_one(space, (pl_task){ PL_TASK_ASK, .stream = stream, .info = &now }) != PLEAT_OK) {
+        return;
+    }
+    info->is_broken = now.is_broken;
+    info->is_capturing = now.is_broken || (now.is_capturing && now.id == info->id);
+}
+
 /* NULL: the driver cannot tell when the graph is gone, so the owner will. May drop the lock. */
 static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_graph_watch *watch = NULL;
-    pl_capture_info now;
 
-    if (info->graph == NULL) {
-        return NULL;
-    }
-    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_WATCH, .info = info, .watch = &watch });
-    /* If the capture has broken since its stream was asked, no graph will come, and memory kept for
-     * the graph would be kept for ever. A broken capture has no id to compare. */
-    if (st != PLEAT_OK && st != PLEAT_ENOTSUP) {
-        st = pl_fly_one(space, (pl_task){ PL_TASK_ASK, .stream = stream, .info = &now });
-        info->is_broken = st == PLEAT_OK && now.is_broken;
+    if (info->graph != NULL) {
+        (void)!pl_fly_one(space, (pl_task){ PL_TASK_WATCH, .info = info, .watch = &watch });
+        ask_again(space, stream, info);
     }
     return watch;
 }
 
-/* While the lock is dropped, another thread may see the capture first, on a further stream. */
+/* While the lock is dropped, another thread may see the capture first, on a further stream. *out is
+ * NULL if the stream turns out to be at rest. */
 static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_capture_info *info,
                                    pl_capture **out)
 {
@@ -35,13 +45,13 @@ static pleat_status find_or_create(pl_space *space, pl_stream *stream, pl_captur
         return PLEAT_OK;
     }
     pl_graph_watch *watch = watch_graph(space, stream, info);
-    *out = pl_capture_find(space, info->id);
-    if (*out == NULL) {
+    *out = info->is_capturing ? pl_capture_find(space, info->id) : NULL;
+    if (*out == NULL && info->is_capturing) {
         *out = pl_capture_create(space, info->id, watch);
         watch = *out != NULL ? NULL : watch;
     }
     pl_graph_watch_end(watch);
-    return *out != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
+    return *out != NULL || !info->is_capturing ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
 /* ---- what a stream is seen doing ------------------------------------------------------------- */
@@ -81,7 +91,7 @@ static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
     leave(space, lane);
     pleat_status st = find_or_create(space, lane->stream, info, &capture);
     lane->n_refs--;
-    if (st != PLEAT_OK) {
+    if (st != PLEAT_OK || capture == NULL) {
         return st;
     }
     pl_capture_hold(capture);
@@ -126,8 +136,7 @@ void pl_capture_see_use(const pl_capture *capture, pl_private *pool)
     pool->is_unwatched = pool->is_unwatched || (capture->pool != pool && !capture->is_broken);
 }
 
-pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_info *info,
-                            pl_private *pool)
+pleat_status pl_capture_see(pl_space *space, pl_lane *lane, pl_capture_info *info, pl_private *pool)
 {
     if (__builtin_expect(!info->is_capturing, true)) {
         if (__builtin_expect(lane->capture != NULL, false)) {
@@ -135,17 +144,19 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, const pl_capture_inf
         }
         return PLEAT_OK;
     }
-    pl_capture_info now = *info;
     pl_capturers_note(space);
     bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
                     lane->capture->id == info->id;
-    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, &now);
-    if (st == PLEAT_OK && now.is_broken) {
+    pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
+    if (st != PLEAT_OK || !info->is_capturing) {
+        return st;
+    }
+    if (info->is_broken) {
         lane->capture->is_broken = true;
         pl_capture_see_end(space, lane->capture); /* the program may end the capture later */
     }
-    if (st == PLEAT_OK && pool != NULL) {
+    if (pool != NULL) {
         use_pool(lane->capture, pool);
     }
-    return st;
+    return PLEAT_OK;
 }

@@ -137,7 +137,7 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
 
 /* The stream may just have ended a capture. Once the stream is retired, no call would see the
  * end. */
-static void see(pl_space *space, const pl_stream *stream, const pl_capture_info *info)
+static void see(pl_space *space, const pl_stream *stream, pl_capture_info *info)
 {
     pl_lane *lane = pl_space_lane_of(space, stream, false);
 
@@ -168,6 +168,7 @@ void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_capture_info info;
     bool is_seen = pl_capture_ask_about(space, stream, NULL, &info) == PLEAT_OK;
 
+    pl_stream_take_over(stream); /* nobody captures a stream that is about to be destroyed */
     pl_space_enter(space);
     pl_fronts_unbind(space, pl_lane_number(stream, false));
     if (is_seen) {

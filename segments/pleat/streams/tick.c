@@ -42,6 +42,15 @@ static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick, size_t freed
     push_tick(space, lane, tick);
 }
 
+/* Would the driver be asked which stream has the handle, while another thread may begin a capture
+ * of the stream? The question would break the capture. The next request of that thread asks, too.
+ * It is safe then, as a thread in a call begins no capture. */
+static bool is_to_be_asked(const pl_lane *lane)
+{
+    return !lane->is_idle && !pl_stream_is_told(lane->stream) &&
+           pl_stream_is_anothers(lane->stream);
+}
+
 void pl_tick_record(pl_space *space, pl_lane *lane)
 {
     pl_tick tick;
@@ -56,6 +65,10 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     lane->is_silent = false;
     if (lane->is_recording || lane->is_gone || lane->is_capture || lane->capture != NULL) {
         lane->wants_tick = !lane->is_gone && !lane->is_capture;
+        return;
+    }
+    if (is_to_be_asked(lane)) {
+        pl_tick_wish(space, lane, 0);
         return;
     }
     tick.number = pl_lane_stamp(space, lane);
@@ -77,6 +90,8 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
         lane->used_bytes -= used_bytes < lane->used_bytes ? used_bytes : lane->used_bytes;
     } else if (st == PLEAT_EDRIVER) { /* for a moment, perhaps: the next call tries again */
         lane->wants_tick = !lane->is_gone;
+    } else if (st == PLEAT_ECAPTURE) { /* as for a lane in a known capture: a later call records */
+        pl_tick_wish(space, lane, 0);
     }
 }
 
