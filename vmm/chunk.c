@@ -2,6 +2,7 @@
 #include "vmm/chunk.h"
 
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 #include "vmm/share.h"
 
 pleat_status pl_chunk_create_sized(pl_device *dev, size_t bytes, pl_chunk *out)
@@ -37,6 +38,7 @@ pleat_status pl_chunk_create(pl_device *dev, pl_chunk *out)
 pleat_status pl_chunk_release_sized(pl_device *dev, pl_chunk chunk, size_t bytes)
 {
     pl_share_forget(dev, chunk);
+    pl_left_retry(dev);
     int mode = pl_scope_relax(dev);
     cu_result result = pl_cu_mem_release(dev->drv, chunk);
     if (result != CU_SUCCESS) {

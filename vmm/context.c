@@ -5,6 +5,7 @@
  * the device is closed, because work on the device's memory may outlive the streams that did it. */
 #include "vmm/base/cancel.h"
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 
 static bool release(pl_driver *drv, cu_device gpu)
 {
@@ -144,8 +145,8 @@ static pleat_status keep(pl_device *dev, cu_context primary, cu_device gpu, cu_c
         publish(dev, context, gpu);
     }
     pl_lock_release(&dev->lock);
-    if (!is_new && !release(dev->drv, gpu)) {
-        pl_count_add(&dev->n.n_undo_failures, 1);
+    if (!is_new) {
+        pl_left_undo(dev, PL_LEFT_CONTEXT, (uint64_t)gpu, 0);
     }
     return primary == context ? PLEAT_OK : PLEAT_ESTREAM;
 }

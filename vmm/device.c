@@ -6,6 +6,7 @@
 #include "vmm/device_state.h"
 #include "vmm/idle.h"
 #include "vmm/keep.h"
+#include "vmm/left.h"
 #include "vmm/share.h"
 
 #include <string.h>
@@ -331,7 +332,7 @@ size_t pl_device_close(pl_device *dev)
         return 0;
     }
     pl_idle_end(dev);
-    size_t n_held = pl_keeps_fini(dev) + pl_fences_fini(dev);
+    size_t n_held = pl_keeps_fini(dev) + pl_fences_fini(dev) + pl_left_fini(dev);
     pl_streams_fini(dev);
     n_held += dev->mallocs.n_pieces;
     pl_meta_free(&dev->meta, dev->mallocs.pieces);

@@ -194,6 +194,8 @@ struct pl_device {
     struct pl_stream *idle;        /* lock: see idle.h; NULL = none yet */
     cu_stream idle_handle;         /* lock */
     struct pl_keep *left_keeps;    /* lock: see keep.c */
+    struct pl_left *left;          /* lock: see left.c */
+    _Atomic uint64_t n_left;       /* atomic, written under the lock: entries of `left` */
     /* const: of every mapping; first the own device, then its peers, then the memory's place */
     cu_access_desc access[PL_MOST_ACCESS + 1];
     unsigned n_access; /* const: devices among these */

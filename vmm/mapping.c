@@ -6,6 +6,7 @@
 #include "vmm/mapping.h"
 
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 
 /* log2s NULL: all chunks have one unit. */
 static cu_result map_each(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
@@ -33,25 +34,22 @@ typedef enum whereabouts {
     UNKNOWN /* the driver does not answer */
 } whereabouts;
 
-enum { RELEASE_TRIES = 8 }; /* a reference that stays keeps the memory for ever */
+enum { ASK_TRIES = 2 }; /* "not mapped" may be another refusal's code */
 
 static whereabouts ask_where(pl_device *dev, pleat_devptr at)
 {
     cu_mem_handle handle = 0;
-    cu_result result = pl_cu_mem_retain_handle(dev->drv, &handle, (void *)(uintptr_t)at);
+    cu_result result = CU_INVALID_VALUE;
+    for (unsigned tries = 0; tries < ASK_TRIES && result == CU_INVALID_VALUE; tries++) {
+        result = pl_cu_mem_retain_handle(dev->drv, &handle, (void *)(uintptr_t)at);
+    }
     if (result == CU_NOT_FOUND) {
         return UNTOLD;
     }
     if (result != CU_SUCCESS) {
         return result == CU_INVALID_VALUE ? GONE : UNKNOWN;
     }
-    unsigned tries = RELEASE_TRIES;
-    while (tries > 0 && pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
-        tries--;
-    }
-    if (tries == 0) {
-        pl_device_lose(dev);
-    }
+    pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0); /* a reference that stays keeps the memory */
     return MAPPED;
 }
 
@@ -128,14 +126,22 @@ static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes, size_t 
     return *n_gone + u.unknown == 0 ? pl_driver_failure(result) : PLEAT_EPOISONED;
 }
 
-pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes)
+pleat_status pl_mapping_sweep(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
 {
-    pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
     int mode = pl_scope_relax(dev);
     unmapped u = unmap_each(dev, at, bytes);
     pl_scope_restore_mode(dev, mode);
-    pl_count_sub(&dev->n.n_mapped_bytes, u.now);
+    *n_gone = u.now;
     return u.now + u.before == bytes ? PLEAT_OK : PLEAT_EPOISONED;
+}
+
+pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes)
+{
+    pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
+    size_t n_gone;
+    pleat_status st = pl_mapping_sweep(dev, at, bytes, &n_gone);
+    pl_count_sub(&dev->n.n_mapped_bytes, n_gone);
+    return st;
 }
 
 static pleat_status unmap_relaxed(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
@@ -215,37 +221,5 @@ pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
     pleat_status st = unmap_relaxed(dev, at, bytes, &n_gone);
     pl_count_sub(&dev->n.n_mapped_bytes, n_gone);
     pl_count_add(&dev->n.ops_unmap, st == PLEAT_OK ? 1 : 0);
-    return st;
-}
-
-/* Map the unmapped parts again. EPOISONED: that failed. A driver that does not even tell the mapped
- * parts has most likely unmapped nothing. */
-static pleat_status mend(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
-                         const uint8_t *log2s, size_t n)
-{
-    pleat_status st = PLEAT_OK;
-    for (size_t i = 0; i < n && st == PLEAT_OK; i += (size_t)1 << log2s[i]) {
-        pleat_devptr place = at + i * dev->chunk_bytes;
-        int mode = pl_scope_relax(dev);
-        whereabouts where = ask_where(dev, place);
-        pl_scope_restore_mode(dev, mode);
-        if (where == GONE) {
-            st = pl_mapping_map_mixed(dev, place, chunks + i, log2s + i, (size_t)1 << log2s[i]);
-        }
-    }
-    return st == PLEAT_OK ? st : PLEAT_EPOISONED;
-}
-
-pleat_status pl_mapping_unmap_or_mend(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
-                                      const uint8_t *log2s, size_t n)
-{
-    size_t bytes = n * dev->chunk_bytes;
-    pleat_status st = pl_mapping_unmap(dev, at, bytes);
-    if (st == PLEAT_EPOISONED) {
-        st = pl_mapping_clear(dev, at, bytes);
-    }
-    if (st == PLEAT_EPOISONED && mend(dev, at, chunks, log2s, n) == PLEAT_OK) {
-        st = PLEAT_EDRIVER;
-    }
     return st;
 }

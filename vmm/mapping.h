@@ -56,15 +56,6 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
  *  Blocks   on the driver. */
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
 
-/** Unmap a run. If a part stays mapped, map the rest again.
- *
- *  Units    as for pl_mapping_map_mixed, of what is mapped there.
- *  Returns  PLEAT_OK; EDRIVER: all is mapped; EPOISONED: some may not be, and nobody may use it.
- *  Threads  any; one at a time per place.
- *  Blocks   on the driver. */
-pleat_status pl_mapping_unmap_or_mend(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
-                                      const uint8_t *log2s, size_t n);
-
 /** Unmap what EPOISONED has left mapped in a run.
  *
  *  Units    [at, at + bytes): whole granules; a mapping that begins in it ends in it.
@@ -72,5 +63,9 @@ pleat_status pl_mapping_unmap_or_mend(pl_device *dev, pleat_devptr at, const pl_
  *  Threads  any; one at a time per place.
  *  Blocks   on the driver: some calls for each mapping, or granule without one. */
 pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes);
+
+/* pl_mapping_clear of what the device does not count, and no observer knows. *n_gone: the bytes
+ * that the call has unmapped. */
+pleat_status pl_mapping_sweep(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdio.h>
 
 #include "vmm/device_state.h"
+#include "vmm/left.h"
+#include "vmm/range.h"
 
 typedef struct probe {
     pl_device *dev;
@@ -42,11 +44,6 @@ static pleat_status explain(const probe *p, cu_result result)
     return is_refused ? PLEAT_ENOVMM : PLEAT_EDRIVER;
 }
 
-static void undo(const probe *p, cu_result result)
-{
-    pl_device_undo(p->dev, pl_driver_failure(result));
-}
-
 /* Map, set access, unmap. */
 static cu_result try_mapping(const probe *p, cu_devptr at, size_t bytes, cu_mem_handle handle)
 {
@@ -60,7 +57,7 @@ static cu_result try_mapping(const probe *p, cu_devptr at, size_t bytes, cu_mem_
         result = pl_cu_mem_unmap(dev->drv, at, bytes);
     }
     if (result != CU_SUCCESS) {
-        undo(p, pl_cu_mem_unmap(dev->drv, at, bytes));
+        pl_left_undo(dev, PL_LEFT_MAPPING, at, bytes);
     }
     return result;
 }
@@ -103,9 +100,10 @@ static pleat_status try_all(const probe *p)
     return PLEAT_OK;
 
 undo_create:
-    undo(p, pl_cu_mem_release(dev->drv, handle));
+    pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0);
 undo_reserve:
-    undo(p, pl_cu_address_free(dev->drv, at, bytes));
+    pl_range_count(dev, bytes);
+    pl_left_undo(dev, PL_LEFT_RANGE, at, bytes);
     return st;
 }
 

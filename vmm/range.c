@@ -102,6 +102,12 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
     }
 }
 
+void pl_range_count(pl_device *dev, size_t bytes)
+{
+    pl_count_add(&dev->n.n_ranges, 1);
+    pl_count_add(&dev->n.address_bytes, bytes);
+}
+
 pleat_status pl_range_release(pl_device *dev, pl_range range)
 {
     int mode = pl_scope_relax(dev);

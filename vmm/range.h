@@ -28,6 +28,9 @@ pleat_status pl_range_reserve(pl_device *dev, size_t want_bytes, size_t least_by
  *  Blocks   on the driver. */
 pleat_status pl_range_release(pl_device *dev, pl_range range);
 
+/* The range was reserved without pl_range_reserve: count it until pl_range_release. */
+void pl_range_count(pl_device *dev, size_t bytes);
+
 /** Tell how much of the budget is left, for a caller that reserves ahead of its needs.
  *
  *  Params   budget_bytes  [out] the whole budget, at least 1.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 
 enum { FIRST_SLOTS = 64 };
 
@@ -251,10 +252,7 @@ static pleat_status map_one(pl_device *dev, pleat_devptr at, uint64_t bytes, int
     }
     result = pl_cu_mem_map(dev->drv, at, bytes, 0, handle, 0);
     pleat_status st = pl_driver_status(result);
-    if (pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS &&
-        pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
-        pl_device_lose(dev);
-    }
+    pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0);
     return st;
 }
 
@@ -277,15 +275,6 @@ static pleat_status map_all(pl_device *dev, pl_range range, const pl_shared_chun
         pl_cu_mem_set_access(dev->drv, range.base, range.bytes, dev->access, dev->n_access));
 }
 
-static pleat_status unmap(pl_device *dev, pleat_devptr at, uint64_t bytes)
-{
-    int mode = pl_scope_relax(dev);
-    cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
-    result = result == CU_SUCCESS ? result : pl_cu_mem_unmap(dev->drv, at, bytes);
-    pl_scope_restore_mode(dev, mode);
-    return pl_driver_failure(result);
-}
-
 pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t n,
                           pl_fd_source source, pl_range *out)
 {
@@ -298,6 +287,7 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
             return PLEAT_ESIZE;
         }
     }
+    pl_left_retry(dev);
     pleat_status st = pl_range_reserve(dev, bytes, bytes, &range);
     if (st != PLEAT_OK) {
         return st;
@@ -311,21 +301,19 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
         *out = range;
         return PLEAT_OK;
     }
-    pleat_status undone = mapped_bytes > 0 ? unmap(dev, range.base, mapped_bytes) : PLEAT_OK;
-    undone = undone == PLEAT_OK ? pl_range_release(dev, range) : undone;
-    pl_device_undo(dev, undone);
+    if (mapped_bytes > 0) {
+        pl_left_undo(dev, PL_LEFT_MAPPING, range.base, mapped_bytes);
+    }
+    pl_left_undo(dev, PL_LEFT_RANGE, range.base, range.bytes);
     return st;
 }
 
-pleat_status pl_share_unmap(pl_device *dev, pl_range range)
+void pl_share_unmap(pl_device *dev, pl_range range)
 {
     pl_mapping_tell(dev->watch, dev->ordinal, false, range.base, range.bytes);
-    pleat_status st = unmap(dev, range.base, range.bytes);
-    if (st == PLEAT_OK) {
-        pl_count_sub(&dev->n.n_mapped_bytes, range.bytes);
-        pl_device_undo(dev, pl_range_release(dev, range));
-    }
-    return st;
+    pl_left_undo(dev, PL_LEFT_MAPPING, range.base, range.bytes);
+    pl_left_undo(dev, PL_LEFT_RANGE, range.base, range.bytes);
+    pl_count_sub(&dev->n.n_mapped_bytes, range.bytes);
 }
 
 /* ---- which device ---------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ typedef struct pl_fd_source {
  *  Shape    chunks has n elements, n > 0.
  *  Returns  PLEAT_OK; ESIZE; ENOSPACE_VA; ENOMEM_DEVICE (page tables); ENOVMM; EDRIVER (a
  *           descriptor is no memory, or has another size); what the source answers.
- *  Failure  no handle, mapping or range is left; what cannot be undone counts in n_undo_failures.
+ *  Failure  no handle, mapping or range is left; what cannot be undone is tried again (left.h).
  *  Owner    the caller, until pl_share_unmap.
  *  Threads  any.
  *  Blocks   on the driver. */
@@ -65,14 +65,11 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
                           pl_fd_source source, pl_range *out);
 
 /** Unmap a range of pl_share_map and give its addresses back. Waits for nothing, so no work may
- *  touch the range.
+ *  touch the range. What the driver refuses stays with the device and is tried again (left.h).
  *
- *  Returns  PLEAT_OK; EDRIVER.
- *  Failure  all of it is mapped, and it can be tried again. Addresses that the driver does not take
- *           back are no failure; they stay counted (pl_device_close).
  *  Threads  any.
  *  Blocks   on the driver. */
-pleat_status pl_share_unmap(pl_device *dev, pl_range range);
+void pl_share_unmap(pl_device *dev, pl_range range);
 
 /* Tells GPUs apart, however a process numbers them. */
 typedef struct pl_bus_place {

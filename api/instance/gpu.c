@@ -47,7 +47,7 @@ pleat_status pl_use_find_used(pl_instance *instance, int device, const char *lac
 /* Chooses the device's allocator: the configured allocator if the device supports it. A device that
  * is full for the moment proves nothing: the next request tries again (pl_device_prove), and
  * succeeds once there is memory. A fallback can be chosen no more then. */
-static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_leaked)
+static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu)
 {
     char why[PL_NOTE_BYTES] = "";
     gpu->note[0] = '\0';
@@ -59,7 +59,6 @@ static pleat_status choose_ops(const pl_config *config, pl_gpu *gpu, size_t *n_l
     if (st == PLEAT_OK) {
         return st;
     }
-    *n_leaked += pl_device_counted(gpu->dev).n_undo_failures;
     if (st == PLEAT_ENOMEM_DEVICE || st == PLEAT_ENOSPACE_VA) {
         pl_driver_clear_error();
         return PLEAT_OK;
@@ -145,7 +144,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
         fini_records(gpu);
         return refuse_open(device, st);
     }
-    st = choose_ops(&instance->config, gpu, n_leaked);
+    st = choose_ops(&instance->config, gpu);
     if (st == PLEAT_OK) {
         st = make_allocator(&instance->config, gpu);
     }

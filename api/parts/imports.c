@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "vmm/driver.h"
+#include "vmm/left.h"
 
 /* A close: once its fence has passed, the stream's work on the memory is over. */
 typedef struct closing {
@@ -248,16 +249,12 @@ static void drop_passed(pl_imports *imports, pl_import *import)
     }
 }
 
-/* False: the driver refused, and the import stays. */
-static bool remove_next(pl_imports *imports, pl_import **link)
+static void remove_next(pl_imports *imports, pl_import **link)
 {
     pl_import *import = *link;
-    if (pl_share_unmap(imports->dev, import->range) != PLEAT_OK) {
-        return false;
-    }
+    pl_share_unmap(imports->dev, import->range);
     *link = import->next;
     pl_imports_drop(imports, import);
-    return true;
 }
 
 void pl_imports_collect(pl_imports *imports)
@@ -265,10 +262,13 @@ void pl_imports_collect(pl_imports *imports)
     for (pl_import **link = &imports->first; *link;) {
         pl_import *import = *link;
         drop_passed(imports, import);
-        if (import->opens > 0 || import->closings || !remove_next(imports, link)) {
+        if (import->opens > 0 || import->closings) {
             link = &(*link)->next;
+        } else {
+            remove_next(imports, link);
         }
     }
+    pl_left_retry(imports->dev);
     pl_driver_clear_error();
 }
 
@@ -290,10 +290,8 @@ void pl_imports_fini(pl_imports *imports)
         if (is_waited_for(imports, import) || is_drained ||
             pl_device_drain(imports->dev) == PLEAT_OK) {
             is_drained = is_drained || import->opens > 0;
-            if (remove_next(imports, &imports->first)) {
-                continue;
-            }
-            pl_device_undo(imports->dev, PLEAT_EDRIVER);
+            remove_next(imports, &imports->first);
+            continue;
         }
         imports->first = import->next; /* it stays mapped, and counts as lost */
         pl_imports_drop(imports, import);

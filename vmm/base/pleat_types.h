@@ -90,14 +90,14 @@ typedef struct pleat_stats {
      * pinned_granules alone. */
     uint64_t granule_bytes;
     uint64_t resident_bytes;
-    uint64_t live_granules;      /* L: granules with a byte of a live block or of a request */
+    uint64_t live_granules;      /* L: granules with a byte of a live block */
     uint64_t peak_live_granules; /* pinned and tied ones included */
     uint64_t pinned_granules;    /* P: kept for graphs and private pools, without live bytes */
     uint64_t free_bytes;         /* settled, under no live block */
     uint64_t pending_bytes;      /* free, last use not known to be over */
     uint64_t idle_bytes;         /* mapped nowhere */
     uint64_t rounding_bytes;     /* live bytes nobody asked for: 512-byte rounding */
-    uint64_t stale_bytes;        /* address space of taken chunks, not yet unmapped; not resident */
+    uint64_t stale_bytes;        /* addresses still mapped to memory that is elsewhere, or idle */
     uint64_t address_bytes;      /* address space reserved */
     uint64_t metadata_bytes;     /* host memory held for this device */
 

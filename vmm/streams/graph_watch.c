@@ -7,6 +7,7 @@
 
 #include "vmm/base/lasting.h"
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 
 /* Bits of `state`. The side that sets the second bit gives the watch back. */
 enum { GONE = 1, ENDED = 2 };
@@ -85,7 +86,7 @@ static cu_result attach(pl_device *dev, cu_graph graph, pl_graph_watch *watch)
     }
     result = pl_cu_graph_retain_user_object(dev->drv, graph, object, 1, CU_OBJECT_MOVE);
     if (result != CU_SUCCESS) { /* this calls the destructor */
-        (void)pl_cu_user_object_release(dev->drv, object, 1);
+        pl_left_undo(dev, PL_LEFT_OBJECT, (uintptr_t)object, 0);
         mark(watch, ENDED);
     }
     return result;

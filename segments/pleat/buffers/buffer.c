@@ -38,23 +38,18 @@ static bool is_aligned(const pl_segment *seg, size_t n_align)
 /* Looks in one hold of the lock: those beyond may go when there are too many (hollow buffers). */
 enum { CLOSED_LOOKS = 1024 };
 
-/* Pages out of service cannot be committed, so a buffer with such pages is not opened again. */
+/* A buffer with poisoned pages waits until they are unmapped. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room)
 {
     struct pl_area_list *closed = closed_of(space, heap,
                                             63u - (unsigned)__builtin_clzll(room->n_want));
     pl_area *area = LIST_FIRST(closed);
-    pl_area *next;
 
-    for (size_t n = 0; area != NULL && n < CLOSED_LOOKS; n++, area = next) {
+    for (size_t n = 0; area != NULL && n < CLOSED_LOOKS; n++, area = LIST_NEXT(area, rest)) {
         const pl_segment *seg = area->segments;
-        bool fits = is_aligned(seg, room->n_align);
-        next = LIST_NEXT(area, rest);
         pl_lock_touch(1);
-        if (fits || seg->has_poison) {
+        if (seg->n_poison == 0 && is_aligned(seg, room->n_align)) {
             LIST_REMOVE(area, rest);
-        }
-        if (fits && !seg->has_poison) {
             area->buffer->is_open = true;
             space->places.n_buffers++;
             return area->buffer;

@@ -186,9 +186,19 @@ static pleat_status get_chunks(pl_space *space, split *s)
     return PLEAT_OK;
 }
 
+/* Copies into the scratch addresses may still run. */
+static void set_aside(pl_space *space, pl_chunk chunk, unsigned order)
+{
+    pl_scratched *to = &space->flights.scratched;
+
+    to->chunks[to->n] = chunk;
+    to->orders[to->n++] = (uint8_t)order;
+    to->n_granules += (size_t)1 << order;
+    pl_space_pin(space, (size_t)1 << order);
+}
+
 /* The gaps return to their former state. While the scratch addresses stay mapped, the new chunks
- * must serve nobody else. So they are released; the driver keeps the memory while the mapping
- * lasts. */
+ * serve nobody else. */
 static void give_up(pl_space *space, split *s)
 {
     for (size_t i = 0; i < s->n_gaps; i++) {
@@ -196,7 +206,7 @@ static void give_up(pl_space *space, split *s)
     }
     for (size_t i = 0; i < s->n_have; i += (size_t)1 << s->swap.orders[i]) {
         if (s->swap.is_in_scratch) {
-            (void)!pl_chunk_give_back(space, s->swap.chunks[i], s->swap.orders[i]);
+            set_aside(space, s->swap.chunks[i], s->swap.orders[i]);
         } else {
             pl_space_push_idle(space, s->swap.chunks[i], s->swap.orders[i]);
         }
@@ -226,7 +236,7 @@ static void commit(pl_space *space, split *s)
 {
     for (size_t i = 0; i < s->n_gaps; i++) {
         space->chunks.n_pinned -= pl_segment_granules_of(s->swap.seg, s->gaps[i]);
-        pl_carve_lose(space, s->gaps[i]);
+        pl_carve_lose(space, s->gaps[i], false);
     }
     for (size_t i = 0; i < s->swap.n_spans; i++) {
         const pl_swap_span *one = &s->swap.spans[i];

@@ -405,7 +405,8 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     return b;
 }
 
-/* Chunks become idle, even under a hole that is now poison. Taken ones never left their place. */
+/* Chunks become idle, even those still mapped at a hole that is now poison. Taken ones never left
+ * their place. */
 static void give_chunks_back(pl_space *space, pl_flight *f)
 {
     pl_segment *seg = f->place.segment;
@@ -437,8 +438,7 @@ static void restore_place(pl_space *space, pl_flight *f)
         }
         if (b == f->poisoned.last) {
             pl_queue_remove(&f->poisoned, b);
-            pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_POISON);
-            b->segment->has_poison = true;
+            pl_carve_poison(space, b);
         } else {
             pl_carve_put_back(space, b);
         }

@@ -42,26 +42,23 @@ static pl_block *gather(pl_space *space, pl_block *b)
     return b;
 }
 
-/* Unmap b, which is in flight. */
+/* Unmap b, which is in flight. Nobody knows which part of poison is mapped, so it is cleared. */
 static bool unmap(pl_space *space, pl_block *b)
 {
+    pl_task_kind kind = b->was == PL_BLOCK_POISON ? PL_TASK_CLEAR : PL_TASK_UNMAP;
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
     size_t n = pl_segment_granules_of(b->segment, b);
-    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base, .n = n });
-    if (st == PLEAT_OK) {
-        pl_carve_make_hole(space, b);
-    } else {
-        pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_POISON);
-        b->segment->has_poison = true;
-    }
+    pleat_status st = pl_fly_one(space, (pl_task){ kind, .at = b->base, .n = n });
+    (st == PLEAT_OK ? pl_carve_make_hole : pl_carve_poison)(space, b);
     pl_space_land(space, &flying);
     return st == PLEAT_OK;
 }
 
-/* Look once at every block that is stale now. Blocks that are not ripe go to the queue's end. */
-size_t pl_stale_reap(pl_space *space)
+/* Look once at every block that is stale now. Blocks that are not ripe go to the queue's end. Ends
+ * with the first refusal, since a driver that is gone would refuse all. */
+static size_t reap_stale(pl_space *space)
 {
     size_t n = 0;
     size_t n_looks = space->blocks.n_stale;
@@ -69,7 +66,10 @@ size_t pl_stale_reap(pl_space *space)
     for (size_t n_held = 0; n_looks > 0 && space->blocks.stale.first != NULL; n_looks--) {
         pl_block *b = space->blocks.stale.first;
         if (is_ripe(space, b)) {
-            n += unmap(space, gather(space, b));
+            if (!unmap(space, gather(space, b))) {
+                break;
+            }
+            n++;
             n_held = 0;
             continue;
         }
@@ -82,4 +82,25 @@ size_t pl_stale_reap(pl_space *space)
         }
     }
     return n;
+}
+
+/* Poison that is refused again goes to the queue's end. */
+static size_t reap_poison(pl_space *space)
+{
+    size_t n = 0;
+
+    for (pl_block *b; (b = space->blocks.poison.first) != NULL; n++) {
+        pl_carve_unpoison(space, b);
+        if (!unmap(space, b)) {
+            break;
+        }
+    }
+    return n;
+}
+
+size_t pl_stale_reap(pl_space *space)
+{
+    size_t n = reap_stale(space);
+
+    return n + reap_poison(space);
 }

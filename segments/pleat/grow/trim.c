@@ -193,8 +193,8 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
     return st;
 }
 
-/* Unmap granules [g, g + n) of b, whole chunks, for the caller. If only a part of the granules
- * could be unmapped, all stay in flight. */
+/* Unmap granules [g, g + n) of b, whole chunks, for the caller. If only a part could be unmapped,
+ * the addresses are poison, and the chunks idle. */
 static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pl_pile *p)
 {
     pl_segment *seg = b->segment;
@@ -203,16 +203,17 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         pl_pile_put(p, seg->chunks[i], seg->orders[i]);
     }
-    pleat_status st = pl_fly_one(space,
-                                 (pl_task){ PL_TASK_EMPTY, .at = b->base, .chunks = seg->chunks + g,
-                                            .orders = seg->orders + g, .n = n });
-    if (st == PLEAT_EDRIVER) { /* it is still mapped */
+    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base, .n = n });
+    if (st != PLEAT_OK && st != PLEAT_EPOISONED) { /* it is still mapped */
         pl_carve_restore(space, b);
-    }
-    if (st != PLEAT_OK) {
         return st;
     }
-    pl_carve_lose(space, b);
+    pl_carve_lose(space, b, st == PLEAT_EPOISONED);
+    if (st == PLEAT_EPOISONED) {
+        pl_pile_make_idle(space, p);
+        (void)pl_stale_reap(space);
+        return PLEAT_EDRIVER;
+    }
     return PLEAT_OK;
 }
 
@@ -293,6 +294,7 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
     pl_flying flying;
     pl_space_take_off(space, &flying); /* not before: a flight must not wait for the GPU */
     pleat_status failed = release_idle(space, keep_granules, &to.n_so_far);
+    failed = failed == PLEAT_OK && space->blocks.poison.first != NULL ? PLEAT_EDRIVER : failed;
     st = st == PLEAT_OK ? failed : st;
     /* The driver keeps a released chunk while a stale mapping of the chunk is left. */
     pl_pace pace;

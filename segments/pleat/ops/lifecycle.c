@@ -197,13 +197,14 @@ static bool is_mapped(const pl_block *b)
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
 }
 
+/* What is left, the device counts. */
 static void clear(const pl_space *space, pleat_devptr at, size_t n_granules)
 {
-    (void)!pl_perform(space, (pl_task){ PL_TASK_CLEAR, .at = at, .n = n_granules });
+    (void)!do_or_retry(space, (pl_task){ PL_TASK_CLEAR, .at = at, .n = n_granules });
 }
 
 /* Unmap the longest mapped run that starts at b. Returns the block behind the run. */
-static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
+static const pl_block *unmap_run(pl_space *space, const pl_block *b)
 {
     const pl_block *first = b;
 
@@ -212,10 +213,8 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     }
     pl_task task = { PL_TASK_UNMAP, .at = first->base,
                      .n = (size_t)(pl_block_end(b) - first->base) >> space->granule_log2 };
-    pl_task more = task;
-    more.kind = PL_TASK_CLEAR;
-    if (pl_perform(space, task) != PLEAT_OK && pl_perform(space, more) != PLEAT_OK) {
-        *n_leaked += task.n;
+    if (pl_perform(space, task) != PLEAT_OK) {
+        clear(space, task.at, task.n);
     }
     return b->next;
 }
@@ -230,16 +229,13 @@ static void unmap_torn(pl_space *space, const pl_segment *seg)
         }
     }
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_STALE) {
-            (void)!pl_perform(space, (pl_task){ PL_TASK_UNMAP, .at = b->base,
-                                                .n = b->bytes >> space->granule_log2 });
-        } else if (b->state == PL_BLOCK_POISON) {
+        if (b->state == PL_BLOCK_STALE || b->state == PL_BLOCK_POISON) {
             clear(space, b->base, b->bytes >> space->granule_log2);
         }
     }
 }
 
-static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
+static void unmap_segment(pl_space *space, const pl_segment *seg)
 {
     const pl_block *b = seg->first;
 
@@ -250,7 +246,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
     }
     while (b != NULL) {
         if (is_mapped(b)) {
-            b = unmap_run(space, b, n_leaked);
+            b = unmap_run(space, b);
             continue;
         }
         if (b->state == PL_BLOCK_POISON) {
@@ -309,7 +305,9 @@ static void clear_scratch(pl_space *space, size_t *n_leaked)
 {
     pl_space_enter(space);
     (void)!pl_torn_mend(space);
-    *n_leaked += pl_scratch_close(space) != PLEAT_OK;
+    if (pl_scratch_close(space) != PLEAT_OK && pl_scratch_close(space) != PLEAT_OK) {
+        *n_leaked += 1 + space->flights.scratched.n;
+    }
     pl_space_leave(space);
 }
 
@@ -320,7 +318,7 @@ static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
     for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         seg->is_left = !is_over && !is_segment_over(space, seg);
         if (!seg->is_left) {
-            unmap_segment(space, seg, n_leaked);
+            unmap_segment(space, seg);
         }
     }
     release_idle(space, n_leaked);

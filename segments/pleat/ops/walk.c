@@ -24,6 +24,7 @@ typedef struct census {
     size_t requested_bytes;
     size_t pending_bytes;
     size_t n_stale;
+    size_t n_poison; /* by segments */
     size_t n_loose;
     size_t n_resident;
     size_t n_asleep;
@@ -110,6 +111,7 @@ static void take_census(const pl_space *space, census *c)
         }
         c->n_loose += seg->n_loose;
         c->n_asleep += seg->n_asleep;
+        c->n_poison += seg->n_poison;
         c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
         for (size_t g = 0; g < seg->capacity && space->flights.n == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
@@ -315,13 +317,24 @@ static int check_live(const pl_space *space, const census *c)
     return is_exact && is_tallied ? 0 : SPACE + 7;
 }
 
+static bool is_poison_sound(const pl_space *space, const census *c)
+{
+    size_t n = c->n_poison;
+
+    for (const pl_block *b = space->blocks.poison.first; b != NULL && n > 0; b = b->queue_next) {
+        n -= b->state == PL_BLOCK_POISON;
+    }
+    return n == 0 && c->n_poison == c->tally.n_blocks[PL_BLOCK_POISON];
+}
+
 static int check_totals(const pl_space *space, const census *c)
 {
     bool is_peak = space->flights.n > 0 || space->chunks.peak_pinned >= space->chunks.n_pinned;
     if (c->n_loose != space->chunks.n_loose || !is_peak) {
         return SPACE + 3;
     }
-    if (c->n_stale != space->blocks.n_stale || c->pending_bytes != space->streams.n_pending_bytes) {
+    if (c->n_stale != space->blocks.n_stale || !is_poison_sound(space, c) ||
+        c->pending_bytes != space->streams.n_pending_bytes) {
         return SPACE + 5;
     }
     if (space->flights.n > 0) {
@@ -334,7 +347,8 @@ static int check_totals(const pl_space *space, const census *c)
     }
     if (space->chunks.n_held !=
             space->chunks.n_idle + space->chunks.n_loose + space->chunks.n_pinned ||
-        space->chunks.n_held + space->chunks.n_asleep != space->chunks.n_idle + c->n_resident ||
+        space->chunks.n_held + space->chunks.n_asleep !=
+            space->chunks.n_idle + space->flights.scratched.n_granules + c->n_resident ||
         space->chunks.n_asleep != c->n_asleep || space->chunks.n_creating != 0) {
         return SPACE + 2;
     }

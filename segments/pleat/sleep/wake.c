@@ -128,7 +128,7 @@ static void make_hole(pl_space *space, const pl_bed *bed, size_t n)
     b = pl_carve_out_all(space, b, base, pl_segment_address(seg, g + n));
     pl_asleep_end(seg, g, g + n);
     space->chunks.n_asleep -= n;
-    pl_carve_lose(space, b);
+    pl_carve_lose(space, b, false);
 }
 
 /* In one hold of the lock. */

@@ -20,7 +20,7 @@ typedef enum pl_block_state {
     PL_BLOCK_FLIGHT,   /* reserved by a request in flight: in no index, merges with nothing */
     PL_BLOCK_STALE,    /* whole granules, chunk taken; still mapped, not resident */
     PL_BLOCK_CAPTURED, /* freed, but allocated or freed in a capture whose graph may live */
-    PL_BLOCK_POISON,   /* an undo failed: out of service until destroyed */
+    PL_BLOCK_POISON,   /* still mapped, at least in part: an unmapping was refused, see stale.c */
 } pl_block_state;
 enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
 

@@ -8,8 +8,8 @@
 /* I1  committed_bytes is the sum of its live blocks, which are whole granules; n_runs their number
  * I2  no two of these are neighbours, unless their owners differ, or both have uses
  * I3  bytes <= most_bytes <= the segment's bytes; no page at or above `bytes` is committed
- * I4  a closed one with no page in use is in `closed`, of its heap or the space, unless some are
- *     out of service; others that are closed will be (area->rests_in)                          */
+ * I4  a closed one with no page in use is in `closed`, of its heap or the space; others that are
+ *     closed will be (area->rests_in)                                                          */
 typedef struct pl_buffer {
     pl_area *area; /* const */
     uint64_t most_bytes;

@@ -24,7 +24,23 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
     pl_hollow_note(space, seg->area);
 }
 
-void pl_carve_lose(pl_space *space, pl_block *b)
+void pl_carve_poison(pl_space *space, pl_block *b)
+{
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_POISON);
+    pl_carve_settle(b);
+    b->segment->n_poison++;
+    pl_queue_push(&space->blocks.poison, b);
+}
+
+void pl_carve_unpoison(pl_space *space, pl_block *b)
+{
+    pl_queue_remove(&space->blocks.poison, b);
+    b->segment->n_poison--;
+    b->was = PL_BLOCK_POISON;
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FLIGHT);
+}
+
+void pl_carve_lose(pl_space *space, pl_block *b, bool is_torn)
 {
     pl_segment *seg = b->segment;
     size_t g = pl_segment_granule(seg, b->base);
@@ -34,7 +50,7 @@ void pl_carve_lose(pl_space *space, pl_block *b)
     pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-    pl_carve_make_hole(space, b);
+    (is_torn ? pl_carve_poison : pl_carve_make_hole)(space, b);
 }
 
 void pl_carve_put_back(pl_space *space, pl_block *b)

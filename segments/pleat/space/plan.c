@@ -2,6 +2,8 @@
 #include "segments/pleat/space/plan.h"
 
 #include "vmm/base/cancel.h"
+#include "vmm/driver.h"
+#include "vmm/left.h"
 #include "vmm/mapping.h"
 
 static pleat_status create(pl_device *dev, size_t bytes, const pl_task *t)
@@ -115,10 +117,17 @@ void pl_pile_make_idle(pl_space *space, const pl_pile *pile)
 pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released)
 {
     size_t n = pile->n_granules;
+
+    if (space->blocks.poison.first != NULL) {
+        pl_pile_make_idle(space, pile);
+        pl_driver_set_detail("the driver did not unmap addresses whose memory is elsewhere by now");
+        return PLEAT_EDRIVER;
+    }
     pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_RELEASE, .pile = pile });
 
     pl_pile_make_idle(space, pile);
     space->chunks.n_held -= n - pile->n_granules;
+    space->chunks.n_released += n - pile->n_granules;
     *n_released += n - pile->n_granules;
     return st;
 }

@@ -21,11 +21,11 @@
 #define PL_TASK_LIST(X) \
     X(RESERVE, pl_range_reserve(dev, t->bytes, t->least_bytes, t->range)) \
     X(RETURN, pl_range_release(dev, *t->range)) \
+    X(DROP, (pl_left_undo(dev, PL_LEFT_RANGE, t->range->base, t->range->bytes), PLEAT_OK)) \
     X(CREATE, create(dev, granule << t->order, t)) \
     X(RELEASE, release(dev, granule, t->pile)) \
     X(MAP, pl_mapping_map_mixed(dev, t->at, t->chunks, t->orders, t->n)) \
     X(UNMAP, pl_mapping_unmap(dev, t->at, granule * t->n)) \
-    X(EMPTY, pl_mapping_unmap_or_mend(dev, t->at, t->chunks, t->orders, t->n)) \
     X(CLEAR, pl_mapping_clear(dev, t->at, granule * t->n)) \
     X(COPY, copy(dev, t->copies, t->n, t->is_over)) \
     X(OPEN, pl_keep_open(dev, t->folder, t->bytes, t->keep)) \
@@ -129,8 +129,9 @@ static inline void pl_pile_put(pl_pile *pile, pl_chunk chunk, unsigned order)
     pile->n_granules += (size_t)1 << order;
 }
 void pl_pile_make_idle(pl_space *space, const pl_pile *pile);
-/* Release held chunks, without the lock. Chunks that the driver refuses are idle. Adds to
- * *n_released. Returns the last failure. */
+/* Release held chunks, without the lock. Chunks that the driver refuses are idle. So are all chunks
+ * while there is poison: the driver would keep a released chunk that is still mapped somewhere, and
+ * no count would have it. Adds to *n_released. Returns the last failure. */
 pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released);
 pleat_status pl_chunk_give_back(pl_space *space, pl_chunk chunk, unsigned order);
 

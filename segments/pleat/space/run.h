@@ -86,7 +86,11 @@ void pl_carve_restore(pl_space *space, pl_block *b);
 void pl_carve_put_back(pl_space *space, pl_block *b);
 /* Make b, whole granules in no queue and not resident any more, a hole. */
 void pl_carve_make_hole(pl_space *space, pl_block *b);
-/* The memory of b is unmapped. */
-void pl_carve_lose(pl_space *space, pl_block *b);
+/* The same, but the driver still maps b, at least in part: make b poison. The chunks are elsewhere,
+ * or idle, and none is released before all poison is unmapped (pl_pile_release). */
+void pl_carve_poison(pl_space *space, pl_block *b);
+void pl_carve_unpoison(pl_space *space, pl_block *b); /* in flight, to be tried again */
+/* The memory of b is unmapped; is_torn: only in part. */
+void pl_carve_lose(pl_space *space, pl_block *b, bool is_torn);
 
 #endif

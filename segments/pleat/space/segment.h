@@ -59,7 +59,6 @@ typedef struct pl_segment {
     bool is_private;         /* owned granules are never loose: pools that keep, heaps asleep */
     bool is_apart;           /* the area is a private pool's or a heap's */
     bool is_opening;         /* was apart; granules become loose some at a time: private.h */
-    bool has_poison;         /* some block is, or was, poisoned */
     bool is_left;            /* at destruction: stays mapped, as work may run on it */
     pleat_devptr opened;     /* is_opening: granules below this address are done */
     struct pl_segment *next_opening;
@@ -83,6 +82,7 @@ typedef struct pl_segment {
     size_t n_vacant;
     size_t n_resident; /* granules with a chunk */
     size_t n_asleep;   /* of these, with PL_CHUNK_ASLEEP */
+    size_t n_poison;   /* poisoned blocks */
     uint64_t
         n_reshaped; /* blocks split and absorbed so far: a change makes pointers to blocks stale */
 } pl_segment;

@@ -158,7 +158,7 @@ pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want
         st = pl_space_add_segment(space, area,
                                   spare > 0 ? align_range(range, bytes, align) : range);
         if (st != PLEAT_OK) {
-            (void)!pl_fly_one(space, (pl_task){ PL_TASK_RETURN, .range = &range });
+            (void)!pl_fly_one(space, (pl_task){ PL_TASK_DROP, .range = &range });
         } else {
             area->newest->reserved = range;
         }

@@ -67,6 +67,14 @@ typedef struct pl_idle {
     size_t n;
 } pl_idle;
 
+/* Chunks of a compaction that are mapped in `scratch`, and nowhere else. They count as pinned. */
+typedef struct pl_scratched {
+    pl_chunk chunks[1 << PL_MOST_ORDER];
+    uint8_t orders[1 << PL_MOST_ORDER];
+    size_t n;
+    size_t n_granules;
+} pl_scratched;
+
 /* Granules at [from, from + 2^PL_MOST_ORDER), of one chunk or several, without a mapping:
  * split.c. */
 typedef struct pl_torn {
@@ -81,10 +89,11 @@ typedef struct pl_torn {
 typedef struct pl_space_blocks {
     pl_block_store store;
     pl_ptrmap live;
-    size_t n_in_buffers;  /* live blocks in buffers: not in the live map */
-    pl_usages usages;     /* of live blocks, including blocks in fronts */
-    pl_block_queue stale; /* I5 */
-    size_t n_stale;       /* blocks in it */
+    size_t n_in_buffers;   /* live blocks in buffers: not in the live map */
+    pl_usages usages;      /* of live blocks, including blocks in fronts */
+    pl_block_queue stale;  /* I5 */
+    size_t n_stale;        /* blocks in it */
+    pl_block_queue poison; /* I5 */
 } pl_space_blocks;
 
 /* The lanes, and the ticks that say which freed memory is ready.
@@ -108,8 +117,8 @@ typedef struct pl_space_streams {
 
 /* Addresses: segments, their areas, and the private pools that own areas.
  * I4  every free block is indexed as run.h says
- * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in the
- *     `holes` of their area */
+ * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, poisoned ones in
+ *     `poison`, holes in the `holes` of their area */
 typedef struct pl_space_places {
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];
@@ -173,6 +182,7 @@ typedef struct pl_space_chunks {
     size_t ask_free_at;      /* ask the driver again from this n_held on */
     uint64_t n_takes;        /* chunks that were taken and buy slack: see policy.h */
     uint64_t n_taken;        /* chunks taken so far */
+    uint64_t n_released;     /* granules given back so far */
 } pl_space_chunks;
 
 /* Work that is done while the lock is dropped. Of compactions, sleeps and wakes: one at a time. */
@@ -189,7 +199,8 @@ typedef struct pl_space_flights {
     bool is_scratch_busy; /* copies into `scratch` may still run */
     pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
     size_t scratch_bytes; /* bytes still mapped in `scratch`, as an unmapping failed */
-    pl_torn torn;         /* while something is, no request is served */
+    pl_scratched scratched;
+    pl_torn torn; /* while something is, no request is served */
 } pl_space_flights;
 
 typedef struct pl_space {

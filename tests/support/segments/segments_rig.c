@@ -134,7 +134,7 @@ static void make_other(pl_block *b, char letter)
         rig.blocks.n_stale++;
         return;
     case 'p':
-        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_POISON);
+        pl_carve_poison(&rig, b);
         return;
     case 'f':
     case 'h':
