@@ -130,7 +130,8 @@ static void add_shared(pleat_stat *group, size_t n)
 
 static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 {
-    size_t resident = space->chunks.n_held << space->granule_log2;
+    uint64_t resident = (uint64_t)space->chunks.n_held << space->granule_log2;
+    uint64_t released = space->chunks.n_released << space->granule_log2;
     /* Free memory that cannot go back to the driver: live bytes share the granule or the chunk. */
     size_t bound = less(f->free_bytes + f->pending_bytes,
                         space->chunks.n_loose << space->granule_log2);
@@ -149,8 +150,9 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
         out->reserved_bytes[pool] = (pleat_stat){
             .current = resident,
             .peak = (uint64_t)space->chunks.peak_held << space->granule_log2,
-            .allocated = out->bytes_created,
-            .freed = out->bytes_created - resident,
+            /* not bytes_created, which counts a flight's chunks before the flight has landed */
+            .allocated = resident + released,
+            .freed = released,
         };
         out->segment[pool] = (pleat_stat){
             /* segments stay until the end */
@@ -162,10 +164,11 @@ static void fill_groups(const pl_space *space, const freed *f, pleat_stats *out)
 }
 
 /* Granules that are not loose are shown in one of four ways. Live granules have bytes of live
- * blocks or of requests in flight. Pending granules have shared bytes only. Tied granules have
- * settled or pending bytes only. All further granules are pinned. Granules of a sleeping heap have
- * no memory, and are not shown. A flight that puts much back drops the lock on the way. Until
- * landing, its granules count in two ways. */
+ * blocks. Pending granules have shared bytes only. Tied granules have settled or pending bytes
+ * only. All further granules are pinned, except those of requests in flight, which may fail.
+ * Granules of a sleeping heap have no memory, and are not shown. A flight that puts much back drops
+ * the lock on the way. Until landing, its granules count in two ways. The peak is of granules that
+ * are not loose. Another block may have come into a granule that a flight had pinned. */
 static void fill_granules(const pl_space *space, pleat_stats *out)
 {
     const pl_tally *tally = &space->blocks.store.tally;
@@ -173,12 +176,15 @@ static void fill_granules(const pl_space *space, pleat_stats *out)
     out->granule_bytes = space->granule_bytes;
     out->resident_bytes = (uint64_t)space->chunks.n_held << space->granule_log2;
     out->idle_bytes = (uint64_t)space->chunks.n_idle << space->granule_log2;
-    out->live_granules = tally->n_live_granules - tally->n_live_asleep + space->chunks.n_flying;
-    out->peak_live_granules = space->chunks.peak_shown;
+    out->live_granules = tally->n_live_granules - tally->n_live_asleep;
+    out->peak_live_granules = out->live_granules > space->chunks.peak_shown
+                                  ? out->live_granules
+                                  : space->chunks.peak_shown;
     out->tied_granules = tally->n_tied_granules;
     size_t n_shared = tally->n_shared_granules - tally->n_shared_asleep;
-    out->pinned_granules = less(space->chunks.n_pinned,
-                                out->live_granules + n_shared + tally->n_tied_granules);
+    out->pinned_granules = less(space->chunks.n_pinned, space->chunks.n_flying +
+                                                            out->live_granules + n_shared +
+                                                            tally->n_tied_granules);
     out->n_taken_granules = space->chunks.n_taken;
 }
 
@@ -197,7 +203,8 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     out->pending_bytes = f.pending_bytes + f.shared_bytes;
     out->rounding_bytes = out->allocated_bytes[PLEAT_SIZES_ALL].current -
                           out->requested_bytes[PLEAT_SIZES_ALL].current;
-    out->stale_bytes = space->blocks.store.tally.bytes[PL_BLOCK_STALE];
+    out->stale_bytes = space->blocks.store.tally.bytes[PL_BLOCK_STALE] +
+                       space->blocks.store.tally.bytes[PL_BLOCK_POISON];
     /* not in meta.bytes: `idle`, with room for all chunks */
     out->metadata_bytes = space->meta.bytes + space->chunks.n_held * sizeof(pl_chunk);
 }

@@ -110,6 +110,6 @@ void pl_pleat_reset_peaks(pl_allocator *a)
     pl_fronts_count(space);
     pl_usages_reset_peaks(&space->blocks.usages);
     space->chunks.peak_held = space->chunks.n_held;
-    space->chunks.peak_shown = space->chunks.n_pinned;
+    space->chunks.peak_shown = space->chunks.n_pinned - space->chunks.n_flying;
     pl_space_leave(space);
 }
