@@ -332,14 +332,14 @@ size_t pl_device_close(pl_device *dev)
         return 0;
     }
     pl_idle_end(dev);
-    size_t n_held = pl_keeps_fini(dev) + pl_fences_fini(dev) + pl_left_fini(dev);
+    size_t n_held = pl_keeps_fini(dev) + pl_fences_fini(dev);
+    n_held += pl_left_fini(dev);
     pl_streams_fini(dev);
     n_held += dev->mallocs.n_pieces;
     pl_meta_free(&dev->meta, dev->mallocs.pieces);
     pl_shares_fini(dev);
     n_held += pl_count_get(&dev->n.n_chunks) + pl_count_get(&dev->n.n_ranges);
     n_held += pl_count_get(&dev->n.n_pools) + pl_count_get(&dev->n.n_lost);
-    n_held += pl_count_get(&dev->n.n_mapped_bytes) / dev->chunk_bytes;
     n_held += pl_contexts_fini(dev);
     delete_device(dev);
     return n_held;

@@ -52,8 +52,9 @@ pleat_status pl_device_open(pl_driver *drv, int ordinal, const pl_device_options
 
 /** Close: destroy the pooled events, release the context, free the metadata.
  *
- *  Returns  the number of driver objects that are still with callers (chunks, mapped chunks,
- *           ranges, mallocs, pools, fences) or could not be given back; 0 = clean. NULL is fine.
+ *  Returns  the number of driver objects that are still with callers (chunks, ranges, mallocs,
+ *           pools, fences) or could not be given back; 0 = clean. A range counts for what is mapped
+ *           in it, as the driver takes no mapped range back. NULL is fine.
  *  Threads  the last call on this device; its streams and fences are gone afterwards.
  *  Blocks   on the driver. */
 size_t pl_device_close(pl_device *dev);

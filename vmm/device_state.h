@@ -149,8 +149,8 @@ typedef struct pl_device_atomics {
     PL_DEVICE_COUNT_LIST(PL_DEVICE_COUNT)
 #undef PL_DEVICE_COUNT
     _Atomic uint64_t chunk_bytes, malloc_bytes, pool_bytes;
-    _Atomic uint64_t n_chunks, n_ranges, n_pools, n_mapped_bytes; /* held now */
-    _Atomic uint64_t n_lost;                                      /* see pl_device_lose */
+    _Atomic uint64_t n_chunks, n_ranges, n_pools; /* held now */
+    _Atomic uint64_t n_lost;                      /* see pl_device_lose */
 } pl_device_atomics;
 
 /* Devices that may use a mapping. A driver knows at most 64 devices. */

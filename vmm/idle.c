@@ -3,6 +3,7 @@
 #include "vmm/idle.h"
 
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 
 static pl_stream *find(pl_device *dev)
 {
@@ -43,8 +44,8 @@ pleat_status pl_device_idle_stream(pl_device *dev, pl_stream **out)
         st = pl_stream_get(dev, handle, &stream);
     }
     bool is_kept = st == PLEAT_OK && keep(dev, stream, handle);
-    if (handle != NULL && !is_kept && !pl_device_end_stream(dev, handle)) {
-        pl_device_lose(dev);
+    if (handle != NULL && !is_kept) {
+        pl_left_undo(dev, PL_LEFT_STREAM, (uintptr_t)handle, 0);
     }
     pl_scope_end(dev, &scope);
     *out = st == PLEAT_OK ? find(dev) : *out;
@@ -64,9 +65,7 @@ void pl_idle_end(pl_device *dev)
     }
     bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK ||
                      pl_scope_begin(dev, &scope) == PLEAT_OK;
-    if (!pl_device_end_stream(dev, dev->idle_handle)) {
-        pl_device_lose(dev);
-    }
+    pl_left_undo(dev, PL_LEFT_STREAM, (uintptr_t)dev->idle_handle, 0);
     if (is_inside) {
         pl_scope_end(dev, &scope);
     }

@@ -16,12 +16,11 @@ struct pl_left {
 static bool give_back(pl_device *dev, pl_left_kind kind, uint64_t what, uint64_t bytes)
 {
     pl_range range = { .base = what, .bytes = bytes };
-    size_t n_gone;
 
     switch (kind) {
     case PL_LEFT_MAPPING:
         return pl_cu_mem_unmap(dev->drv, what, bytes) == CU_SUCCESS ||
-               pl_mapping_sweep(dev, what, bytes, &n_gone) == PLEAT_OK;
+               pl_mapping_clear(dev, what, bytes) == PLEAT_OK;
     case PL_LEFT_HANDLE:
         return pl_cu_mem_release(dev->drv, what) == CU_SUCCESS;
     case PL_LEFT_RANGE:
@@ -29,20 +28,27 @@ static bool give_back(pl_device *dev, pl_left_kind kind, uint64_t what, uint64_t
     case PL_LEFT_OBJECT:
         return pl_cu_user_object_release(dev->drv, (cu_user_object)(uintptr_t)what, 1) ==
                CU_SUCCESS;
+    case PL_LEFT_EVENT:
+        return pl_cu_event_destroy(dev->drv, (cu_event)(uintptr_t)what) == CU_SUCCESS;
+    case PL_LEFT_STREAM:
+        return pl_cu_stream_destroy(dev->drv, (cu_stream)(uintptr_t)what) == CU_SUCCESS;
     case PL_LEFT_CONTEXT:
         break;
     }
     return pl_cu_primary_release(dev->drv, (cu_device)what) == CU_SUCCESS;
 }
 
-/* Ranges try twice themselves. */
+/* Ranges try twice themselves. Most calls need no context, so they are made without one, too. */
 static bool try_twice(pl_device *dev, pl_left_kind kind, uint64_t what, uint64_t bytes)
 {
-    int mode = pl_scope_relax(dev);
+    pl_scope scope;
+    bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK;
     bool is_gone = give_back(dev, kind, what, bytes) ||
                    (kind != PL_LEFT_RANGE && give_back(dev, kind, what, bytes));
 
-    pl_scope_restore_mode(dev, mode);
+    if (is_inside) {
+        pl_scope_end(dev, &scope);
+    }
     return is_gone;
 }
 

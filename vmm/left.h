@@ -9,11 +9,13 @@
 #include "vmm/device.h"
 
 typedef enum pl_left_kind {
-    PL_LEFT_MAPPING, /* bytes from an address on, not in n_mapped_bytes */
+    PL_LEFT_MAPPING, /* bytes from an address on */
     PL_LEFT_HANDLE,  /* a reference to memory, not a chunk of the device */
     PL_LEFT_RANGE,   /* addresses that count as the device's (pl_range_reserve) */
     PL_LEFT_OBJECT,  /* a user object's one reference */
-    PL_LEFT_CONTEXT  /* a reference to a GPU's primary context */
+    PL_LEFT_EVENT,
+    PL_LEFT_STREAM,
+    PL_LEFT_CONTEXT /* a reference to a GPU's primary context */
 } pl_left_kind;
 
 /** Give back what an undo has to. If the driver refuses twice, the undo counts as failed

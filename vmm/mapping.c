@@ -49,7 +49,9 @@ static whereabouts ask_where(pl_device *dev, pleat_devptr at)
     if (result != CU_SUCCESS) {
         return result == CU_INVALID_VALUE ? GONE : UNKNOWN;
     }
-    pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0); /* a reference that stays keeps the memory */
+    if (pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
+        pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0); /* else it would keep the memory */
+    }
     return MAPPED;
 }
 
@@ -66,31 +68,30 @@ static size_t mapping_bytes(pl_device *dev, pleat_devptr at, size_t most)
 
 /* Of a run, in bytes. The rest of the run is mapped. */
 typedef struct unmapped {
-    size_t now;    /* by these calls */
-    size_t before; /* already */
+    size_t gone;
     size_t unknown;
 } unmapped;
 
-static void unmap_one(pl_device *dev, pleat_devptr at, size_t bytes, bool is_told, unmapped *u)
+static bool unmap_one(pl_device *dev, pleat_devptr at, size_t bytes, bool is_told)
 {
     cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
-    u->now += result == CU_SUCCESS ? bytes : 0;
-    u->before += result == CU_INVALID_VALUE && !is_told ? bytes : 0;
+    return result == CU_SUCCESS || (result == CU_INVALID_VALUE && !is_told);
 }
 
 static unmapped unmap_each_inside(pl_device *dev, pleat_devptr at, size_t bytes)
 {
-    unmapped u = { .now = 0 };
+    unmapped u = { .gone = 0 };
     size_t n;
     for (size_t done = 0; done < bytes; done += n) {
         whereabouts where = ask_where(dev, at + done);
+        bool is_gone = where == GONE;
         n = dev->granule_bytes;
         if (where == MAPPED || where == UNTOLD) {
             n = mapping_bytes(dev, at + done, bytes - done);
-            unmap_one(dev, at + done, n, where == MAPPED, &u);
-        } else {
-            *(where == GONE ? &u.before : &u.unknown) += n;
+            is_gone = unmap_one(dev, at + done, n, where == MAPPED);
         }
+        u.gone += is_gone ? n : 0;
+        u.unknown += where == UNKNOWN ? n : 0;
     }
     return u;
 }
@@ -107,47 +108,48 @@ static unmapped unmap_each(pl_device *dev, pleat_devptr at, size_t bytes)
     return u;
 }
 
+static size_t count_gone(pl_device *dev, pleat_devptr at, size_t bytes)
+{
+    size_t gone = 0;
+    for (size_t done = 0; done < bytes; done += dev->granule_bytes) {
+        gone += ask_where(dev, at + done) == GONE ? dev->granule_bytes : 0;
+    }
+    return gone;
+}
+
 /* Whether a call that failed has unmapped some of the run is not documented. So each remaining
  * mapping is unmapped by itself. Not after INVALID_VALUE, when the run is no run. PLEAT_OK; EDRIVER
  * (all is mapped); EPOISONED (a part may be). */
-static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
+static pleat_status unmap(pl_device *dev, pleat_devptr at, size_t bytes)
 {
-    unmapped u = { .now = 0 };
+    unmapped u = { .gone = 0 };
     cu_result result = pl_cu_mem_unmap(dev->drv, at, bytes);
     if (result != CU_SUCCESS && result != CU_INVALID_VALUE) {
         u = unmap_each(dev, at, bytes);
     } else if (result == CU_SUCCESS || pl_cu_mem_unmap(dev->drv, at, bytes) == CU_SUCCESS) {
-        u.now = bytes;
+        u.gone = bytes;
+    } else {
+        u.unknown = count_gone(dev, at, bytes); /* by whichever call */
     }
-    *n_gone = u.now + u.before;
-    if (*n_gone == bytes) {
+    if (u.gone == bytes) {
         return PLEAT_OK;
     }
-    return *n_gone + u.unknown == 0 ? pl_driver_failure(result) : PLEAT_EPOISONED;
-}
-
-pleat_status pl_mapping_sweep(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
-{
-    int mode = pl_scope_relax(dev);
-    unmapped u = unmap_each(dev, at, bytes);
-    pl_scope_restore_mode(dev, mode);
-    *n_gone = u.now;
-    return u.now + u.before == bytes ? PLEAT_OK : PLEAT_EPOISONED;
+    return u.gone + u.unknown == 0 ? pl_driver_failure(result) : PLEAT_EPOISONED;
 }
 
 pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
-    size_t n_gone;
-    pleat_status st = pl_mapping_sweep(dev, at, bytes, &n_gone);
-    pl_count_sub(&dev->n.n_mapped_bytes, n_gone);
-    return st;
+    int mode = pl_scope_relax(dev);
+    unmapped u = unmap_each(dev, at, bytes);
+    pl_scope_restore_mode(dev, mode);
+    return u.gone == bytes ? PLEAT_OK : PLEAT_EPOISONED;
 }
 
-static pleat_status unmap_relaxed(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone)
+static pleat_status unmap_relaxed(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     int mode = pl_scope_relax(dev);
-    pleat_status st = unmap(dev, at, bytes, n_gone);
+    pleat_status st = unmap(dev, at, bytes);
     pl_scope_restore_mode(dev, mode);
     return st;
 }
@@ -181,17 +183,14 @@ static pleat_status map(pl_device *dev, pleat_devptr at, const pl_chunk *chunks,
     }
     pl_count_add(&dev->n.ops_map, 1);
     pl_count_add(&dev->n.bytes_mapped, run_bytes);
-    pl_count_add(&dev->n.n_mapped_bytes, run_bytes);
     pl_mapping_tell(dev->watch, dev->ordinal, true, at, run_bytes);
     return PLEAT_OK;
 
 undo_map:;
     /* Read before the undo, whose failure would replace the error. */
     pleat_status st = pl_driver_status(result);
-    size_t n_gone;
-    if (n_mapped > 0 && unmap_relaxed(dev, at, run_bytes, &n_gone) != PLEAT_OK) {
+    if (n_mapped > 0 && unmap_relaxed(dev, at, run_bytes) != PLEAT_OK) {
         pl_count_add(&dev->n.n_undo_failures, 1);
-        pl_count_add(&dev->n.n_mapped_bytes, run_bytes - n_gone);
         return PLEAT_EPOISONED;
     }
     return st;
@@ -217,9 +216,7 @@ pleat_status pl_mapping_map_mixed(pl_device *dev, pleat_devptr at, const pl_chun
 pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes)
 {
     pl_mapping_tell(dev->watch, dev->ordinal, false, at, bytes);
-    size_t n_gone;
-    pleat_status st = unmap_relaxed(dev, at, bytes, &n_gone);
-    pl_count_sub(&dev->n.n_mapped_bytes, n_gone);
+    pleat_status st = unmap_relaxed(dev, at, bytes);
     pl_count_add(&dev->n.ops_unmap, st == PLEAT_OK ? 1 : 0);
     return st;
 }

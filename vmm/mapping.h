@@ -64,8 +64,4 @@ pleat_status pl_mapping_unmap(pl_device *dev, pleat_devptr at, size_t bytes);
  *  Blocks   on the driver: some calls for each mapping, or granule without one. */
 pleat_status pl_mapping_clear(pl_device *dev, pleat_devptr at, size_t bytes);
 
-/* pl_mapping_clear of what the device does not count, and no observer knows. *n_gone: the bytes
- * that the call has unmapped. */
-pleat_status pl_mapping_sweep(pl_device *dev, pleat_devptr at, size_t bytes, size_t *n_gone);
-
 #endif

@@ -252,7 +252,9 @@ static pleat_status map_one(pl_device *dev, pleat_devptr at, uint64_t bytes, int
     }
     result = pl_cu_mem_map(dev->drv, at, bytes, 0, handle, 0);
     pleat_status st = pl_driver_status(result);
-    pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0);
+    if (pl_cu_mem_release(dev->drv, handle) != CU_SUCCESS) {
+        pl_left_undo(dev, PL_LEFT_HANDLE, handle, 0);
+    }
     return st;
 }
 
@@ -296,7 +298,6 @@ pleat_status pl_share_map(pl_device *dev, const pl_shared_chunk *chunks, size_t 
     st = map_all(dev, range, chunks, n, source, &mapped_bytes);
     pl_scope_restore_mode(dev, mode);
     if (st == PLEAT_OK) {
-        pl_count_add(&dev->n.n_mapped_bytes, bytes);
         pl_mapping_tell(dev->watch, dev->ordinal, true, range.base, bytes);
         *out = range;
         return PLEAT_OK;
@@ -313,7 +314,6 @@ void pl_share_unmap(pl_device *dev, pl_range range)
     pl_mapping_tell(dev->watch, dev->ordinal, false, range.base, range.bytes);
     pl_left_undo(dev, PL_LEFT_MAPPING, range.base, range.bytes);
     pl_left_undo(dev, PL_LEFT_RANGE, range.base, range.bytes);
-    pl_count_sub(&dev->n.n_mapped_bytes, range.bytes);
 }
 
 /* ---- which device ---------------------------------------------------------------------------- */

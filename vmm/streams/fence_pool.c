@@ -7,6 +7,7 @@
  *
  * Guarded by the device's lock, which is not held across a driver call. */
 #include "vmm/device_state.h"
+#include "vmm/left.h"
 
 static bool add_slab_locked(pl_device *dev)
 {
@@ -45,10 +46,7 @@ void pl_fence_destroy_event(pl_device *dev, cu_event event)
     }
     pl_scope scope;
     bool is_inside = pl_scope_begin(dev, &scope) == PLEAT_OK;
-    if (pl_cu_event_destroy(dev->drv, event) != CU_SUCCESS &&
-        pl_cu_event_destroy(dev->drv, event) != CU_SUCCESS) {
-        pl_device_lose(dev);
-    }
+    pl_left_undo(dev, PL_LEFT_EVENT, (uintptr_t)event, 0);
     if (is_inside) {
         pl_scope_end(dev, &scope);
     }

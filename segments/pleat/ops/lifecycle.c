@@ -197,14 +197,15 @@ static bool is_mapped(const pl_block *b)
     return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
 }
 
-/* What is left, the device counts. */
-static void clear(const pl_space *space, pleat_devptr at, size_t n_granules)
+static void clear(const pl_space *space, pleat_devptr at, size_t n_granules, size_t *n_leaked)
 {
-    (void)!do_or_retry(space, (pl_task){ PL_TASK_CLEAR, .at = at, .n = n_granules });
+    if (!do_or_retry(space, (pl_task){ PL_TASK_CLEAR, .at = at, .n = n_granules })) {
+        *n_leaked += n_granules;
+    }
 }
 
 /* Unmap the longest mapped run that starts at b. Returns the block behind the run. */
-static const pl_block *unmap_run(pl_space *space, const pl_block *b)
+static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_leaked)
 {
     const pl_block *first = b;
 
@@ -214,43 +215,43 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b)
     pl_task task = { PL_TASK_UNMAP, .at = first->base,
                      .n = (size_t)(pl_block_end(b) - first->base) >> space->granule_log2 };
     if (pl_perform(space, task) != PLEAT_OK) {
-        clear(space, task.at, task.n);
+        clear(space, task.at, task.n, n_leaked);
     }
     return b->next;
 }
 
 /* A compaction's undo failed in the segment, or its heap sleeps. Some of the chunks are not mapped,
  * so every chunk is cleared by itself. */
-static void unmap_torn(pl_space *space, const pl_segment *seg)
+static void unmap_torn(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
     for (size_t g = 0; g < seg->capacity; g = pl_segment_chunk_to(seg, g)) {
         if (seg->chunks[g] != 0 && seg->chunks[g] != PL_CHUNK_ASLEEP) {
-            clear(space, pl_segment_address(seg, g), (size_t)1 << seg->orders[g]);
+            clear(space, pl_segment_address(seg, g), (size_t)1 << seg->orders[g], n_leaked);
         }
     }
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
         if (b->state == PL_BLOCK_STALE || b->state == PL_BLOCK_POISON) {
-            clear(space, b->base, b->bytes >> space->granule_log2);
+            clear(space, b->base, b->bytes >> space->granule_log2, n_leaked);
         }
     }
 }
 
-static void unmap_segment(pl_space *space, const pl_segment *seg)
+static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leaked)
 {
     const pl_block *b = seg->first;
 
     if (seg == space->flights.torn.segment ||
         (seg->area->pool != NULL && seg->area->pool->is_asleep)) {
-        unmap_torn(space, seg);
+        unmap_torn(space, seg, n_leaked);
         return;
     }
     while (b != NULL) {
         if (is_mapped(b)) {
-            b = unmap_run(space, b);
+            b = unmap_run(space, b, n_leaked);
             continue;
         }
         if (b->state == PL_BLOCK_POISON) {
-            clear(space, b->base, b->bytes >> space->granule_log2);
+            clear(space, b->base, b->bytes >> space->granule_log2, n_leaked);
         }
         b = b->next;
     }
@@ -318,7 +319,7 @@ static void release_memory(pl_space *space, bool is_over, size_t *n_leaked)
     for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         seg->is_left = !is_over && !is_segment_over(space, seg);
         if (!seg->is_left) {
-            unmap_segment(space, seg);
+            unmap_segment(space, seg, n_leaked);
         }
     }
     release_idle(space, n_leaked);
