@@ -63,8 +63,52 @@ START_TEST(a_flight_that_fails_lifts_no_peak)
 }
 END_TEST
 
+/* The statistics in the window of a request that grows: after each of its calls. */
+static pleat_stats last;
+
+static void look_after(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    pleat_stats s;
+
+    (void)entry;
+    (void)failure;
+    (void)bytes;
+    (void)context;
+    pleat.a->ops->stats(pleat.a, &s);
+    const pleat_stat *reserved = &s.reserved_bytes[PLEAT_SIZES_ALL];
+    ck_assert_uint_le(s.live_granules, s.peak_live_granules);
+    ck_assert_uint_eq(reserved->allocated - reserved->freed, s.resident_bytes);
+    ck_assert_uint_ge(reserved->allocated, last.reserved_bytes[PLEAT_SIZES_ALL].allocated);
+    ck_assert_uint_ge(reserved->freed, last.reserved_bytes[PLEAT_SIZES_ALL].freed);
+    ck_assert_uint_ge(s.peak_live_granules, last.peak_live_granules);
+    last = s;
+}
+
+START_TEST(no_figure_goes_back_while_requests_fly)
+{
+    pleat_devptr big = 0;
+    pleat_open(SIM, NULL);
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, look_after, NULL);
+    for (unsigned i = 0; i < 4; i++) {
+        if (i % 2 == 1) {
+            pleat.sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN);
+        }
+        if (pleat.a->ops->alloc(pleat.a, (20 + i) * GRANULE, pleat.streams[1], &big) == PLEAT_OK) {
+            pleat_put(big, 1);
+        }
+        pleat.sim.finish();
+        (void)pleat_trim(i * GRANULE, true);
+    }
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    ck_assert_uint_gt(last.reserved_bytes[PLEAT_SIZES_ALL].freed, 0);
+    pleat_close();
+}
+END_TEST
+
 SUITE(segments_peak_window)
 {
     TCase *window = suite_case(suite, "window", NULL, NULL);
     tcase_add_test(window, a_flight_that_fails_lifts_no_peak);
+    tcase_add_test(window, no_figure_goes_back_while_requests_fly);
 }
