@@ -125,7 +125,7 @@ static void count_gone(pl_space *space, pl_slumber *slumber, pl_bed *bed)
     pl_lock_touch(n);
 }
 
-void pl_bedding_release(pl_space *space, pl_slumber *slumber)
+size_t pl_bedding_release(pl_space *space, pl_slumber *slumber)
 {
     pl_bed_walk walk = pl_beds_walk(space, slumber);
     pl_bed *first[PL_PILE_CHUNKS];
@@ -141,6 +141,7 @@ void pl_bedding_release(pl_space *space, pl_slumber *slumber)
         }
         space->chunks.full_at = SIZE_MAX;
     }
+    return n_released;
 }
 
 /* ---- new chunks ------------------------------------------------------------------------------ */

@@ -134,8 +134,7 @@ static void give_back(pl_space *space, pl_slumber *slumber, pl_slept *told)
     while ((bed = pl_beds_next(&walk)) != NULL) {
         bed->is_good = false;
     }
-    pl_bedding_release(space, slumber);
-    told->bytes = (uint64_t)slumber->n_gone << space->granule_log2;
+    told->bytes = (uint64_t)pl_bedding_release(space, slumber) << space->granule_log2;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

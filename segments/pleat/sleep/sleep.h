@@ -106,8 +106,8 @@ pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed
 pleat_status pl_bedding_unmap(pl_space *space, pl_slumber *slumber, pl_bed_is is);
 pleat_status pl_bedding_map(pl_space *space, pl_slumber *slumber, pl_bed_is is);
 /* Release the chunks of beds that are neither mapped nor good. A chunk that the driver refuses to
- * take is idle. */
-void pl_bedding_release(pl_space *space, pl_slumber *slumber);
+ * take is idle. Returns the granules given back. */
+size_t pl_bedding_release(pl_space *space, pl_slumber *slumber);
 /* Create chunks for wanted beds without a chunk. PLEAT_OK; else nothing was created. */
 pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n);
 

@@ -172,7 +172,7 @@ static void fall_back(pl_space *space, pl_slumber *slumber)
         return;
     }
     (void)!pl_bedding_unmap(space, slumber, is_made);
-    pl_bedding_release(space, slumber);
+    (void)pl_bedding_release(space, slumber);
 }
 
 static pleat_status fill(pl_space *space, pl_slumber *slumber, pl_slept *told)
