@@ -247,6 +247,29 @@ START_TEST(a_stale_address_is_no_place_until_it_is_a_hole)
 }
 END_TEST
 
+/* The new chunks stay mapped where a request failed, and are idle. */
+START_TEST(memory_that_the_driver_still_maps_is_not_given_back)
+{
+    pleat_devptr ptr;
+    uint64_t released = 7;
+    pleat.sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->alloc(pleat.a, 4 * (size_t)GRANULE, pleat.streams[1], &ptr);
+    ck_assert_int_eq(st, PLEAT_EPOISONED);
+    ck_assert_uint_eq(pleat_counted().stale_bytes, 4 * (uint64_t)GRANULE);
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_EDRIVER);
+    ck_assert_uint_eq(released, 7);
+    ck_assert_uint_eq(pleat_counted().idle_bytes, 4 * (uint64_t)GRANULE);
+    ptr = pleat_get_and_use(4 * (size_t)GRANULE, 1); /* idle chunks serve elsewhere */
+    ck_assert_uint_eq(pleat_counted().resident_bytes, 4 * (uint64_t)GRANULE);
+    pleat_put(ptr, 1);
+    pleat.sim.fail_never();
+    ck_assert_uint_eq(pleat_trim(0, true), 4 * (uint64_t)GRANULE);
+    ck_assert_uint_eq(pleat_counted().stale_bytes, 0);
+    pleat.has_failed_undo = true;
+}
+END_TEST
+
 /* ---- cross_stream:settled ------------------------------------------------------------------ */
 
 START_TEST(where_ordering_is_forbidden_pending_memory_is_pending)
@@ -694,6 +717,7 @@ static void add_takes(Suite *suite)
     tcase_add_test(stale, stale_mappings_go_on_their_own_once_they_are_over);
     tcase_add_test(stale, neighbouring_stale_mappings_are_unmapped_by_one_call);
     tcase_add_test(stale, a_stale_address_is_no_place_until_it_is_a_hole);
+    tcase_add_test(stale, memory_that_the_driver_still_maps_is_not_given_back);
 }
 
 static void add_policies(Suite *suite)
