@@ -6,6 +6,8 @@
 #   venv.sh find [--torch]         print its python; fails where that does not meet the requirements
 #   venv.sh run [--torch] ARG...   run that python; exit status 77, which ctest takes as skipped,
 #                                  without one
+#   venv.sh fetch NAME==VERSION... print a folder with these packages alone (lib/..., include),
+#                                  without what they require; fetched once
 #
 # PLEAT_PYTHON names another python to use as it is; PLEAT_CACHE_DIR another cache folder.
 set -euo pipefail
@@ -91,12 +93,31 @@ run_python() {
     exec "$python" "$@"
 }
 
+# Whoever comes second finds the folder in place, and leaves it.
+fetch() {
+    local folder work python
+    folder=$cache/$(printf '%s+' "$@" | sed 's/==/-/g; s/+$//')
+    if [ ! -d "$folder" ]; then
+        python=$(find_python) || return 1
+        mkdir -p "$cache"
+        work=$(mktemp -d "$cache/fetch.XXXXXX")
+        "$python" -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed \
+            --only-binary :all: --no-cache-dir --prefix "$work" "$@" >&2 || {
+            rm -rf "$work"
+            return 1
+        }
+        mv -T "$work" "$folder" 2>/dev/null || rm -rf "$work"
+    fi
+    printf '%s\n' "$folder"
+}
+
 case "$verb" in
 make) make_venv ;;
 find) find_python ;;
 run) run_python "${@:2}" ;;
+fetch) fetch "${@:2}" ;;
 *)
-    sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     exit 2
     ;;
 esac

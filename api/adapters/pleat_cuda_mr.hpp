@@ -10,16 +10,19 @@
  *
  * Each resource is two numbers: copies are equal, own nothing, and may be made and thrown away at
  * will. An instance outlives its resources. Any alignment that is a power of two is served.
- * Source: cuda/__memory_resource/resource.h of CCCL 3.0 and 3.5. */
+ * Source: cuda/__memory_resource in CCCL 3.0 to 3.5. */
 #ifndef PLEAT_CUDA_MR_HPP
 #define PLEAT_CUDA_MR_HPP
 
 #include <concepts>
 #include <cstddef>
 #include <new>
+#include <type_traits>
 
 #include <cuda/memory_resource>
+#include <cuda/std/__exception/cuda_error.h> /* cuda::cuda_error has no header of its own */
 #include <cuda/stream_ref>
+#include <cuda_runtime_api.h>
 
 #include "pleat_cxx.hpp"
 #include "pleat_torch.h"
@@ -106,6 +109,14 @@ struct host_source : instance_source {
 template <class Source> class resource
 {
   public:
+#if CCCL_VERSION >= 3002000
+    /* For cuda::make_buffer, and whoever else asks the type for its properties. */
+    using default_queries = std::conditional_t<
+        Source::is_host,
+        cuda::mr::properties_list<cuda::mr::device_accessible, cuda::mr::host_accessible>,
+        cuda::mr::properties_list<cuda::mr::device_accessible>>;
+#endif
+
     /** The resource of a device. */
     explicit resource(int device = 0) noexcept requires std::same_as<Source, default_source>
         : source_{}, device_(device)
@@ -147,13 +158,16 @@ template <class Source> class resource
         give(ptr, bytes, alignment, stream.get());
     }
 
-    /** Allocate for use on any stream: waits until earlier uses of the memory are over. The device
-     *  must be current. */
+    /** Allocate for use on any stream: waits until earlier uses of the memory are over. Any device
+     *  may be current, or none. Throws std::bad_alloc; cuda::cuda_error if the wait fails, and then
+     *  nothing is allocated. */
     void *allocate_sync(std::size_t bytes, std::size_t alignment = pleat_cxx::own_alignment)
     {
         void *ptr = allocate(legacy_stream(), bytes, alignment);
-        if (ptr != nullptr && !Source::is_host) {
-            synchronize(legacy_stream());
+        cudaError_t result = ptr == nullptr || Source::is_host ? cudaSuccess : finish_legacy();
+        if (result != cudaSuccess) {
+            deallocate(legacy_stream(), ptr, bytes, alignment);
+            throw cuda::cuda_error(result, "the memory's earlier uses cannot be waited for");
         }
         return ptr;
     }
@@ -209,14 +223,23 @@ template <class Source> class resource
         return cuda::stream_ref{ static_cast<cudaStream_t>(nullptr) };
     }
 
-    /* Its name has changed. */
-    template <class Stream> static void synchronize(Stream stream)
+    /* Wait for the legacy stream of device_. The runtime makes a context where the thread has none;
+     * CCCL's streams only ask the driver. */
+    cudaError_t finish_legacy() const noexcept
     {
-        if constexpr (requires { stream.sync(); }) {
-            stream.sync();
-        } else {
-            stream.wait();
+        int current = device_;
+        cudaError_t result = cudaGetDevice(&current);
+        if (result == cudaSuccess && current != device_) {
+            result = cudaSetDevice(device_);
         }
+        if (result == cudaSuccess) {
+            result = cudaStreamSynchronize(nullptr);
+        }
+        if (current != device_) {
+            cudaError_t restored = cudaSetDevice(current);
+            result = result == cudaSuccess ? restored : result;
+        }
+        return result;
     }
 
     void give(void *ptr, std::size_t bytes, std::size_t alignment, void *stream) noexcept

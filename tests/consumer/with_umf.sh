@@ -7,21 +7,6 @@ set -euo pipefail
 prefix=$1 libdir=$2 build=$3
 here=$(cd "$(dirname "$0")" && pwd)
 version=1.2.0
-cache=${PLEAT_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/pleat}
-
-fetched() {
-    local folder=$cache/umf-$version python
-    if [ ! -f "$folder/include/umf.h" ]; then
-        python=$("$here/../../cmake/venv.sh" find 2>/dev/null) || return 1
-        mkdir -p "$cache"
-        local work
-        work=$(mktemp -d "$cache/umf.XXXXXX")
-        "$python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
-            --prefix "$work" "umf==$version" >&2 || { rm -rf "$work" && return 1; }
-        mv -T "$work" "$folder" 2>/dev/null || rm -rf "$work"
-    fi
-    printf '%s\n' "$folder"
-}
 
 find_umf() {
     local folder
@@ -31,7 +16,7 @@ find_umf() {
             return
         fi
     done
-    fetched
+    "$here/../../cmake/venv.sh" fetch "umf==$version"
 }
 
 umf=$(find_umf) || exit 77
