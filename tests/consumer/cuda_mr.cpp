@@ -11,6 +11,11 @@
 
 #include "pleat_sim.h"
 
+#if CCCL_VERSION >= 3002000
+#include <cuda/devices>
+#include <cuda/stream>
+#endif
+
 /* Before 3.5 its buffers need a CUDA compiler. */
 #if CCCL_VERSION >= 3005000
 #include <cuda/buffer>
@@ -162,6 +167,20 @@ void check_refused_wait()
 #if CCCL_VERSION >= 3002000
 using only_device = cuda::mr::properties_list<cuda::mr::device_accessible>;
 static_assert(std::same_as<pleat_cuda_mr::default_queries, only_device>);
+
+/* CCCL makes streams by the driver's calls. */
+void check_own_stream()
+{
+    cuda::stream stream{ cuda::devices[0] };
+    pleat_cuda_mr resource{ 0 };
+    resource.deallocate(stream, resource.allocate(stream, 1000), 1000);
+    stream.sync();
+    expect(live_blocks() == 0, "what was taken on CCCL's own stream goes back");
+}
+#else
+void check_own_stream()
+{
+}
 #endif
 
 #if CCCL_VERSION >= 3005000
@@ -220,6 +239,7 @@ int main()
     check_host(stream);
     check_other_device();
     check_refused_wait();
+    check_own_stream();
     check_buffers(stream);
     return 0;
 }

@@ -315,6 +315,42 @@ START_TEST(fork_is_harmless_before_cuinit_or_where_allowed)
 }
 END_TEST
 
+/* ---- what streams say of themselves ---- */
+
+START_TEST(streams_say_their_flags_and_priorities)
+{
+    int least = 1;
+    int greatest = 1;
+    int priority = 1;
+    unsigned flags = 7;
+    cu_stream stream;
+    ck_ok(cuCtxGetStreamPriorityRange(&least, &greatest));
+    ck_ok(cuCtxGetStreamPriorityRange(NULL, NULL));
+    ck_assert(least == 0 && greatest < 0);
+    for (int asked = greatest - 2; asked <= least + 2; asked++) {
+        unsigned kind = (unsigned)asked & 1;
+        ck_ok(cuStreamCreateWithPriority(&stream, kind, asked));
+        ck_ok(cuStreamGetPriority(stream, &priority));
+        ck_ok(cuStreamGetFlags(stream, &flags));
+        ck_assert_int_eq(priority, asked > least ? least : asked < greatest ? greatest : asked);
+        ck_assert_uint_eq(flags, kind);
+        ck_ok(cuStreamDestroy_v2(stream));
+    }
+    ck_assert_int_eq(cuStreamCreateWithPriority(&stream, 2, 0), CU_INVALID_VALUE);
+    ck_assert_int_eq(cuStreamCreateWithPriority(NULL, 0, 0), CU_INVALID_VALUE);
+    ck_ok(cuStreamCreate(&stream, CU_STREAM_DEFAULT_FLAG)); /* takes a place used before */
+    ck_ok(cuStreamGetPriority(stream, &priority));
+    ck_assert_int_eq(priority, 0);
+    ck_ok(cuStreamDestroy_v2(stream));
+    ck_ok(cuStreamGetFlags(NULL, &flags));
+    ck_assert_uint_eq(flags, CU_STREAM_DEFAULT_FLAG);
+    ck_ok(cuStreamGetFlags(CU_STREAM_PER_THREAD, &flags));
+    ck_assert_uint_eq(flags, CU_STREAM_DEFAULT_FLAG);
+    ck_assert_int_eq(cuStreamGetFlags(NULL, NULL), CU_INVALID_VALUE);
+    ck_assert_int_eq(cuStreamGetPriority(NULL, NULL), CU_INVALID_VALUE);
+}
+END_TEST
+
 SUITE(sim_context)
 {
     TCase *contexts = tcase_create("contexts");
@@ -329,6 +365,7 @@ SUITE(sim_context)
     TCase *streams = tcase_create("streams");
     tcase_add_checked_fixture(streams, two_devices, world_end);
     tcase_add_test(streams, stream_handles_are_recycled_and_ids_never);
+    tcase_add_test(streams, streams_say_their_flags_and_priorities);
     tcase_add_test(streams, an_event_outlives_its_stream);
     tcase_add_test(streams, default_streams_have_ids_by_context_and_thread);
     tcase_add_test(streams, work_and_records_refuse_streams_of_another_context);

@@ -57,7 +57,11 @@ START_TEST(every_call_with_a_dead_stream_is_told)
     cu_graph graph;
     cu_event event = world_event();
     cu_stream dead = dead_stream();
+    int priority;
+    unsigned flags;
     ASSERT_TOLD(cuStreamQuery(dead), "cuStreamQuery", dead);
+    ASSERT_TOLD(cuStreamGetFlags(dead, &flags), "cuStreamGetFlags", dead);
+    ASSERT_TOLD(cuStreamGetPriority(dead, &priority), "cuStreamGetPriority", dead);
     ASSERT_TOLD(cuStreamSynchronize(dead), "cuStreamSynchronize", dead);
     ASSERT_TOLD(cuStreamGetId(dead, &id), "cuStreamGetId", dead);
     ASSERT_TOLD(cuStreamGetCtx(dead, &context), "cuStreamGetCtx", dead);

@@ -41,6 +41,19 @@ START_TEST(creation_refuses_what_no_device_can)
 }
 END_TEST
 
+START_TEST(a_pool_for_decompression_serves_like_any_other)
+{
+    cu_mempool made;
+    cu_devptr at;
+    cu_mempool_props props = pools_props(0);
+    props.usage = CU_POOL_USAGE_HW_DECOMPRESS;
+    ck_ok(cuMemPoolCreate(&made, &props));
+    ck_ok(cuMemAllocFromPoolAsync(&at, GRANULE, made, NULL));
+    ck_ok(cuMemFreeAsync(at, NULL));
+    ck_ok(cuMemPoolDestroy(made));
+}
+END_TEST
+
 START_TEST(a_destroyed_pool_is_a_pool_no_more)
 {
     cu_devptr at;
@@ -610,6 +623,7 @@ static void add_life(Suite *suite)
     tcase_add_checked_fixture(life, pools_default, pools_end);
     tcase_add_test(life, a_pool_is_counted_and_holds_nothing_at_first);
     tcase_add_test(life, creation_refuses_what_no_device_can);
+    tcase_add_test(life, a_pool_for_decompression_serves_like_any_other);
     tcase_add_test(life, a_destroyed_pool_is_a_pool_no_more);
     tcase_add_test(life, the_default_pool_serves_cumemallocasync_and_stays);
     tcase_add_test(life, memory_of_a_destroyed_pool_goes_with_its_last_block);

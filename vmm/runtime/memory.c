@@ -1,6 +1,4 @@
 /* memory.c - device memory, pools, pinned host memory, and queries about addresses. */
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "vmm/runtime/runtime.h"
@@ -139,110 +137,55 @@ rt_error cudaMemPoolTrimTo(cu_mempool pool, size_t keep_bytes)
 
 /* ---- pinned host memory ---------------------------------------------------------------------- */
 
-typedef struct host_range {
-    struct host_range *next;
-    uintptr_t base;
-    size_t bytes;
-    int device;
-    void *memory; /* NULL: the program's own memory, only registered */
-} host_range;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static host_range *ranges; /* lock */
-
-static cu_result add_range(void *ptr, size_t bytes, void *memory)
+/* The simulator knows pinned, registered and managed memory. */
+static int memory_type(const void *ptr)
 {
-    host_range *range = malloc(sizeof(*range));
-    if (range == NULL) {
-        return CU_OUT_OF_MEMORY;
-    }
-    *range = (host_range){ NULL, (uintptr_t)ptr, bytes, rt_device(), memory };
-    pthread_mutex_lock(&lock);
-    range->next = ranges;
-    ranges = range;
-    pthread_mutex_unlock(&lock);
-    return CU_SUCCESS;
-}
-
-/* Takes the range that starts at ptr out of the list, or returns NULL. */
-static host_range *take_range(const void *ptr, bool is_ours)
-{
-    pthread_mutex_lock(&lock);
-    host_range **at = &ranges;
-    while (*at != NULL && ((*at)->base != (uintptr_t)ptr || ((*at)->memory != NULL) != is_ours)) {
-        at = &(*at)->next;
-    }
-    host_range *found = *at;
-    if (found != NULL) {
-        *at = found->next;
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-/* The device of the range that holds ptr, or -1. */
-static int host_device(const void *ptr)
-{
-    int device = -1;
-    uintptr_t address = (uintptr_t)ptr;
-    pthread_mutex_lock(&lock);
-    for (const host_range *it = ranges; it != NULL && device < 0; it = it->next) {
-        if (address >= it->base && address - it->base < it->bytes) {
-            device = it->device;
-        }
-    }
-    pthread_mutex_unlock(&lock);
     int type = 0;
-    if (device < 0 &&
-        cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, rt_address(ptr)) == CU_SUCCESS &&
-        type == CU_MEMORY_OF_HOST) {
-        device = 0; /* pinned through the driver */
+    int is_managed = 0;
+    if (cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, rt_address(ptr)) != CU_SUCCESS) {
+        return RT_UNREGISTERED;
     }
-    return device;
+    (void)cuPointerGetAttribute(&is_managed, CU_POINTER_IS_MANAGED, rt_address(ptr));
+    return is_managed ? RT_MANAGED : type == CU_MEMORY_OF_HOST ? RT_HOST : RT_DEVICE;
 }
 
 bool rt_host_is_pinned(const void *ptr)
 {
-    return host_device(ptr) >= 0;
+    int type = memory_type(ptr);
+    return type == RT_HOST || type == RT_MANAGED;
 }
 
 rt_error cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
-    (void)flags;
+    void *ptr = NULL;
     cu_result result = rt_enter();
-    void *memory = NULL;
-    if (result == CU_SUCCESS && posix_memalign(&memory, 4096, bytes > 0 ? bytes : 1) != 0) {
-        result = CU_OUT_OF_MEMORY;
+    if (result == CU_SUCCESS && out == NULL) {
+        result = CU_INVALID_VALUE;
+    } else if (result == CU_SUCCESS && bytes > 0) {
+        result = cuMemHostAlloc(&ptr, bytes, flags);
     }
     if (result == CU_SUCCESS) {
-        result = add_range(memory, bytes, memory);
-    }
-    if (result == CU_SUCCESS) {
-        *out = memory;
+        *out = ptr;
     }
     return rt_end(__func__, result);
 }
 
+/* Waits for the device's work first, like the real runtime. */
 rt_error cudaFreeHost(void *ptr)
 {
     cu_result result = rt_enter();
-    host_range *range = ptr == NULL ? NULL : take_range(ptr, true);
-    if (result == CU_SUCCESS && ptr != NULL && range == NULL) {
-        result = CU_INVALID_VALUE;
-    }
-    if (range != NULL) {
-        free(range->memory);
-        free(range);
+    if (result == CU_SUCCESS && ptr != NULL) {
+        pleat_sim_finish();
+        result = cuMemFreeHost(ptr);
     }
     return rt_end(__func__, result);
 }
 
 rt_error cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
 {
-    (void)flags;
     cu_result result = rt_enter();
     if (result == CU_SUCCESS) {
-        result = ptr == NULL || bytes == 0 ? CU_INVALID_VALUE : add_range(ptr, bytes, NULL);
+        result = cuMemHostRegister_v2(ptr, bytes, flags);
     }
     return rt_end(__func__, result);
 }
@@ -250,12 +193,52 @@ rt_error cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
 rt_error cudaHostUnregister(void *ptr)
 {
     cu_result result = rt_enter();
-    host_range *range = take_range(ptr, false);
-    if (result == CU_SUCCESS && range == NULL) {
-        result = CU_INVALID_VALUE;
+    if (result == CU_SUCCESS) {
+        result = cuMemHostUnregister(ptr);
     }
-    free(range);
     return rt_end(__func__, result);
+}
+
+/* ---- managed memory -------------------------------------------------------------------------- */
+
+rt_error cudaMallocManaged(void **out, size_t bytes, unsigned flags)
+{
+    cu_devptr ptr = 0;
+    cu_result result = rt_enter();
+    if (result == CU_SUCCESS) {
+        result = out == NULL ? CU_INVALID_VALUE : cuMemAllocManaged(&ptr, bytes, flags);
+    }
+    if (result == CU_SUCCESS) {
+        *out = (void *)(uintptr_t)ptr;
+    }
+    return rt_end(__func__, result);
+}
+
+/* It has one place. The further arguments have changed with CUDA 13 and are not read. */
+static cu_result stay(const void *ptr)
+{
+    cu_result result = rt_enter();
+    return result == CU_SUCCESS && memory_type(ptr) != RT_MANAGED ? CU_INVALID_VALUE : result;
+}
+
+rt_error cudaMemPrefetchAsync(const void *ptr)
+{
+    return rt_end(__func__, stay(ptr));
+}
+
+rt_error cudaMemPrefetchAsync_v2(const void *ptr)
+{
+    return rt_end(__func__, stay(ptr));
+}
+
+rt_error cudaMemAdvise(const void *ptr)
+{
+    return rt_end(__func__, stay(ptr));
+}
+
+rt_error cudaMemAdvise_v2(const void *ptr)
+{
+    return rt_end(__func__, stay(ptr));
 }
 
 /* ---- what an address is ---------------------------------------------------------------------- */
@@ -267,21 +250,13 @@ rt_error cudaPointerGetAttributes(rt_pointer_attributes *out, const void *ptr)
         return rt_end(__func__, result);
     }
     memset(out, 0, sizeof(*out));
-    int device = host_device(ptr);
-    int ordinal = -1;
-    if (device >= 0) {
-        out->type = RT_HOST;
-        out->device = device;
+    out->type = memory_type(ptr);
+    out->device = -2;
+    if (out->type != RT_UNREGISTERED) {
         out->device_pointer = (void *)(uintptr_t)ptr;
-        out->host_pointer = (void *)(uintptr_t)ptr;
-    } else if (cuPointerGetAttribute(&ordinal, CU_POINTER_DEVICE_ORDINAL, rt_address(ptr)) ==
-               CU_SUCCESS) {
-        out->type = RT_DEVICE;
-        out->device = ordinal;
-        out->device_pointer = (void *)(uintptr_t)ptr;
-    } else {
-        out->type = RT_UNREGISTERED;
-        out->device = -2;
+        (void)cuPointerGetAttribute(&out->device, CU_POINTER_DEVICE_ORDINAL, rt_address(ptr));
+    }
+    if (out->type != RT_DEVICE) {
         out->host_pointer = (void *)(uintptr_t)ptr;
     }
     return CU_SUCCESS;

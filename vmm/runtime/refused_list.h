@@ -80,13 +80,13 @@
     X(cudaLibraryGetUnifiedFunction) X(cudaLibraryLoadData) X(cudaLibraryLoadFromFile) \
     X(cudaLibraryUnload) X(cudaLogsCurrent) X(cudaLogsDumpToFile) X(cudaLogsDumpToMemory) \
     X(cudaLogsRegisterCallback) X(cudaLogsUnregisterCallback) X(cudaMalloc3D) \
-    X(cudaMalloc3DArray) X(cudaMallocArray) X(cudaMallocManaged) X(cudaMallocMipmappedArray) \
-    X(cudaMallocPitch) X(cudaMemAdvise) X(cudaMemAdvise_v2) \
+    X(cudaMalloc3DArray) X(cudaMallocArray) X(cudaMallocMipmappedArray) \
+    X(cudaMallocPitch) \
     X(cudaMemDiscardAndPrefetchBatchAsync) X(cudaMemDiscardBatchAsync) \
     X(cudaMemGetDefaultMemPool) X(cudaMemGetMemPool) X(cudaMemPoolExportPointer) \
     X(cudaMemPoolExportToShareableHandle) X(cudaMemPoolGetAccess) \
-    X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) X(cudaMemPrefetchAsync) \
-    X(cudaMemPrefetchAsync_v2) X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
+    X(cudaMemPoolImportFromShareableHandle) X(cudaMemPoolImportPointer) \
+    X(cudaMemPrefetchBatchAsync) X(cudaMemRangeGetAttribute) \
     X(cudaMemRangeGetAttributes) X(cudaMemSetMemPool) X(cudaMemcpy2DArrayToArray) \
     X(cudaMemcpy2DFromArray) X(cudaMemcpy2DFromArrayAsync) X(cudaMemcpy2DToArray) \
     X(cudaMemcpy2DToArrayAsync) X(cudaMemcpy3D) X(cudaMemcpy3DAsync) X(cudaMemcpy3DBatchAsync) \
@@ -103,7 +103,7 @@
     X(cudaSignalExternalSemaphoresAsync_ptsz) X(cudaSignalExternalSemaphoresAsync_v2) \
     X(cudaStreamAttachMemAsync) X(cudaStreamBeginCaptureToGraph) X(cudaStreamCopyAttributes) \
     X(cudaStreamGetAttribute) X(cudaStreamGetCaptureInfo_ptsz) X(cudaStreamGetCaptureInfo_v3) \
-    X(cudaStreamGetDevResource) X(cudaStreamGetDevice) X(cudaStreamGetFlags) X(cudaStreamGetId) \
+    X(cudaStreamGetDevResource) X(cudaStreamGetDevice) \
     X(cudaStreamSetAttribute) X(cudaStreamUpdateCaptureDependencies) \
     X(cudaStreamUpdateCaptureDependencies_v2) X(cudaThreadExit) X(cudaThreadGetCacheConfig) \
     X(cudaThreadGetLimit) X(cudaThreadSetCacheConfig) X(cudaThreadSetLimit) \

@@ -21,6 +21,7 @@ enum {
     RT_UNREGISTERED = 0, /* types of memory */
     RT_HOST = 1,
     RT_DEVICE = 2,
+    RT_MANAGED = 3,
     RT_HOST_TO_HOST = 0, /* directions of copies */
     RT_HOST_TO_DEVICE = 1,
     RT_DEVICE_TO_HOST = 2,

@@ -13,20 +13,24 @@ cu_result rt_finish_stream(cu_stream stream)
     return rt_is_capturing(stream) ? CU_SUCCESS : cuStreamSynchronize(stream);
 }
 
-static bool is_device_address(const void *ptr)
+/* On the host or not? An address that the driver does not know lies where the caller says. */
+static bool is_device_s(const void *ptr, bool is_said)
 {
-    int ordinal;
-    return cuPointerGetAttribute(&ordinal, CU_POINTER_DEVICE_ORDINAL, rt_address(ptr)) ==
-           CU_SUCCESS;
+    int type;
+    bool is_known = cuPointerGetAttribute(&type, CU_POINTER_MEMORY_TYPE, rt_address(ptr)) ==
+                    CU_SUCCESS;
+    return is_known ? !rt_host_is_pinned(ptr) : is_said;
 }
 
+/* With unified addressing the addresses decide. */
 static int find_direction(const void *to, const void *from, int direction)
 {
-    if (direction != RT_DIRECTION_BY_ADDRESS) {
-        return direction;
+    int said = direction == RT_DIRECTION_BY_ADDRESS ? RT_HOST_TO_HOST : direction;
+    if (said < RT_HOST_TO_HOST || said > RT_DEVICE_TO_DEVICE) {
+        return said;
     }
-    return (is_device_address(to) ? RT_HOST_TO_DEVICE : 0) |
-           (is_device_address(from) ? RT_DEVICE_TO_HOST : 0);
+    return (is_device_s(to, (said & RT_HOST_TO_DEVICE) != 0) ? RT_HOST_TO_DEVICE : 0) |
+           (is_device_s(from, (said & RT_DEVICE_TO_HOST) != 0) ? RT_DEVICE_TO_HOST : 0);
 }
 
 static cu_result copy_within_host(void *to, const void *from, size_t bytes, cu_stream stream)
@@ -185,5 +189,9 @@ rt_error cudaMemsetAsync(void *ptr, int value, size_t bytes, cu_stream stream)
 
 rt_error cudaMemset(void *ptr, int value, size_t bytes)
 {
-    return cudaMemsetAsync(ptr, value, bytes, NULL);
+    rt_error error = cudaMemsetAsync(ptr, value, bytes, NULL);
+    if (error == CU_SUCCESS && rt_host_is_pinned(ptr)) { /* only then, as the reference says */
+        error = rt_end(__func__, cuStreamSynchronize(NULL));
+    }
+    return error;
 }

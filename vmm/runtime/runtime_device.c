@@ -31,7 +31,6 @@ static const int attributes[][3] = {
     { 14, 512, 512 },
     { 15, 1, 1 },
     { 16, 108, 132 },           /* multiprocessors */
-    { 19, 1, 1 },               /* maps host memory */
     { 31, 1, 1 },               /* concurrent kernels */
     { 32, 1, 1 },               /* ECC */
     { 36, 1593000, 2619000 },   /* memory clock, kHz */
@@ -39,7 +38,6 @@ static const int attributes[][3] = {
     { 38, 41943040, 52428800 }, /* L2 */
     { 39, 2048, 2048 },         /* threads per multiprocessor */
     { 40, 3, 3 },               /* copy engines */
-    { 41, 1, 1 },               /* unified addressing */
     { 78, 1, 1 },               /* stream priorities */
     { 79, 1, 1 },
     { 80, 1, 1 },
@@ -49,7 +47,6 @@ static const int attributes[][3] = {
     { 91, 1, 1 },
     { 95, 1, 1 },           /* cooperative launch */
     { 97, 166912, 232448 }, /* shared memory per block, opt-in */
-    { 99, 1, 1 },           /* registers host memory */
     { 106, 32, 32 },        /* blocks per multiprocessor */
     { 111, 1024, 1024 },    /* shared memory reserved per block */
     { 120, 0, 1 },          /* clusters */
@@ -120,16 +117,17 @@ static void fill_limits(rt_device_prop *prop, int device)
 
 static void fill_abilities(rt_device_prop *prop, int device)
 {
-    prop->can_map_host = 1;
+    prop->can_map_host = rt_attribute(CU_ATTR_CAN_MAP_HOST, device);
     prop->concurrent_kernels = 1;
     prop->ecc = 1;
     prop->n_async_engines = rt_attribute(40, device);
-    prop->unified_addressing = 1;
+    prop->unified_addressing = rt_attribute(CU_ATTR_UNIFIED_ADDRESSING, device);
+    prop->managed_memory = rt_attribute(CU_ATTR_MANAGED_MEMORY, device);
     prop->stream_priorities = 1;
     prop->compute_preemption = 1;
     prop->host_pointer_for_registered = 1;
     prop->cooperative_launch = 1;
-    prop->host_register = 1;
+    prop->host_register = rt_attribute(CU_ATTR_HOST_REGISTER_SUPPORTED, device);
     prop->memory_pools = rt_attribute(CU_ATTR_MEMPOOLS_SUPPORTED, device);
     prop->cluster_launch = rt_attribute(120, device);
 }
@@ -236,9 +234,11 @@ rt_error cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 
 rt_error cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
-    *least = 0;
-    *greatest = -5;
-    return rt_end(__func__, rt_enter());
+    cu_result result = rt_enter();
+    if (result == CU_SUCCESS) {
+        result = cuCtxGetStreamPriorityRange(least, greatest);
+    }
+    return rt_end(__func__, result);
 }
 
 rt_error cudaProfilerStart(void)

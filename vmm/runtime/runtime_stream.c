@@ -1,53 +1,11 @@
-/* runtime_stream.c - streams, events and host functions. Priorities are remembered but change
- * nothing. */
-#include <pthread.h>
-#include <stdlib.h>
-
+/* runtime_stream.c - streams, events and host functions. */
 #include "vmm/runtime/runtime.h"
 
-typedef struct priority {
-    struct priority *next;
-    cu_stream stream;
-    int value;
-} priority;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static priority *priorities; /* lock; of streams with a priority other than 0 */
-
-static priority *find_priority(cu_stream stream)
-{
-    priority *it = priorities;
-    while (it != NULL && it->stream != stream) {
-        it = it->next;
-    }
-    return it;
-}
-
-/* Handles are recycled: an entry stays for the next stream. */
-static void set_priority(cu_stream stream, int value)
-{
-    pthread_mutex_lock(&lock);
-    priority *it = find_priority(stream);
-    if (it == NULL && value != 0) {
-        it = malloc(sizeof(*it));
-        if (it != NULL) {
-            *it = (priority){ priorities, stream, value };
-            priorities = it;
-        }
-    } else if (it != NULL) {
-        it->value = value;
-    }
-    pthread_mutex_unlock(&lock);
-}
-
-rt_error cudaStreamCreateWithPriority(cu_stream *stream, unsigned flags, int value)
+rt_error cudaStreamCreateWithPriority(cu_stream *stream, unsigned flags, int priority)
 {
     cu_result result = rt_enter();
     if (result == CU_SUCCESS) {
-        result = cuStreamCreate(stream, flags);
-    }
-    if (result == CU_SUCCESS) {
-        set_priority(*stream, value < -5 ? -5 : value > 0 ? 0 : value);
+        result = cuStreamCreateWithPriority(stream, flags, priority);
     }
     return rt_end(__func__, result);
 }
@@ -57,13 +15,31 @@ rt_error cudaStreamCreate(cu_stream *stream)
     return cudaStreamCreateWithPriority(stream, CU_STREAM_DEFAULT_FLAG, 0);
 }
 
-rt_error cudaStreamGetPriority(cu_stream stream, int *value)
+rt_error cudaStreamGetPriority(cu_stream stream, int *priority)
 {
-    pthread_mutex_lock(&lock);
-    const priority *it = find_priority(stream);
-    *value = it == NULL ? 0 : it->value;
-    pthread_mutex_unlock(&lock);
-    return CU_SUCCESS;
+    cu_result result = rt_enter();
+    if (result == CU_SUCCESS) {
+        result = cuStreamGetPriority(stream, priority);
+    }
+    return rt_end(__func__, result);
+}
+
+rt_error cudaStreamGetFlags(cu_stream stream, unsigned *flags)
+{
+    cu_result result = rt_enter();
+    if (result == CU_SUCCESS) {
+        result = cuStreamGetFlags(stream, flags);
+    }
+    return rt_end(__func__, result);
+}
+
+rt_error cudaStreamGetId(cu_stream stream, unsigned long long *id)
+{
+    cu_result result = rt_enter();
+    if (result == CU_SUCCESS) {
+        result = cuStreamGetId(stream, id);
+    }
+    return rt_end(__func__, result);
 }
 
 rt_error cudaStreamDestroy(cu_stream stream)

@@ -203,6 +203,8 @@ static const struct {
     { CU_NOT_READY, "cudaErrorNotReady" },
     { CU_ILLEGAL_ADDRESS, "cudaErrorIllegalAddress" },
     { CU_CONTEXT_IS_DESTROYED, "cudaErrorContextIsDestroyed" },
+    { CU_HOST_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered" },
+    { CU_HOST_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered" },
     { CU_NOT_PERMITTED, "cudaErrorNotPermitted" },
     { CU_NOT_SUPPORTED, "cudaErrorNotSupported" },
     { CU_CAPTURE_UNSUPPORTED, "cudaErrorStreamCaptureUnsupported" },

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_MAX_DEVICES = 16, SIM_CONF_ENTRIES = 128 };
+enum { SIM_MAX_DEVICES = 16, SIM_CONF_ENTRIES = 160 };
 
 typedef enum sim_profile {
     SIM_PROFILE_FULL,

@@ -94,6 +94,21 @@ typedef struct cu_dev_resource_desc_st *cu_dev_resource_desc;
       (group, dev, offset, bytes)) \
     X(multicast_granularity, cuMulticastGetGranularity, OPTIONAL, \
       (size_t *bytes, const void *prop, int option), (bytes, prop, option)) \
+    X(priority_range, cuCtxGetStreamPriorityRange, OPTIONAL, \
+      (int *least, int *greatest), (least, greatest)) \
+    X(stream_create_priority, cuStreamCreateWithPriority, OPTIONAL, \
+      (cu_stream *stream, unsigned flags, int priority), (stream, flags, priority)) \
+    X(stream_priority, cuStreamGetPriority, OPTIONAL, \
+      (cu_stream stream, int *priority), (stream, priority)) \
+    X(stream_flags, cuStreamGetFlags, OPTIONAL, \
+      (cu_stream stream, unsigned *flags), (stream, flags)) \
+    X(host_register, cuMemHostRegister_v2, OPTIONAL, \
+      (void *ptr, size_t bytes, unsigned flags), (ptr, bytes, flags)) \
+    X(host_unregister, cuMemHostUnregister, OPTIONAL, (void *ptr), (ptr)) \
+    X(host_pointer, cuMemHostGetDevicePointer_v2, OPTIONAL, \
+      (cu_devptr *ptr, void *host, unsigned flags), (ptr, host, flags)) \
+    X(mem_alloc_managed, cuMemAllocManaged, OPTIONAL, \
+      (cu_devptr *ptr, size_t bytes, unsigned flags), (ptr, bytes, flags)) \
     X(graph_get_nodes, cuGraphGetNodes, OPTIONAL, \
       (cu_graph graph, cu_graph_node *nodes, size_t *n), (graph, nodes, n)) \
     X(ipc_mem_get, cuIpcGetMemHandle, OPTIONAL, (cu_ipc_handle *handle, cu_devptr ptr), \

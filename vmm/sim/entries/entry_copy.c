@@ -1,9 +1,8 @@
 /* entry_copy.c - exported calls: copies and a memset on the legacy default stream. Copies to and
- * from the host wait. Copies between device addresses and memsets do not, as the reference says
- * under "API synchronization behavior". */
-#include <string.h>
-
+ * from the host wait. Copies between device addresses do not, and memsets only of memory of the
+ * host, as the reference says under "API synchronization behavior". */
 #include "vmm/sim/entries/call.h"
+#include "vmm/sim/memory/memory.h"
 #include "vmm/sim/memory/mempool.h"
 #include "vmm/sim/work/submit.h"
 
@@ -44,9 +43,6 @@ cu_result cuMemcpyDtoH_v2(void *to, cu_devptr from, size_t bytes)
         pleat_sim_access access = { from, bytes, false };
         call.result = copy_and_wait(SIM_TASK_READ, to, &access);
     }
-    if (call.result == CU_SUCCESS && !sim.conf.has_memory) {
-        memset(to, 0, bytes);
-    }
     return sim_call_end(&call);
 }
 
@@ -67,6 +63,13 @@ cu_result cuMemsetD8_v2(cu_devptr ptr, unsigned char value, size_t bytes)
     if (call.result == CU_SUCCESS) {
         pleat_sim_access access = { ptr, bytes, true };
         call.result = sim_submit_checked(NULL, SIM_TASK_SET, value, NULL, &access, true);
+    }
+    int device;
+    sim_stream *stream;
+    if (call.result == CU_SUCCESS && sim_host_find(ptr, &device) != SIM_HOST_NONE &&
+        sim_stream_find(NULL, &stream) == CU_SUCCESS &&
+        !sim_work_finish_until(stream, stream->submitted, stream->deps)) {
+        call.result = CU_NOT_READY;
     }
     return sim_call_end(&call);
 }

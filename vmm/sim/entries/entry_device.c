@@ -89,7 +89,7 @@ cu_result cuDeviceGetName(char *name, int len, cu_device dev)
     return sim_call_end(&call);
 }
 
-/* The attributes that pleat asks for. Every other known number is 0. */
+/* The attributes that pleat and others ask for. Every other known number is 0. */
 static int attribute_value(int attribute, int device)
 {
     bool is_full = sim.conf.profile == SIM_PROFILE_FULL;
@@ -100,6 +100,11 @@ static int attribute_value(int attribute, int device)
         return sim.conf.compute_major;
     case CU_ATTR_COMPUTE_MINOR:
         return sim.conf.compute_minor;
+    case CU_ATTR_CAN_MAP_HOST:
+    case CU_ATTR_UNIFIED_ADDRESSING:
+    case CU_ATTR_MANAGED_MEMORY:
+    case CU_ATTR_HOST_REGISTER_SUPPORTED:
+        return 1;
     case CU_ATTR_VMM_SUPPORTED:
     case CU_ATTR_MEMPOOLS_SUPPORTED:
         return sim.conf.profile != SIM_PROFILE_NO_VMM;

@@ -182,13 +182,12 @@ cu_result cuCtxFromGreenCtx(cu_context *ctx, cu_green_ctx green)
 cu_result cuGreenCtxStreamCreate(cu_stream *stream, cu_green_ctx green, unsigned flags,
                                  int priority)
 {
-    (void)priority;
     sim_call call;
     sim_call_begin(&call, SIM_CU_green_stream, 0, flags, 0, sim_arg(green));
     sim_context *context = find_green(green);
     if (call.result == CU_SUCCESS) {
         call.result = context == NULL ? CU_INVALID_CONTEXT
-                                      : sim_stream_create(context, flags, stream);
+                                      : sim_stream_create(context, flags, priority, stream);
     }
     if (call.result == CU_SUCCESS) {
         call.args[0] = sim_arg(*stream);

@@ -1,6 +1,4 @@
 /* entry_linear.c - exported calls: cuMemAlloc and friends, memset, copies, stream writes. */
-#include <string.h>
-
 #include "vmm/sim/entries/call.h"
 #include "vmm/sim/memory/memory.h"
 #include "vmm/sim/memory/mempool.h"
@@ -48,8 +46,12 @@ cu_result cuMemAlloc_v2(cu_devptr *ptr, size_t bytes)
  * not. */
 static cu_result free_now(cu_devptr ptr)
 {
+    int device;
     sim_piece *piece = sim_mempool_find_live(ptr);
     sim_mapping *mapping = sim_linear_find(ptr);
+    if (sim_host_find(ptr, &device) == SIM_HOST_MANAGED) {
+        return sim_host_free(ptr, SIM_HOST_MANAGED);
+    }
     if (piece == NULL && (mapping == NULL || mapping->handle->is_host)) {
         return CU_INVALID_VALUE;
     }
@@ -94,9 +96,6 @@ cu_result cuMemcpyDtoHAsync_v2(void *to, cu_devptr from, size_t bytes, cu_stream
         pleat_sim_access access = { from, bytes, false };
         call.result = to == NULL ? CU_INVALID_VALUE
                                  : sim_submit_checked(stream, SIM_TASK_READ, 0, to, &access, true);
-    }
-    if (call.result == CU_SUCCESS && !sim.conf.has_memory) {
-        memset(to, 0, bytes);
     }
     return sim_call_end(&call);
 }

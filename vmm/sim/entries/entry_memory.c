@@ -225,26 +225,35 @@ cu_result cuMemImportFromShareableHandle(cu_mem_handle *handle, void *os_handle,
     return sim_call_end(&call);
 }
 
-/* The simulator knows the host memory that it allocated. */
-static cu_result pointer_attribute(int *value, int attribute, cu_devptr ptr)
+/* The simulator knows the host memory that it allocated or that was registered. */
+static cu_result pointer_attribute(void *value, int attribute, cu_devptr ptr)
 {
+    int device = 0;
     const sim_mapping *mapping = sim_mapping_at(ptr);
-    bool is_plain = mapping == NULL && sim_host_has(ptr);
-    if (value == NULL || (mapping == NULL && !is_plain)) {
+    sim_host_kind kind = sim_host_find(ptr, &device);
+    bool is_host = kind != SIM_HOST_NONE;
+    if (value == NULL || (mapping == NULL && !is_host)) {
         return CU_INVALID_VALUE;
-    }
-    if (is_plain) {
-        bool is_type = attribute == CU_POINTER_MEMORY_TYPE;
-        *value = is_type ? CU_MEMORY_OF_HOST : 0;
-        return is_type || attribute == CU_POINTER_DEVICE_ORDINAL ? CU_SUCCESS : CU_INVALID_VALUE;
     }
     switch (attribute) {
     case CU_POINTER_MEMORY_TYPE:
-        *value = mapping->handle->is_host ? CU_MEMORY_OF_HOST : CU_MEMORY_OF_DEVICE;
+        *(int *)value = is_host && kind != SIM_HOST_MANAGED ? CU_MEMORY_OF_HOST
+                                                            : CU_MEMORY_OF_DEVICE;
         return CU_SUCCESS;
     case CU_POINTER_DEVICE_ORDINAL:
-        *value = mapping->handle->device;
+        *(int *)value = is_host ? device : mapping->handle->device;
         return CU_SUCCESS;
+    case CU_POINTER_IS_MANAGED:
+        *(int *)value = kind == SIM_HOST_MANAGED;
+        return CU_SUCCESS;
+    case CU_POINTER_DEVICE_POINTER:
+        *(cu_devptr *)value = ptr;
+        return CU_SUCCESS;
+    case CU_POINTER_HOST_POINTER:
+        if (is_host) {
+            *(cu_devptr *)value = ptr;
+        }
+        return is_host ? CU_SUCCESS : CU_INVALID_VALUE;
     default:
         return CU_INVALID_VALUE;
     }

@@ -4,20 +4,74 @@
 #include "vmm/sim/work/capture.h"
 #include "vmm/sim/work/sim_context.h"
 
-cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
+static cu_result create(sim_entry entry, cu_stream *stream, unsigned flags, int priority)
 {
     sim_call call;
     sim_context *context;
-    sim_call_begin(&call, SIM_CU_stream_create, 0, flags, 0, 0);
+    sim_call_begin(&call, entry, 0, flags, 0, (uint64_t)priority);
     if (call.result == CU_SUCCESS) {
         call.result = sim_context_current(&context);
     }
     if (call.result == CU_SUCCESS) {
-        call.result = sim_stream_create(context, flags, stream);
+        call.result = sim_stream_create(context, flags, priority, stream);
     }
     if (call.result == CU_SUCCESS) {
         call.args[0] = sim_arg(*stream);
         call.args[2] = sim.next_stream_id;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
+{
+    return create(SIM_CU_stream_create, stream, flags, 0);
+}
+
+cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned flags, int priority)
+{
+    return create(SIM_CU_stream_create_priority, stream, flags, priority);
+}
+
+cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    sim_call call;
+    sim_call_begin(&call, SIM_CU_priority_range, 0, (uint64_t)SIM_PRIORITY_GREATEST, 0, 0);
+    if (call.result == CU_SUCCESS && least != NULL) {
+        *least = 0;
+    }
+    if (call.result == CU_SUCCESS && greatest != NULL) {
+        *greatest = SIM_PRIORITY_GREATEST;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamGetPriority(cu_stream stream, int *priority)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_priority, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = priority == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        *priority = it->priority;
+        call.args[1] = (uint64_t)*priority;
+    }
+    return sim_call_end(&call);
+}
+
+cu_result cuStreamGetFlags(cu_stream stream, unsigned *flags)
+{
+    sim_call call;
+    sim_stream *it;
+    sim_call_begin(&call, SIM_CU_stream_flags, sim_arg(stream), 0, 0, 0);
+    if (call.result == CU_SUCCESS) {
+        call.result = flags == NULL ? CU_INVALID_VALUE : sim_stream_find(stream, &it);
+    }
+    if (call.result == CU_SUCCESS) {
+        *flags = it->is_blocking || it->is_legacy ? CU_STREAM_DEFAULT_FLAG
+                                                  : CU_STREAM_NON_BLOCKING_FLAG;
+        call.args[1] = *flags;
     }
     return sim_call_end(&call);
 }

@@ -63,7 +63,7 @@ static bool is_number(const char *name, size_t length)
         "bytes",    "offset",    "count",      "ordinal",      "device",      "flags", "access",
         "accesses", "alignment", "option",     "handle_types", "handle_type", "fd",    "id",
         "status",   "mode",      "previous",   "free",         "total",       "value", "attribute",
-        "seed",     "error",     "operations", "type",         "n",           "least"
+        "seed",     "error",     "operations", "type",         "n",           "least", "priority"
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (strlen(numbers[i]) == length && memcmp(numbers[i], name, length) == 0) {

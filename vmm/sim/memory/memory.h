@@ -21,6 +21,7 @@ typedef struct sim_handle {
     bool is_live;
     bool is_linear;               /* made for cuMemAlloc or a pool */
     bool is_host;                 /* pinned memory of the host: `device` only keeps the books */
+    bool is_managed;              /* of the host, from cuMemAllocManaged */
     bool is_foreign;              /* imported, with no live creator in this process */
     sim_mempool_segment *segment; /* a pool's, else NULL */
     int device;
@@ -97,8 +98,19 @@ cu_result sim_linear_alloc_host(const sim_context *context, size_t bytes, cu_dev
 sim_mapping *sim_linear_find(uint64_t ptr);
 void sim_linear_free(sim_mapping *mapping);
 
-/* entry_host.c: does the address lie in cuMemHostAlloc's memory with backing:none? */
-bool sim_host_has(uint64_t ptr);
+/* entry_host.c: memory of the host that devices use, too. */
+typedef enum sim_host_kind {
+    SIM_HOST_NONE,
+    SIM_HOST_PINNED,
+    SIM_HOST_REGISTERED,
+    SIM_HOST_MANAGED,
+} sim_host_kind;
+
+/* Real memory of the process, without a mapping, as a whole? */
+bool sim_host_has(uint64_t ptr, uint64_t bytes);
+/* What lies at the address, mapped or not; its device unless NONE. */
+sim_host_kind sim_host_find(uint64_t ptr, int *device);
+cu_result sim_host_free(uint64_t ptr, sim_host_kind kind);
 
 static inline bool sim_is_granular(uint64_t value)
 {

@@ -188,7 +188,8 @@ static cu_result check_props(const cu_mempool_props *props)
     static const unsigned char zeros[sizeof(props->reserved)];
     if (props == NULL || props->type != CU_ALLOCATION_PINNED ||
         props->location.type != CU_LOCATION_DEVICE || props->win32_attributes != NULL ||
-        props->usage != 0 || memcmp(props->reserved, zeros, sizeof(zeros)) != 0 ||
+        (props->usage & ~CU_POOL_USAGE_HW_DECOMPRESS) != 0 ||
+        memcmp(props->reserved, zeros, sizeof(zeros)) != 0 ||
         (props->max_bytes != 0 && is_old_driver()) ||
         (props->handle_types & ~CU_HANDLE_POSIX_FD) != 0) {
         return CU_INVALID_VALUE;

@@ -69,6 +69,7 @@ static sim_stream *make_stream(sim_context *context, bool is_blocking)
     stream->is_legacy = false;
     stream->is_detached = false;
     stream->thread = 0;
+    stream->priority = 0;
     stream->handle = NULL;
     return stream;
 }
@@ -137,7 +138,7 @@ cu_result sim_stream_find(cu_stream handle, sim_stream **out)
     return (*out)->is_detached ? CU_STREAM_DETACHED : CU_SUCCESS;
 }
 
-cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out)
+cu_result sim_stream_create(sim_context *context, unsigned flags, int priority, cu_stream *out)
 {
     bool is_blocking_green = context->primary != NULL && flags == CU_STREAM_DEFAULT_FLAG;
     if (out == NULL || flags > CU_STREAM_NON_BLOCKING_FLAG || is_blocking_green) {
@@ -145,6 +146,9 @@ cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out
     }
     sim_stream *stream = make_stream(context, flags == CU_STREAM_DEFAULT_FLAG);
     uint32_t number = take_number();
+    stream->priority = priority > 0                       ? 0
+                       : priority < SIM_PRIORITY_GREATEST ? SIM_PRIORITY_GREATEST
+                                                          : priority;
     handles.slots[number] = stream->slot;
     stream->handle = (cu_stream)(uintptr_t)(HANDLE_BASE + (uint64_t)number * HANDLE_STEP);
     sim.n_streams++;

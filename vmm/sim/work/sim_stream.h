@@ -60,6 +60,8 @@ typedef struct sim_op {
     bool lasts;       /* ends only by an explicit end or by a wait */
 } sim_op;
 
+enum { SIM_PRIORITY_GREATEST = -5 };
+
 struct sim_stream {
     uint64_t submitted;
     uint64_t finished;
@@ -75,6 +77,7 @@ struct sim_stream {
     cu_stream handle;
     unsigned thread; /* the default stream's thread, in a created context; 0 = none */
     uint64_t id;
+    int priority;
     bool is_live;     /* not destroyed */
     bool is_detached; /* its green context was destroyed */
     bool is_blocking;
@@ -108,7 +111,9 @@ static inline bool sim_stream_is_idle(const sim_stream *stream)
  * context. Returns CU_SUCCESS, INVALID_HANDLE, STREAM_DETACHED (*out is the stream) or the result
  * of sim_context_current. */
 cu_result sim_stream_find(cu_stream handle, sim_stream **out);
-cu_result sim_stream_create(sim_context *context, unsigned flags, cu_stream *out);
+/* A priority outside SIM_PRIORITY_GREATEST to 0 is taken as the next one in there. It changes
+ * nothing. */
+cu_result sim_stream_create(sim_context *context, unsigned flags, int priority, cu_stream *out);
 void sim_stream_destroy(sim_stream *stream);
 sim_stream *sim_stream_legacy(sim_context *context);
 /* Destroys all streams of a context that goes away. */
