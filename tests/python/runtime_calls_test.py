@@ -113,6 +113,7 @@ location = C.c_uint64(1)
 ok(rt.cudaMemPrefetchAsync(place(managed), size(4096), location, 0, None))
 assert rt.cudaMemPrefetchAsync(place(device), size(4096), location, 0, None) == INVALID
 ok(rt.cudaMemAdvise(place(managed), size(4096), 1, location))
+assert rt.cudaMemAdvise(place(managed), size(4096), 7, location) == INVALID
 assert rt.cudaMemAdvise(place(pinned), size(4096), 1, location) == INVALID
 for name, there in ((19, 1), (41, 1), (83, 1), (99, 1), (89, 0)):
     value = C.c_int(-1)
@@ -156,7 +157,16 @@ props = Props(type=1, location=(1, 0), usage=2)
 pool = make(rt.cudaMemPoolCreate, C.byref(props))
 at = make(rt.cudaMallocFromPoolAsync, size(4096), place(pool), None)
 ok(rt.cudaFreeAsync(place(at), None))
+used = lambda: number(rt.cudaMemPoolGetAttribute, place(pool), 7)       # UsedMemCurrent
+standard = make(rt.cudaDeviceGetMemPool, 0)
+assert rt.cudaDeviceSetMemPool(0, None) == INVALID
+ok(rt.cudaDeviceSetMemPool(0, place(pool)))
+assert make(rt.cudaDeviceGetMemPool, 0) == pool and make(rt.cudaDeviceGetMemPool, 1) != pool
+at = make(rt.cudaMallocAsync, size(1 << 20), None)
+assert used() == 1 << 20
+ok(rt.cudaFreeAsync(place(at), None))
 ok(rt.cudaMemPoolDestroy(place(pool)))
+assert make(rt.cudaDeviceGetMemPool, 0) == standard
 props.usage = 4
 assert rt.cudaMemPoolCreate(C.byref(C.c_void_p()), C.byref(props)) == INVALID
 """, backing)

@@ -1,4 +1,5 @@
 /* memory.c - device memory, pools, pinned host memory, and queries about addresses. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "vmm/runtime/runtime.h"
@@ -46,11 +47,17 @@ rt_error cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-/* From a pool, or from the current one (NULL). */
+/* The pools that programs have set; NULL: the device's default. */
+static _Atomic(cu_mempool) current_pools[RT_MAX_DEVICES];
+
+/* From a pool, or from the current device's (NULL). */
 static cu_result take_from_pool(void **out, size_t bytes, cu_mempool pool, cu_stream stream)
 {
     cu_devptr ptr = 0;
     cu_result result = rt_enter();
+    if (pool == NULL) {
+        pool = current_pools[rt_device()];
+    }
     if (result == CU_SUCCESS && out == NULL) {
         result = CU_INVALID_VALUE;
     } else if (result == CU_SUCCESS && bytes > 0) {
@@ -92,10 +99,29 @@ rt_error cudaDeviceGetDefaultMemPool(cu_mempool *pool, int device)
     return rt_end(__func__, result);
 }
 
-/* Setting a different pool is not simulated. */
 rt_error cudaDeviceGetMemPool(cu_mempool *pool, int device)
 {
-    return cudaDeviceGetDefaultMemPool(pool, device);
+    rt_error error = cudaDeviceGetDefaultMemPool(pool, device);
+    if (error == CU_SUCCESS && current_pools[device] != NULL) {
+        *pool = current_pools[device];
+    }
+    return error;
+}
+
+rt_error cudaDeviceSetMemPool(int device, cu_mempool pool)
+{
+    cu_mempool standard;
+    uint64_t any;
+    rt_error error = cudaDeviceGetDefaultMemPool(&standard, device);
+    if (error != CU_SUCCESS) {
+        return error;
+    }
+    /* Only pools have attributes. */
+    cu_result result = cuMemPoolGetAttribute(pool, CU_POOL_RELEASE_THRESHOLD, &any);
+    if (result == CU_SUCCESS) {
+        current_pools[device] = pool == standard ? NULL : pool;
+    }
+    return rt_end(__func__, result);
 }
 
 rt_error cudaMemPoolCreate(cu_mempool *pool, const cu_mempool_props *props)
@@ -107,9 +133,15 @@ rt_error cudaMemPoolCreate(cu_mempool *pool, const cu_mempool_props *props)
     return rt_end(__func__, result);
 }
 
+/* A device whose current pool goes has its default again. */
 rt_error cudaMemPoolDestroy(cu_mempool pool)
 {
-    return rt_end(__func__, cuMemPoolDestroy(pool));
+    cu_result result = cuMemPoolDestroy(pool);
+    for (int i = 0; i < RT_MAX_DEVICES && result == CU_SUCCESS; i++) {
+        cu_mempool gone = pool;
+        (void)atomic_compare_exchange_strong(&current_pools[i], &gone, NULL);
+    }
+    return rt_end(__func__, result);
 }
 
 rt_error cudaMemPoolGetAttribute(cu_mempool pool, int attribute, void *value)
@@ -231,14 +263,22 @@ rt_error cudaMemPrefetchAsync_v2(const void *ptr)
     return rt_end(__func__, stay(ptr));
 }
 
-rt_error cudaMemAdvise(const void *ptr)
+static cu_result take_advice(const void *ptr, int advice)
 {
-    return rt_end(__func__, stay(ptr));
+    enum { FIRST = 1, LAST = 6 };
+    return advice < FIRST || advice > LAST ? CU_INVALID_VALUE : stay(ptr);
 }
 
-rt_error cudaMemAdvise_v2(const void *ptr)
+rt_error cudaMemAdvise(const void *ptr, size_t bytes, int advice)
 {
-    return rt_end(__func__, stay(ptr));
+    (void)bytes;
+    return rt_end(__func__, take_advice(ptr, advice));
+}
+
+rt_error cudaMemAdvise_v2(const void *ptr, size_t bytes, int advice)
+{
+    (void)bytes;
+    return rt_end(__func__, take_advice(ptr, advice));
 }
 
 /* ---- what an address is ---------------------------------------------------------------------- */

@@ -20,7 +20,7 @@
     X(cudaDeviceGetP2PAttribute) X(cudaDeviceGetSharedMemConfig) \
     X(cudaDeviceGetTexture1DLinearMaxWidth) X(cudaDeviceGraphMemTrim) \
     X(cudaDeviceRegisterAsyncNotification) X(cudaDeviceReset) X(cudaDeviceSetCacheConfig) \
-    X(cudaDeviceSetGraphMemAttribute) X(cudaDeviceSetLimit) X(cudaDeviceSetMemPool) \
+    X(cudaDeviceSetGraphMemAttribute) X(cudaDeviceSetLimit) \
     X(cudaDeviceSetSharedMemConfig) X(cudaDeviceUnregisterAsyncNotification) \
     X(cudaExecutionCtxDestroy) X(cudaExecutionCtxGetDevResource) X(cudaExecutionCtxGetDevice) \
     X(cudaExecutionCtxGetId) X(cudaExecutionCtxRecordEvent) X(cudaExecutionCtxStreamCreate) \

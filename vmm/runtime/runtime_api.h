@@ -52,8 +52,8 @@ RT_EXPORT rt_error cudaHostUnregister(void *ptr);
 RT_EXPORT rt_error cudaMallocManaged(void **out, size_t bytes, unsigned flags);
 RT_EXPORT rt_error cudaMemPrefetchAsync(const void *ptr); /* and arguments that are not read */
 RT_EXPORT rt_error cudaMemPrefetchAsync_v2(const void *ptr);
-RT_EXPORT rt_error cudaMemAdvise(const void *ptr);
-RT_EXPORT rt_error cudaMemAdvise_v2(const void *ptr);
+RT_EXPORT rt_error cudaMemAdvise(const void *ptr, size_t bytes, int advice);
+RT_EXPORT rt_error cudaMemAdvise_v2(const void *ptr, size_t bytes, int advice);
 RT_EXPORT rt_error cudaPointerGetAttributes(rt_pointer_attributes *out, const void *ptr);
 RT_EXPORT rt_error cudaIpcGetMemHandle(rt_ipc_handle *handle, void *ptr);
 RT_EXPORT rt_error cudaIpcOpenMemHandle(void **ptr, rt_ipc_handle handle, unsigned flags);
@@ -71,6 +71,7 @@ RT_EXPORT rt_error cudaMemPoolSetAccess(cu_mempool pool, const cu_access_desc *d
 RT_EXPORT rt_error cudaMemPoolTrimTo(cu_mempool pool, size_t keep_bytes);
 
 RT_EXPORT rt_error cudaDeviceGetMemPool(cu_mempool *pool, int device);
+RT_EXPORT rt_error cudaDeviceSetMemPool(int device, cu_mempool pool);
 RT_EXPORT rt_error cudaMallocFromPoolAsync(void **out, size_t bytes, cu_mempool pool,
                                            cu_stream stream);
 RT_EXPORT rt_error cudaMemPoolCreate(cu_mempool *pool, const cu_mempool_props *props);
