@@ -229,7 +229,8 @@ START_TEST(commands_move_the_bytes_of_host_memory)
     cu_devptr managed = 0;
     void *pinned = NULL;
     begin_of(_i);
-    ck_ok(cuMemHostAlloc(&pinned, sizeof(own), 0));
+    ck_assert_int_eq(cuMemAllocHost_v2(&pinned, 0), CU_INVALID_VALUE);
+    ck_ok(cuMemAllocHost_v2(&pinned, sizeof(own)));
     ck_ok(cuMemAllocManaged(&managed, sizeof(own), CU_ATTACH_GLOBAL));
     ck_ok(cuMemHostRegister_v2(own, sizeof(own), 0));
     void *const places[N] = { pinned, (void *)(uintptr_t)managed, own };

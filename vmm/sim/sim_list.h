@@ -102,6 +102,7 @@ typedef struct cu_dev_resource_desc_st *cu_dev_resource_desc;
       (cu_stream stream, int *priority), (stream, priority)) \
     X(stream_flags, cuStreamGetFlags, OPTIONAL, \
       (cu_stream stream, unsigned *flags), (stream, flags)) \
+    X(mem_alloc_host, cuMemAllocHost_v2, OPTIONAL, (void **out, size_t bytes), (out, bytes)) \
     X(host_register, cuMemHostRegister_v2, OPTIONAL, \
       (void *ptr, size_t bytes, unsigned flags), (ptr, bytes, flags)) \
     X(host_unregister, cuMemHostUnregister, OPTIONAL, (void *ptr), (ptr)) \

@@ -47,6 +47,7 @@ static const entry_rule rules[SIM_N_ENTRIES] = {
     [SIM_CU_mem_free] = { FALLIBLE | CONTEXT | UNSAFE, "ptr" },
     [SIM_CU_host_alloc] = { FALLIBLE | CONTEXT | UNSAFE, "ptr bytes flags" },
     [SIM_CU_host_free] = { FALLIBLE | CONTEXT | UNSAFE, "ptr" },
+    [SIM_CU_mem_alloc_host] = { FALLIBLE | CONTEXT | UNSAFE, "ptr bytes" },
     [SIM_CU_host_register] = { FALLIBLE | CONTEXT | UNSAFE, "ptr bytes flags" },
     [SIM_CU_host_unregister] = { FALLIBLE | CONTEXT | UNSAFE, "ptr" },
     [SIM_CU_host_pointer] = { CONTEXT, "ptr host flags" },

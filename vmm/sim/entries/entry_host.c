@@ -154,10 +154,10 @@ static cu_result alloc_host(void **out, size_t bytes, unsigned flags)
     return result;
 }
 
-cu_result cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+static cu_result alloc_call(sim_entry entry, void **out, size_t bytes, unsigned flags)
 {
     sim_call call;
-    sim_call_begin(&call, SIM_CU_host_alloc, 0, bytes, flags, 0);
+    sim_call_begin(&call, entry, 0, bytes, flags, 0);
     if (call.result == CU_SUCCESS) {
         call.result = alloc_host(out, bytes, flags);
     }
@@ -165,6 +165,16 @@ cu_result cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
         call.args[0] = sim_arg(*out);
     }
     return sim_call_end(&call);
+}
+
+cu_result cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    return alloc_call(SIM_CU_host_alloc, out, bytes, flags);
+}
+
+cu_result cuMemAllocHost_v2(void **out, size_t bytes)
+{
+    return alloc_call(SIM_CU_mem_alloc_host, out, bytes, 0);
 }
 
 cu_result sim_host_free(uint64_t ptr, sim_host_kind kind)
