@@ -402,6 +402,7 @@ static void *name_and_end(void *arg)
     while (pleat.sim.n_calls("cuEventSynchronize") == 0) {
         usleep(100);
     }
+    pl_stream_take_over(pleat.streams[e->stream]); /* as pl_stream_get does */
     pleat_status st = pleat.a->ops->alloc(pleat.a, 512, pleat.streams[e->stream], &ptr);
     if (is_inside) {
         pl_device_leave(pleat.dev);
