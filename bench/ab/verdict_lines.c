@@ -108,7 +108,9 @@ static void write_held(const bench_verdict_input *in, bench_line *l)
     } else {
         bench_line_put(l, "unknown in your own run, which this work does not tell");
     }
-    const char *before = "; replayed without limit: ";
+    const char *before = in->told.n_pools > 0
+                             ? "; replayed without limit and without pools, at least: "
+                             : "; replayed without limit: ";
     for (unsigned s = 0; s < in->n_settings; s++) {
         const bench_verdict_setting *setting = &in->settings[s];
         bool is_told = strncmp(setting->allocator, "torch-", 6) == 0 ||

@@ -91,8 +91,8 @@ static void put_reason(const bench_told *told, bench_line *l)
     if (told->n_pools > 0) {
         bench_line_put(l, "%s", before);
         bench_line_count(l, told->n_pools);
-        bench_line_put(l, " private pool%s of CUDA graphs hold%s ", told->n_pools > 1 ? "s" : "",
-                       told->n_pools > 1 ? "" : "s");
+        bench_line_put(l, " private pool%s of graphs or MemPools hold%s ",
+                       told->n_pools > 1 ? "s" : "", told->n_pools > 1 ? "" : "s");
         bench_line_size(l, (double)told->pool_bytes);
         bench_line_put(l, " apart from all else, which a replay does not");
         before = "; ";

@@ -7,7 +7,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-enum { N_SETTINGS = 3, ADVICE = 5 };
+enum { N_SETTINGS = 3, HELD = 3, ADVICE = 5 };
 
 static const char *const names[N_SETTINGS] = { "torch-native", "torch-expandable", "pleat" };
 static bench_verdict_input in;
@@ -120,9 +120,23 @@ START_TEST(a_part_rules_out_no_device_for_what_was_not_measured)
 }
 END_TEST
 
+/* A replay has no pools, so it may hold less than a run. */
+START_TEST(what_is_replayed_without_pools_is_a_least)
+{
+    add_setting(names[2], "-++");
+    for (uint64_t n = 0; n < 2; n++) {
+        in.told.n_pools = n;
+        reach();
+        ck_assert_ptr_nonnull(strstr(verdict.lines[HELD], "pleat 32.00 GiB"));
+        ck_assert_int_eq(strstr(verdict.lines[HELD], "without pools, at least: ") != NULL, n > 0);
+    }
+}
+END_TEST
+
 SUITE(bench_verdict_measured)
 {
     TCase *all = suite_case(suite, "all", set_up, NULL);
     tcase_add_test(all, nothing_is_said_of_what_was_not_measured);
     tcase_add_test(all, a_part_rules_out_no_device_for_what_was_not_measured);
+    tcase_add_test(all, what_is_replayed_without_pools_is_a_least);
 }

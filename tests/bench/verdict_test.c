@@ -683,8 +683,8 @@ START_TEST(what_private_pools_keep_is_a_need)
     in.told = (bench_told){ .n_pools = 10, .pool_bytes = 27 * GIB, .pool_need_bytes = 30 * GIB };
     bench_verdict_explain(&in);
     reach();
-    IS(RECORDED, "10 private pools of CUDA graphs hold 27.00 GiB apart from all else, which a "
-                 "replay does not; the run held 31.00 GiB, its replay 5.00 GiB. So the run needs "
+    IS(RECORDED, "10 private pools of graphs or MemPools hold 27.00 GiB apart from all else, which "
+                 "a replay does not; the run held 31.00 GiB, its replay 5.00 GiB. So the run needs "
                  "at least what is said here. Only a run tells which device is enough");
     IS(NEEDS, "at least 30.00 GiB with what private pools keep; 4.00 GiB of live blocks at the "
               "peak, event 42 of 1,234,567");
