@@ -45,17 +45,16 @@ extern "C" {
  *           page_bytes  the unit in which memory comes and goes, rounded up to granules. A page of
  *                       2^k granules is one chunk of memory, at most 256 MiB, unless the device is
  *                       too full for that; other pages get the fewest chunks. A page goes alone.
- *                       0: pages are granules, and the buffer gets as few chunks as possible. A
- *                       page that shares its chunk with others then goes elsewhere only with them;
- *                       requests that fit may use its memory. What is committed at once, up to 256
- *                       MiB, is taken for a page.
+ *                       0: pages are granules, and what is committed at once, up to 256 MiB, is
+ *                       taken for a page. A page that shares its chunk with others goes elsewhere
+ *                       only with them; requests that fit may use its memory.
  *           out [out]   where the buffer begins: its name in the other calls.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_ESIZE; PLEAT_EDEVICE; PLEAT_ENOTSUP (only allocator:pleat
  *           has buffers); PLEAT_EASLEEP (the scope's tag sleeps); PLEAT_ENOSPACE_VA;
  *           PLEAT_ENOMEM_HOST; PLEAT_EDRIVER.
  *  Failure  as before.
- *  Owner    the caller, until pleat_buffer_destroy. An instance with buffers is destroyed by force
- *           only.
+ *  Owner    the caller, until pleat_buffer_destroy. An instance with committed pages is destroyed
+ *           by force only.
  *  Threads  any.
  *  Blocks   on reserve, unless an earlier buffer of this size, in powers of two, was destroyed. */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_buffer_create(pleat instance, int device,

@@ -218,15 +218,22 @@ static bool ends_in(const char *path, const char *ending)
     return n > cut && strncmp(path + n - cut, ending, cut) == 0;
 }
 
+static bool is_text(const char *begin, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)begin[i];
+        if (c < ' ' && c != '\n' && c != '\r' && c != '\t') {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A trace is text and begins with a trace line. A file that does not, but is called a pickle or
  * holds words of a snapshot, was a pickle before. */
 static bool check_text(const char *path, const char *begin, size_t n, bench_failure *failure)
 {
-    bool is_binary = false;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)begin[i];
-        is_binary = is_binary || (c < ' ' && c != '\n' && c != '\r' && c != '\t');
-    }
+    bool is_binary = !is_text(begin, n);
     bool is_line = n >= 2 && strchr("#afiue", begin[0]) != NULL && !is_binary;
     bool is_named = ends_in(path, ".pickle") || ends_in(path, ".pkl");
     bool is_called_trace = ends_in(path, ".trace"); /* then the reader names the line */
@@ -264,7 +271,7 @@ static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
     *out = begins_snapshot(begin, n) ? FILE_SNAPSHOT : FILE_TRACE;
     const char *newline = memchr(begin, '\n', n);
     const char *end = newline ? newline : begin + n;
-    bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' &&
+    bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' && is_text(begin, n) &&
                     memchr(begin, ',', (size_t)(end - begin)) != NULL;
     if (is_table && !newline && !is_whole) {
         *failure = damage;

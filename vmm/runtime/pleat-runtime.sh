@@ -353,4 +353,5 @@ most=$((memory / step)) own=$context
 [ ${#allocators[@]} -gt 0 ] || allocators=(native expandable pleat)
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
+unset PYTORCH_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF # the same for every allocator
 fit
