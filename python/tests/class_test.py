@@ -390,14 +390,17 @@ def test_a_pool_lends_before_memory_is_out(run_class: Run) -> None:
         del b, pool
         other = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(other):
-            a = empty(3 << 30)
-        del a
+            empty(3 << 30)
+        empty(2 << 30)  # without graphs a pool keeps nothing
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=other.id):
+            empty(3 << 30)
         try:
             empty(2 << 30)
         except torch.OutOfMemoryError:
             pass
         else:
-            raise AssertionError("a pool that does not lend has lent")
+            raise AssertionError("a graph's pool that does not lend has lent")
         """
     )
 

@@ -662,7 +662,7 @@ def test_what_a_capture_keeps_hides_no_other_pool(run_class: Run, probe: str) ->
                 kept = take(old)
             pool = torch.cuda.MemPool()
             with torch.cuda.use_mem_pool(pool):
-                empty(500 * MIB)
+                live = empty(500 * MIB)  # or empty_cache, before the capture, would give it back
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=side, capture_error_mode="relaxed"):
                 a = empty(MIB)
@@ -670,6 +670,7 @@ def test_what_a_capture_keeps_hides_no_other_pool(run_class: Run, probe: str) ->
                 del kept, old
                 gc.collect()
             assert probe.probe_n_freed() == 0
+            del live
             reserved = torch.cuda.memory_reserved()
             del pool
             gc.collect()

@@ -92,8 +92,8 @@ HOOKS = {"PLEAT_TORCH_BINDING": "hooks"}
         ("PYTHON -W ignore -c import_who", 1),
         ("env A=1 bash -c BASH", 2),
         ("launch launch -u who.py", 1),
-        ("PYTHON -m torch.distributed.run --nproc-per-node 2 who.py", 2),
-        ("PYTHON -m pleat.torch -m torch.distributed.run --nproc-per-node 2 who.py", 2),
+        ("PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 who.py", 2),
+        ("PYTHON -m pleat.torch -m torch.distributed.run --standalone --nproc-per-node 2 who.py", 2),
     ],
 )
 def test_each_python_beneath_has_pleat(folder: Path, python: Path, command: str, n: int) -> None:
@@ -106,7 +106,7 @@ def test_each_python_beneath_has_pleat(folder: Path, python: Path, command: str,
 
 
 @pytest.mark.parametrize(
-    "command", ["launch who.py", "-m torch.distributed.run --nproc-per-node 1 who.py"]
+    "command", ["launch who.py", "-m torch.distributed.run --standalone --nproc-per-node 1 who.py"]
 )
 def test_so_have_the_children_of_the_runner(folder: Path, python: Path, command: str) -> None:
     words = ("--conf", "limit:0.5", *command.split())

@@ -269,6 +269,7 @@ static pleat_devptr lent; /* of stream 2, in the midst of the chunk */
 static bool free_of_stream_2(void)
 {
     pl_space *space = (pl_space *)pleat.a;
+    pl_stream_take_over(pleat.streams[2]); /* as pl_stream_get does in a request */
     bool is_freed = pleat.a->ops->free(pleat.a, lent, pleat.streams[2]) == PLEAT_OK;
     pleat.sim.finish();
     pl_lock_acquire(&space->lock);
