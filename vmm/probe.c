@@ -194,15 +194,18 @@ pleat_status pl_device_probe(pl_device *dev, char *why, size_t n)
 static pleat_status prove(pl_device *dev)
 {
     char why[256];
+    const char *reason = why;
     size_t granule_bytes = dev->granule_bytes;
     pleat_status st = pl_device_probe(dev, why, sizeof(why));
     if (st == PLEAT_OK && dev->granule_bytes != granule_bytes) {
+        dev->granule_bytes = granule_bytes;
+        reason = "chunks would have another size than when the device was opened";
         st = PLEAT_ENOVMM;
     }
     if (st == PLEAT_ENOVMM) {
         pl_driver_set_detail("virtual memory management, which could not be tried while the device "
                              "was full, does not work: %s",
-                             why);
+                             reason);
     }
     atomic_store_explicit(&dev->is_unproven, st != PLEAT_OK, memory_order_release);
     return st;
