@@ -30,8 +30,8 @@ typedef void (*pleat_forget_fn)(void *context);
  *  capture on that allocates, frees or records a use in the pool: the memory is reused within the
  *  pool only, and never unmapped or given back before the pool is released. So addresses baked into
  *  a captured graph belong to the graph. Until then freed memory serves everybody when memory is
- *  short, as the default pool's does. On a stream that is being captured, freed memory is used again
- *  by the same stream.
+ *  short, as the default pool's does. On a stream that is being captured, freed memory is used
+ *  again by the same stream.
  *
  *  Params   route   asked for every request on the device; NULL = all go to the pool. If there are
  *                   several routes, the last begun is asked first.

@@ -308,6 +308,7 @@ static pl_block *pop_victims(pl_space *space, pl_flight *f)
         pl_queue_remove(&f->victims, next);
         b->lane = next->lane != PL_LANE_SETTLED ? next->lane : b->lane;
         b->stamp = next->stamp > b->stamp ? next->stamp : b->stamp;
+        b->is_strange = b->is_strange || next->is_strange;
         pl_segment_absorb(b->segment, &space->blocks.store, b, next);
         pl_lock_touch(1);
     }
@@ -468,9 +469,13 @@ static void restore_victims(pl_space *space, pl_flight *f)
 
 void pl_flight_rollback(pl_space *space, pl_flight *f)
 {
+    bool has_poison = f->poisoned.first != NULL; /* which the chunks given back are still under */
+
     pl_block_store_put(&space->blocks.store, f->spare);
+    space->blocks.n_unmapping += has_poison;
     give_chunks_back(space, f);
     restore_place(space, f);
+    space->blocks.n_unmapping -= has_poison;
     restore_victims(space, f);
     end_flight(space, f);
     if (space->flights.n == 0) {

@@ -49,8 +49,10 @@ static bool unmap(pl_space *space, pl_block *b)
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
+    space->blocks.n_unmapping++;
     size_t n = pl_segment_granules_of(b->segment, b);
     pleat_status st = pl_fly_one(space, (pl_task){ kind, .at = b->base, .n = n });
+    space->blocks.n_unmapping--;
     (st == PLEAT_OK ? pl_carve_make_hole : pl_carve_poison)(space, b);
     pl_space_land(space, &flying);
     return st == PLEAT_OK;

@@ -94,6 +94,7 @@ typedef struct pl_space_blocks {
     pl_block_queue stale;  /* I5 */
     size_t n_stale;        /* blocks in it */
     pl_block_queue poison; /* I5 */
+    unsigned n_unmapping;  /* threads that try to unmap stale or poisoned addresses: not queued */
 } pl_space_blocks;
 
 /* The lanes, and the ticks that say which freed memory is ready.

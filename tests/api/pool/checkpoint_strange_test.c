@@ -128,9 +128,65 @@ START_TEST(what_others_still_use_pends_on)
 }
 END_TEST
 
+/* The first block of the old pool is settled, and the second still used, when a later pool gets
+ * both. Then a request of the second's stream takes both, in one run, and gives them back, as the
+ * driver fails it. The settled part must not speak for the rest. */
+START_TEST(what_a_failed_request_gives_back_pends_on)
+{
+    enum { OLD = 8 * MIB, LIVE = 100 * MIB, FAILED = 150 * MIB, LATER = MIB + 4096, N_FILL = 14 };
+    static const char *const CALLS[] = { "cuMemMap", "cuMemCreate", "cuMemSetAccess" };
+    scene s;
+    pleat_checkpoint checkpoint;
+    pleat_devptr none;
+    pleat_pool_id one = { 1, 1 };
+    pleat_pool_id two = { 2, 2 };
+    open_scene(&s, _i);
+    pleat_devptr live = api_alloc(s.handle, 0, LIVE, s.streams[1]);
+    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, one, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr settled = api_alloc(s.handle, 0, OLD, s.streams[0]);
+    pleat_devptr used = api_alloc(s.handle, 0, OLD, s.streams[0]);
+    ck_assert_int_eq(pleat_pool_end(s.handle, 0, one), PLEAT_OK);
+    api_free(s.handle, 0, settled, s.streams[0]);
+    ck_assert_int_eq(pleat_pool_release(s.handle, 0, one), PLEAT_OK);
+    for (int i = 0; i < 3; i++) { /* named, so settled */
+        sim.finish();
+        api_free(s.handle, 0, api_alloc(s.handle, 0, 512, s.streams[i]), s.streams[i]);
+    }
+    use(s.streams[0], used, OLD);
+    api_free(s.handle, 0, used, s.streams[0]);
+    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, two, NULL, NULL, NULL), PLEAT_OK);
+    pleat_devptr kept = api_alloc(s.handle, 0, LATER, s.streams[1]);
+    ck_assert_int_eq(pleat_checkpoint_take(s.handle, 0, two, &checkpoint), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_end(s.handle, 0, two), PLEAT_OK);
+    sim.fail_from(CALLS[_i % 3], 0, 999);
+    ck_assert_int_ne(pleat_block_alloc(s.handle, 0, FAILED, s.streams[0], &none), PLEAT_OK);
+    sim.fail_never();
+    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, two, NULL, NULL, NULL), PLEAT_OK);
+    ck_assert_int_eq(
+        pleat_checkpoint_restore(s.handle, 0, checkpoint, PLEAT_RESTORE_SETTLED, NULL, NULL),
+        PLEAT_OK);
+    pleat_devptr later[N_FILL];
+    for (int i = 0; i < N_FILL; i++) {
+        later[i] = api_alloc(s.handle, 0, LATER, s.streams[2]);
+        use(s.streams[2], later[i], LATER);
+    }
+    ck_assert_uint_eq(api_sim_counts().hazards, 0);
+    ck_assert_int_eq(pleat_pool_end(s.handle, 0, two), PLEAT_OK);
+    for (int i = 0; i < N_FILL; i++) {
+        api_free(s.handle, 0, later[i], s.streams[2]);
+    }
+    api_free(s.handle, 0, kept, s.streams[1]);
+    api_free(s.handle, 0, live, s.streams[1]);
+    ck_assert_int_eq(pleat_checkpoint_release(s.handle, 0, checkpoint), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(s.handle, 0, two), PLEAT_OK);
+    close_scene(&s);
+}
+END_TEST
+
 SUITE(api_checkpoint_strange)
 {
     TCase *strange = suite_case(suite, "strange", api_sim_load, NULL);
     suite_one_thread(strange);
+    tcase_add_loop_test(strange, what_a_failed_request_gives_back_pends_on, 0, 3);
     tcase_add_loop_test(strange, what_others_still_use_pends_on, 0, (int)suite_part(N_SEEDS));
 }
