@@ -6,6 +6,8 @@
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/settle.h"
@@ -180,8 +182,70 @@ START_TEST(others_go_on_in_each_call)
 }
 END_TEST
 
+/* ---- beside an unmap that is refused --------------------------------------------------------- */
+
+static pthread_t first_thread;
+static pthread_t second_thread;
+static _Atomic bool is_second_over;
+static bool has_second;
+
+static void *trim_beside(void *arg)
+{
+    pleat_status *st = arg;
+    uint64_t released;
+    bool is_inside = pl_device_enter(pleat.dev) == PLEAT_OK;
+    *st = pleat.a->ops->trim(pleat.a, 0, false, &released);
+    if (is_inside) {
+        pl_device_leave(pleat.dev);
+    }
+    atomic_store(&is_second_over, true);
+    return NULL;
+}
+
+/* The other thread is given time, but may have to wait for this call. */
+static void begin_beside(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    (void)failure;
+    (void)bytes;
+    if (entry != PL_CU_mem_unmap || !pthread_equal(pthread_self(), first_thread) || has_second) {
+        return;
+    }
+    has_second = pthread_create(&second_thread, NULL, trim_beside, context) == 0;
+    for (int i = 0; i < 100 && !atomic_load(&is_second_over); i++) {
+        usleep(200);
+    }
+}
+
+/* While a thread tries to unmap the addresses, they are in no queue. */
+START_TEST(memory_is_not_given_back_beside_an_unmap_that_is_refused)
+{
+    pleat_devptr ptr;
+    uint64_t released;
+    pleat_status beside = PLEAT_OK;
+    pleat_open(SIM, NULL);
+    first_thread = pthread_self();
+    pleat.sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 4 * (size_t)GRANULE, pleat.streams[1], &ptr),
+                     PLEAT_EPOISONED);
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, begin_beside, &beside);
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_EDRIVER);
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    ck_assert(has_second);
+    ck_assert_int_eq(pthread_join(second_thread, NULL), 0);
+    ck_assert_int_eq(beside, PLEAT_EDRIVER);
+    ck_assert_uint_eq(pleat_counted().idle_bytes, 4 * (uint64_t)GRANULE);
+    pleat.sim.fail_never();
+    ck_assert_uint_eq(pleat_trim(0, true), 4 * (uint64_t)GRANULE);
+    pleat.has_failed_undo = true;
+    pleat_close();
+}
+END_TEST
+
 SUITE(segments_trim_window)
 {
     TCase *window = suite_case(suite, "window", NULL, NULL);
     tcase_add_loop_test(window, others_go_on_in_each_call, 0, N_ACTIONS * N_PATTERNS);
+    tcase_add_test(window, memory_is_not_given_back_beside_an_unmap_that_is_refused);
 }
