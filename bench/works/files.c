@@ -271,7 +271,8 @@ static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
     *out = begins_snapshot(begin, n) ? FILE_SNAPSHOT : FILE_TRACE;
     const char *newline = memchr(begin, '\n', n);
     const char *end = newline ? newline : begin + n;
-    bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' && is_text(begin, n) &&
+    bool is_table = *out == FILE_TRACE && n > 0 && begin[0] != '#' &&
+                    is_text(begin, (size_t)(end - begin)) &&
                     memchr(begin, ',', (size_t)(end - begin)) != NULL;
     if (is_table && !newline && !is_whole) {
         *failure = damage;
