@@ -76,7 +76,7 @@ class Player:
         self.mem_pool = torch.cuda.MemPool()
         self.pool = torch.cuda.graph_pool_handle()
         self.stream = torch.cuda.Stream()
-        self.states: list[tuple[object, int]] = []
+        self.states: list[tuple[torch._C._cuda_CUDAAllocator_AllocatorState, int]] = []
 
     def step(self, n_bytes: int, n_kept: int) -> None:
         live = work(self.rng, n_bytes, self.drawn.depth)

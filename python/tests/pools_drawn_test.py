@@ -21,9 +21,9 @@ N_DRAWN = 200 if os.environ.get("PLEAT_TEST_PERCENT") == "100" else 30
 
 
 def play(allocator: str) -> list[dict[str, int]]:
-    command = [RUNTIME.parent / "pleat-runtime", "--memory", "80G"]
+    command = [str(RUNTIME.parent / "pleat-runtime"), "--memory", "80G"]
     command += ["--allocator", "expandable"] if allocator == "torch" else []
-    command += [sys.executable, PROGRAM, allocator, "0", str(N_DRAWN)]
+    command += [sys.executable, str(PROGRAM), allocator, "0", str(N_DRAWN)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

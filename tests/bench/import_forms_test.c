@@ -370,6 +370,10 @@ START_TEST(a_dictionary_of_snapshots_has_ranks)
     char **expanded = bench_roster_expand(specs, &n_specs);
     ck_assert_uint_eq(n_specs, 3);
     ck_assert_ptr_nonnull(strstr(expanded[1], ":rank=7"));
+    for (unsigned i = 0; i < n_specs; i++) {
+        free(expanded[i]);
+    }
+    free(expanded);
 }
 END_TEST
 
