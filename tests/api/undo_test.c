@@ -684,5 +684,4 @@ SUITE(api_undo)
 {
     TCase *all = suite_case(suite, "all", api_sim_load, NULL);
     tcase_add_loop_test(all, an_operation_is_undone_or_tried_again, 0, N_ACTS);
-    suite_one_thread(all);
 }

@@ -231,9 +231,9 @@ START_TEST(memory_is_not_given_back_beside_an_unmap_that_is_refused)
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, begin_beside, &beside);
     ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_EDRIVER);
-    pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert(has_second);
     ck_assert_int_eq(pthread_join(second_thread, NULL), 0);
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_int_eq(beside, PLEAT_EDRIVER);
     ck_assert_uint_eq(pleat_counted().idle_bytes, 4 * (uint64_t)GRANULE);
     pleat.sim.fail_never();
