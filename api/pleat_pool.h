@@ -25,13 +25,13 @@ typedef void (*pleat_forget_fn)(void *context);
 /** Route requests to a private pool from now on, until pleat_pool_end. A new pool is made if
  *  needed; a pool stays until it has been released as often as it was begun.
  *
- *  Blocks allocated meanwhile lie in the pool's addresses, where no other request looks. The pool
- *  keeps the memory of blocks that are freed, from the first checkpoint on, or from the first
- *  capture on that allocates, frees or records a use in the pool: the memory is reused within the
- *  pool only, and never unmapped or given back before the pool is released. So addresses baked into
- *  a captured graph belong to the graph. Until then freed memory serves everybody when memory is
- *  short, as the default pool's does. On a stream that is being captured, freed memory is used
- *  again by the same stream.
+ *  Blocks allocated meanwhile lie in the pool's addresses, where no other request looks. At first
+ *  the memory of freed blocks serves everybody when memory is short, as the default pool's does.
+ *  The pool keeps such memory from its first checkpoint on, and from the first capture on that
+ *  allocates, frees or records a use in it. Kept memory is reused within the pool only. It is never
+ *  unmapped or given back before the pool is released, so addresses baked into a captured graph
+ *  belong to the graph. On a stream that is being captured, freed memory is used again by the same
+ *  stream.
  *
  *  Params   route   asked for every request on the device; NULL = all go to the pool. If there are
  *                   several routes, the last begun is asked first.

@@ -2,8 +2,8 @@
 #include "bench/ab/moment_rows.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "bench/ab/rows.h"
 
 static json_t *integer(uint64_t value)
 {
@@ -104,16 +104,7 @@ static char *finish_line(json_t *object, const bench_origin *origin, const bench
     json_object_set_new(object, "holders", holders_array(moment, origin, texts));
     json_object_set_new(object, "pieces", pieces_array(moment, origin, texts));
     json_object_set_new(object, "stacks", texts);
-    char *text = json_dumps(object, JSON_COMPACT);
-    json_decref(object);
-    size_t n = text ? strlen(text) : 0;
-    char *line = text ? realloc(text, n + 2) : NULL;
-    if (!line) {
-        free(text);
-        return NULL;
-    }
-    memcpy(line + n, "\n", 2);
-    return line;
+    return bench_rows_line(object);
 }
 
 char *bench_moment_state_line(const bench_work *work, const bench_moment *moment)

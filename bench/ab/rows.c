@@ -227,6 +227,20 @@ static json_t *buckets_object(const bench_timeline *timeline)
     return object;
 }
 
+char *bench_rows_line(json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    size_t n = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, n + 2) : NULL;
+    if (!line) {
+        free(text);
+        return NULL;
+    }
+    memcpy(line + n, "\n", 2);
+    return line;
+}
+
 char *bench_rows_timeline(const bench_ab_cell *cell, const bench_timeline *timeline)
 {
     json_t *object = json_object();
@@ -238,14 +252,5 @@ char *bench_rows_timeline(const bench_ab_cell *cell, const bench_timeline *timel
     json_object_set_new(object, "n_events", integer(timeline->n_events));
     json_object_set_new(object, "n_iterations", integer(timeline->n_iterations));
     json_object_set_new(object, "buckets", buckets_object(timeline));
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    size_t n = text ? strlen(text) : 0;
-    char *line = text ? realloc(text, n + 2) : NULL;
-    if (!line) {
-        free(text);
-        return NULL;
-    }
-    memcpy(line + n, "\n", 2);
-    return line;
+    return bench_rows_line(object);
 }

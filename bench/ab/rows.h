@@ -15,6 +15,8 @@ json_t *bench_rows_object(const bench_ab_plan *plan, const bench_ab_cell *cell);
 
 /* The first line of timelines.jsonl: which runs on which machine, and how many are done. */
 json_t *bench_rows_head(const bench_ab_plan *plan, bool is_interrupted);
+/* The object, which goes, as a line that the caller frees; NULL when out of host memory. */
+char *bench_rows_line(json_t *object);
 /* The line of a cell's timeline, which the caller frees; NULL when out of host memory. */
 char *bench_rows_timeline(const bench_ab_cell *cell, const bench_timeline *timeline);
 

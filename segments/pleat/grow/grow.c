@@ -182,7 +182,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
 }
 
 /* A segment reserves half more addresses than the device has memory, since a stream's blocks
- * spread. Small areas reserve an eighth of the memory; private pools less, as pools are many. */
+ * spread. Small areas reserve an eighth of the memory. Pools are many: see pl_private_want. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);

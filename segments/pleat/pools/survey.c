@@ -83,7 +83,7 @@ static pleat_status may_add(const pl_space *space, const pl_block *b, uint32_t o
     }
 }
 
-/* Free memory that the pool has not used yet may be loose. From now on the pool owns the memory. */
+/* Free memory that the pool does not own may be loose: it is pinned from now on. */
 static pleat_status take_free(pl_restore *r, pl_block **b, pleat_devptr from, pleat_devptr to)
 {
     pleat_status st = pl_block_store_reserve(&r->space->blocks.store, 2);

@@ -22,7 +22,7 @@ typedef struct pl_restore {
 } pl_restore;
 
 /* A piece that the survey took. Other threads may have pieces of the pool in flight, too. Memory
- * that the pool never used may be loose, and trims, takes and compactions go through all
+ * that the pool does not own may be loose, and trims, takes and compactions go through all
  * segments. */
 static inline bool pl_piece_is_own(const pl_block *b)
 {

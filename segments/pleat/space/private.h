@@ -31,8 +31,8 @@
  * some at a time, and can be taken. A later pool may get a released area if no block in it is live,
  * shared, captured or in flight, if the blocks are few, and if no segment is opening. So neither
  * addresses nor areas add up, and resident memory serves again without a driver call. At first the
- * new pool owns nothing in the area. Until a block of the new pool has been in a granule, anyone
- * may take the granule's settled memory, and wait for its pending memory.
+ * new pool owns nothing in the area. Until the new pool owns a granule, anyone may take the
+ * granule's settled memory, and wait for its pending memory.
  *
  * Heaps. The blocks of a tag (heap.h) have areas of their own, too. Otherwise the blocks are like
  * the default pool's: for captures, for waits and for requests that need memory. So a heap is a
