@@ -82,6 +82,30 @@ START_TEST(from_its_first_capture_on_a_pool_keeps_what_lives_in_it)
 }
 END_TEST
 
+/* A capture that only allocates, and one that only frees. */
+START_TEST(what_a_capture_allocates_or_frees_is_kept)
+{
+    bool frees = _i == 1;
+    pleat_devptr ptr = frees ? pools_get(pool, 5 * GRANULE, 1) : 0;
+    pools_begin_capture(1);
+    if (frees) {
+        pleat_put(ptr, 1);
+    } else {
+        ptr = pools_get(pool, 5 * GRANULE, 1);
+    }
+    cu_graph_exec exec = pools_end_capture(1);
+    pleat_put(pleat_get(512, 1), 1); /* shows that the capture has ended */
+    if (!frees) {
+        pleat_put(ptr, 1);
+    }
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(pools_reserved(pool), 5 * GRANULE);
+    pools_launch(exec, 2);
+    pleat.sim.finish();
+    pools_forget(exec);
+}
+END_TEST
+
 /* A use in a capture counts like a request. */
 START_TEST(a_block_that_a_capture_uses_is_kept)
 {
@@ -268,6 +292,7 @@ SUITE(segments_pool_growth)
     tcase_add_test(tcase, what_a_pool_without_graphs_has_freed_is_trimmed);
     tcase_add_test(tcase, a_pool_without_graphs_needs_its_largest_moment_only);
     tcase_add_test(tcase, from_its_first_capture_on_a_pool_keeps_what_lives_in_it);
+    tcase_add_loop_test(tcase, what_a_capture_allocates_or_frees_is_kept, 0, 2);
     tcase_add_test(tcase, a_block_that_a_capture_uses_is_kept);
     tcase = suite_case(suite, "graphs", open_idle, close_all);
     tcase_add_loop_test(tcase, small_blocks_that_stay_cost_their_bytes, 0, N_DRAWN);
