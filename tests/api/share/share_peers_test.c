@@ -467,7 +467,9 @@ START_TEST(a_forked_child_closes_what_its_parent_hands_out)
     pleat_devptr at = open_name(instance, &name); /* the thread's */
     close_at(instance, at, NULL);
     close_at(instance, at, NULL);
-    ck_assert_int_eq(count_fds(chunk_file), n_before);
+    while (count_fds(chunk_file) != n_before) { /* the thread that hands out closes its own last */
+        sched_yield();
+    }
     api_free(instance, 0, ptr, NULL);
     api_unmake(instance);
 }
