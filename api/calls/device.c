@@ -68,6 +68,12 @@ static pleat_status note_compaction(pleat_status st, const pl_gpu *gpu, int devi
     if (st == PLEAT_ENOTSUP && !gpu->ops->compact) {
         return pl_error_set(st, 0, "device %d: %s cannot move live memory", device, gpu->ops->name);
     }
+    if (st == PLEAT_EBUSY) {
+        return pl_error_set(st, 0,
+                            "device %d: live memory is not moved while mappings are observed: it "
+                            "may be registered (pleat_mapping_unobserve)",
+                            device);
+    }
     return st == PLEAT_OK ? st
                           : pl_error_set(st, 0, "device %d could not be compacted: %s", device,
                                          pleat_status_text(st));
@@ -85,16 +91,8 @@ pleat_status pleat_device_compact_sized(pleat handle, int device, size_t out_byt
     if (st != PLEAT_OK) {
         return st;
     }
-    if (gpu && !pl_mapping_observers_begin_move(&gpu->instance->observers)) {
-        st = pl_error_set(PLEAT_EBUSY, 0,
-                          "device %d: live memory is not moved while mappings are observed: it may "
-                          "be registered (pleat_mapping_unobserve)",
-                          device);
-    } else if (gpu) {
-        st = gpu->ops->compact ? gpu->ops->compact(gpu->allocator, &told) : PLEAT_ENOTSUP;
-        pl_mapping_observers_end_move(&gpu->instance->observers, st, &gpu->is_torn);
-        pl_gpu_debug_walk(gpu);
-        st = note_compaction(st, gpu, device);
+    if (gpu) {
+        st = note_compaction(pl_gpu_compact(gpu, 0, &told), gpu, device);
     }
     pl_use_leave(use);
     if (st == PLEAT_OK) {

@@ -240,6 +240,21 @@ static bool is_turn_to_walk(void)
 }
 #endif
 
+pleat_status pl_gpu_compact(pl_gpu *gpu, size_t request, pleat_compaction *told)
+{
+    pl_mapping_observers *observers = &gpu->instance->observers;
+    if (!gpu->ops->compact) {
+        return PLEAT_ENOTSUP;
+    }
+    if (!pl_mapping_observers_begin_move(observers)) {
+        return PLEAT_EBUSY;
+    }
+    pleat_status st = gpu->ops->compact(gpu->allocator, request, told);
+    pl_mapping_observers_end_move(observers, st, &gpu->is_torn);
+    pl_gpu_debug_walk(gpu);
+    return st;
+}
+
 void pl_gpu_debug_walk(pl_gpu *gpu)
 {
 #if PLEAT_DEBUG_LEVEL >= 2

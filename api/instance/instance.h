@@ -188,6 +188,9 @@ pleat_status pl_history_follow(pl_gpu *gpu);
 /* From now on calls bypass the fronts (front.h); wait until no thread is inside a front.
  * (history/record.c) */
 void pl_history_empty_fronts(pl_instance *instance);
+/* Move live memory together, if `request` is 0 or gets enough that way. PLEAT_OK; EBUSY
+ * (mappings are observed: they may be registered); ENOTSUP; or an error of pl_allocator_ops. */
+pleat_status pl_gpu_compact(pl_gpu *gpu, size_t request, pleat_compaction *told);
 /* Walk the allocator's invariants if this build asks for it (debug level 2): after the first 1,000
  * calls, then after each eleventh. */
 void pl_gpu_debug_walk(pl_gpu *gpu);

@@ -19,7 +19,8 @@ static uint64_t limit_of(const pl_gpu *gpu, uint64_t total)
     return limit == 0 || share < limit ? share : limit;
 }
 
-static void measure(pl_gpu *gpu, size_t bytes, const pl_driver_error *driver, pl_shortage *out)
+static void measure(pl_gpu *gpu, size_t bytes, pleat_status moved, const pl_driver_error *driver,
+                    pl_shortage *out)
 {
     pleat_stats stats;
     uint64_t free_bytes = 0;
@@ -48,6 +49,12 @@ static void measure(pl_gpu *gpu, size_t bytes, const pl_driver_error *driver, pl
         .foreign = has_free && total > held ? total - held : 0,
         .is_movable = is_movable,
     };
+    if (out->tied > 0 && gpu->ops->count_tied) {
+        gpu->ops->count_tied(gpu->allocator, &out->would);
+    }
+    out->moved = moved;
+    out->is_compacted = is_movable &&
+                        pl_pleat_own(&gpu->instance->config.options).when_short == PL_SHORT_COMPACT;
     out->in_pools = pl_pools_held(&gpu->pools, &out->largest_pool);
     out->is_refused = pl_driver_refused_memory(driver, &out->refused);
     const pl_config *config = &gpu->instance->config;
@@ -178,12 +185,43 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
                 (unsigned long long)s->largest_pool.second);
 }
 
-/* A large chunk is mapped as a whole: requests elsewhere cannot use its free part. */
+/* Why live memory was not moved for the request. */
+static const char *why_not_moved(pleat_status moved)
+{
+    switch (moved) {
+    case PLEAT_EBUSY:
+        return "mappings are observed (pleat_mapping_unobserve)";
+    case PLEAT_ECAPTURE:
+        return "a capture is under way";
+    case PLEAT_EPENDING:
+        return "work on the device did not end in time";
+    case PLEAT_ENOTSUP: /* a wake */
+        return "it serves requests alone";
+    case PLEAT_ENOMEM_DEVICE:
+        return "too little of it can be moved: pools with graphs and shared memory stay";
+    default:
+        return "there was no room for the first move";
+    }
+}
+
+/* A large chunk is mapped as a whole: requests elsewhere cannot use its free part. The advice is
+ * counted: what a compaction would win now, and what smaller chunks would not have tied. */
 static void say_tied(const pl_shortage *s, pl_text *text)
 {
+    uint64_t missing = need_of(s) - capacity_of(s);
     say_amount(text, "", s->tied);
-    pl_text_add(text, " are free in chunks that are partly in use; pleat_device_compact or "
-                      "chunks:granule would free them");
+    pl_text_add(text, " are free in chunks that are partly in use");
+    if (s->is_compacted) {
+        pl_text_add(text, "; short:compact moved nothing, as %s", why_not_moved(s->moved));
+    } else if (s->would.to_win >= missing) {
+        say_amount(text, "; short:compact, or pleat_device_compact, would win ", s->would.to_win);
+    }
+    if (s->tied - s->would.frugal >= missing && s->tied > s->would.frugal) {
+        say_amount(text, "; with growth:frugal only ", s->would.frugal);
+        pl_text_add(text, " of it would be tied, which is enough");
+    } else {
+        pl_text_add(text, "; with chunks:granule nothing would be tied");
+    }
 }
 
 static void say_full(const pl_shortage *s, pl_text *text)
@@ -283,10 +321,10 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
 }
 
 pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
-                             const pl_driver_error *driver, pl_text *text)
+                             pleat_status moved, const pl_driver_error *driver, pl_text *text)
 {
     pl_shortage shortage;
-    measure(gpu, bytes, driver, &shortage);
+    measure(gpu, bytes, moved, driver, &shortage);
     pleat_verdict verdict = pl_oom_judge(&shortage, status);
     pl_text_add(text, "%s on ", pleat_status_text(status));
     say_numbers(gpu, bytes, &shortage, text);

@@ -18,6 +18,7 @@ typedef struct pl_shortage {
     uint64_t live;     /* granules under live blocks; in a classic cache its live blocks */
     uint64_t pinned;
     uint64_t tied;      /* free, but in chunks that are partly in use */
+    pl_tied would;      /* of these */
     uint64_t idle_free; /* free and settled */
     uint64_t pending;
     uint64_t idle;
@@ -31,12 +32,15 @@ typedef struct pl_shortage {
     uint32_t wait_ms;    /* what the options allow against pending memory */
     bool is_unordered;   /* streams are not ordered after each other */
     bool is_known_by_id; /* so a stream can be waited for only where a call names it */
+    bool is_compacted;   /* short:compact is in force */
+    pleat_status moved;  /* why that moved nothing, or PLEAT_OK */
 } pl_shortage;
 
-/* The verdict and its sentence with all numbers. `room`: of the request; NULL = none. `driver`: its
- * failure in the request, or none. Calls the driver once; holds no lock. */
+/* The verdict and its sentence with all numbers. `room`: of the request; NULL = none. `moved`: how
+ * a compaction for the request ended; PLEAT_OK: well, or there was none. `driver`: its failure in
+ * the request, or none. Calls the driver once; holds no lock. */
 pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
-                             const pl_driver_error *driver, pl_text *text);
+                             pleat_status moved, const pl_driver_error *driver, pl_text *text);
 
 /* Set the error for a device without memory for the driver's context. Nothing can be measured then,
  * but this instance does not hold the memory. Returns ENOMEM_DEVICE. */

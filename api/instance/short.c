@@ -3,6 +3,7 @@
 
 #include "api/instance/callback.h"
 #include "api/instance/oom.h"
+#include "segments/pleat/space/options.h"
 #include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/base/deadline.h"
@@ -42,14 +43,16 @@ static void tell_shortage(const pl_want *w)
     pl_stack_end();
 }
 
-static pleat_status report_shortage(const pl_want *w, pleat_status st)
+/* The verdict and its sentence. moved: how the last compaction ended; PLEAT_OK: well, or there was
+ * none. */
+static pleat_status report_shortage(const pl_want *w, pleat_status st, pleat_status moved)
 {
     char sentence[PL_ERROR_TEXT_BYTES];
     pl_gpu *gpu = w->gpu;
     pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
-    pleat_verdict verdict = pl_oom_explain(gpu, w->in, w->bytes, st, &driver, &text);
+    pleat_verdict verdict = pl_oom_explain(gpu, w->in, w->bytes, st, moved, &driver, &text);
     tell_shortage(w);
     pl_error_set_verdict(st, w->bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
@@ -65,6 +68,32 @@ static pleat_status report_shortage(const pl_want *w, pleat_status st)
 static uint32_t time_left(const pl_want *w)
 {
     return pl_deadline_left(w->gpu->instance->config.options.wait_ms);
+}
+
+static bool may_compact(const pl_want *w)
+{
+    return w->gpu->ops == &pl_pleat_ops &&
+           pl_pleat_own(&w->gpu->instance->config.options).when_short == PL_SHORT_COMPACT;
+}
+
+/* The allocator answered `st`. If memory is short, and the program lets pleat move live memory, do
+ * so once, and ask again. *moved: why nothing was moved, or PLEAT_OK. The
+ * time of the move is not the call's, as the move waits for all work of the device. */
+static pleat_status compact_and_ask(const pl_want *w, pleat_status st, pleat_status *moved,
+                                    pleat_devptr *out)
+{
+    pleat_compaction told = { .n_split = 0 };
+    uint64_t begin_ms = pl_clock_ms();
+    if (st != PLEAT_ENOMEM_DEVICE || !may_compact(w)) {
+        return st;
+    }
+    *moved = pl_gpu_compact(w->gpu, w->bytes, &told);
+    pl_deadline_extend(pl_clock_ms() - begin_ms);
+    if (*moved != PLEAT_OK && *moved != PLEAT_EPOISONED) { /* the latter may have won memory */
+        return st;
+    }
+    pl_driver_clear_error();
+    return pl_want_ask(w, out);
 }
 
 /* The memory is there, but pends. The allocator has polled, ordered and waited where possible. If
@@ -112,7 +141,8 @@ static bool press(const pl_want *w, bool *has_freed)
 
 /* Asks the application for memory while blocks are freed, or while the callback reports success and
  * time is left. The bound stops a callback that frees a little for ever. */
-static pleat_status alloc_pressed(const pl_want *w, pleat_status st, pleat_devptr *out)
+static pleat_status alloc_pressed(const pl_want *w, pleat_status st, pleat_status *moved,
+                                  pleat_devptr *out)
 {
     enum { MAX_ROUNDS = 64 };
     pl_instance *instance = w->gpu->instance;
@@ -126,18 +156,21 @@ static pleat_status alloc_pressed(const pl_want *w, pleat_status st, pleat_devpt
             return pl_short_refuse_child();
         }
         pl_driver_clear_error();
-        st = pl_want_ask(w, out);
+        st = compact_and_ask(w, pl_want_ask(w, out), moved, out);
     }
     return st;
 }
 
-/* All repetitions of a request are one call: earlier waits count. */
-static pleat_status alloc_again(const pl_want *want, pleat_status st, pleat_devptr *out)
+/* All repetitions of a request are one call: earlier waits count. Live memory moves before the
+ * program is asked to free some. */
+static pleat_status alloc_again(const pl_want *want, pleat_status st, pleat_status *moved,
+                                pleat_devptr *out)
 {
     pl_want w = *want;
     w.asked = NULL; /* meanwhile a capture may have begun or ended */
     pl_deadline_hold(w.gpu->instance->config.options.wait_ms);
-    st = alloc_pressed(&w, st, out);
+    st = compact_and_ask(&w, st, moved, out);
+    st = is_shortage(st) ? alloc_pressed(&w, st, moved, out) : st;
     if (st == PLEAT_EPENDING && w.is_patient) {
         st = alloc_pending(&w, out);
     }
@@ -147,15 +180,16 @@ static pleat_status alloc_again(const pl_want *want, pleat_status st, pleat_devp
 
 pleat_status pl_short_alloc(const pl_want *w, uint64_t n_errors, pleat_status st, pleat_devptr *out)
 {
+    pleat_status moved = PLEAT_OK;
     pl_driver_clear_error_before(n_errors);
     if (is_shortage(st)) {
-        st = alloc_again(w, st, out);
+        st = alloc_again(w, st, &moved, out);
     }
     if (st == PLEAT_OK || st == PLEAT_EFORKED) {
         return st;
     }
     if (is_shortage(st) || st == PLEAT_ENOSPACE_VA) {
-        return report_shortage(w, st);
+        return report_shortage(w, st, moved);
     }
     const char *tag = st == PLEAT_EASLEEP ? pl_tags_name(&w->gpu->tags, w->in) : NULL;
     if (tag) {

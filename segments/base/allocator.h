@@ -109,6 +109,12 @@ typedef struct pl_cache_options {
     double memory_fraction; /* of the device: a further limit */
 } pl_cache_options;
 
+/* Bytes of free memory in chunks that are partly in use. */
+typedef struct pl_tied {
+    uint64_t to_win; /* what a compaction would give back, if nothing forbids it */
+    uint64_t frugal; /* what would be tied if each chunk were four, as with growth:frugal */
+} pl_tied;
+
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
@@ -170,10 +176,14 @@ typedef struct pl_allocator_ops {
     /* From now on round requests up by these checked divisions (rounding.h). NULL where the
      * rounding cannot change. */
     void (*set_rounding)(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS]);
-    /* Move live blocks together and give the emptied memory back. The caller lets no work run or be
-     * submitted until the call returns. ECAPTURE (a capture is known); EPENDING; ENOTSUP; EDRIVER;
-     * EPOISONED (an undo failed). Writes *out on success. NULL where nothing can be moved. */
-    pleat_status (*compact)(pl_allocator *a, pleat_compaction *out);
+    /* Move live blocks together and give the emptied memory back. If `request` is not 0, only where
+     * a request of as many bytes is short and can get enough that way. The caller lets no work run
+     * or be submitted until the call returns. ECAPTURE (a capture is known); EPENDING; ENOTSUP;
+     * EDRIVER; EPOISONED (an undo failed); ENOMEM_DEVICE (too little can be won for the request, so
+     * nothing was moved). Writes *out on success. NULL where nothing can be moved. */
+    pleat_status (*compact)(pl_allocator *a, size_t request, pleat_compaction *out);
+    /* Count what is tied: see pl_tied. Walks over all chunks. NULL: nothing is tied. */
+    void (*count_tied)(pl_allocator *a, pl_tied *out);
     /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps
      * the stream. */
     pleat_status (*release_capture)(pl_allocator *a, pl_stream *stream);

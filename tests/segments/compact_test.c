@@ -82,7 +82,7 @@ static const char TWO_RUNS[] = "##....................#####.....";
 
 static pleat_status compact(pleat_compaction *out)
 {
-    pleat_status st = pleat.a->ops->compact(pleat.a, out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, out);
     pleat_assert_sound();
     told_assert_agrees(pleat.a);
     for (unsigned i = 0; i < N_LARGE; i++) {
@@ -122,21 +122,6 @@ START_TEST(what_is_in_use_gets_as_few_chunks_as_cover_it)
     ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 3); /* 2, 4 and 1 */
     ck_assert_uint_eq(pleat_calls("cuMemRelease") - n_released, 1);
     assert_split(0, 0, 0);
-}
-END_TEST
-
-START_TEST(who_has_compacted_gets_granules)
-{
-    compacted(); /* nothing is won */
-    uint64_t n_created = pleat_calls("cuMemCreate");
-    pleat_put(pleat_get((size_t)2 * N_LARGE * GRANULE, 1), 1);
-    ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 2); /* of N_LARGE granules */
-    keep(TWO_RUNS);
-    compacted();
-    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7); /* the free large chunks went, too */
-    n_created = pleat_calls("cuMemCreate");
-    pleat_get((size_t)2 * N_LARGE * GRANULE, 1);
-    ck_assert_uint_eq(pleat_calls("cuMemCreate") - n_created, 2 * N_LARGE);
 }
 END_TEST
 
@@ -263,7 +248,7 @@ START_TEST(a_capture_under_way_is_refused)
     keep(TWO_RUNS);
     captures_begin(2);
     captures_name_stream(2);
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_ECAPTURE);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_ECAPTURE);
     ck_assert_uint_eq(out.n_split, 99);
     captures_end(2);
     captures_name_stream(2);
@@ -357,7 +342,7 @@ START_TEST(after_each_failing_call_all_is_as_before)
 }
 END_TEST
 
-/* The first call maps all new chunks at the scratch addresses; three calls each. */
+/* The first four maps are at the scratch addresses: the old chunk and three new ones. */
 START_TEST(memory_that_cannot_be_mapped_again_is_mended_by_the_next_compaction)
 {
     pleat_devptr ptr;
@@ -388,7 +373,7 @@ START_TEST(an_undo_that_is_refused_once_is_tried_again)
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, forgive, &n);
     pleat.sim.fail_from("cuMemMap", 4, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_uint_eq(n, 2);
     ck_assert_int_eq(st, PLEAT_EDRIVER);
@@ -401,15 +386,15 @@ START_TEST(memory_of_which_only_some_is_mapped_is_mended_too)
 {
     pleat_devptr ptr;
     keep(TWO_RUNS);
-    pleat.sim.fail_from("cuMemMap", 4, CU_UNKNOWN);
-    pleat.sim.fail_from("cuMemUnmap", 2, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemMap", 5, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 1, CU_UNKNOWN);
     pleat_compaction out;
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
     compacted();
-    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7 + N_LARGE); /* the old one is idle */
     ck_assert_uint_ne(pleat_get(512, 1), 0);
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
 }
@@ -420,10 +405,10 @@ START_TEST(an_undo_that_is_refused_and_then_torn_ends)
 {
     pleat_compaction out;
     keep("#####....................##.....");
-    pleat.sim.fail_from("cuMemMap", 5, CU_UNKNOWN);
-    pleat.sim.fail_from("cuMemUnmap", 2, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemMap", 6, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 1, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemRetainAllocationHandle", (uint64_t)_i, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     compacted();
@@ -443,14 +428,14 @@ START_TEST(a_place_of_which_only_some_is_mapped_is_mended_too)
     pleat_devptr ptr;
     pleat_compaction out;
     keep("#####....................##.....");
-    pleat.sim.fail_from("cuMemMap", 5, CU_UNKNOWN);
-    pleat.sim.fail_from("cuMemUnmap", 2, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat.sim.fail_from("cuMemMap", 6, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 1, CU_UNKNOWN);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
     compacted();
-    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7 + N_LARGE); /* the old one is idle */
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
 }
 END_TEST
@@ -463,8 +448,8 @@ START_TEST(scratch_addresses_that_stay_mapped_are_unmapped_later)
 }
 END_TEST
 
-/* The new chunks' first _i maps succeed, and these maps cannot be undone. While the driver maps a
- * part, all new chunks stay, and count. The old chunk is as before. */
+/* The first _i maps succeed, and these maps cannot be undone. While the driver maps a part, all new
+ * chunks stay, and count. The old chunk is as before. */
 START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
 {
     pleat_compaction out;
@@ -473,7 +458,7 @@ START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
     pleat_stats before = pleat_counted_mixed();
     pleat.sim.fail_at("cuMemMap", (uint64_t)_i, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
     ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
     ck_assert_int_eq(st, _i == 0 ? PLEAT_EDRIVER : PLEAT_EPOISONED);
     pleat.a->ops->stats(pleat.a, &now);
@@ -483,20 +468,21 @@ START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
                       before.resident_bytes + n_aside * now.granule_bytes + now.idle_bytes);
     ck_assert_uint_eq(now.resident_bytes, vmm_sim_counted(&pleat.sim).physical_bytes);
     if (_i > 0) { /* as long as the driver does not unmap, nothing is compacted */
-        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_EPOISONED);
+        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_EPOISONED);
     }
     pleat_devptr ptr;
     pleat.sim.fail_never();
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_OK);
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
     assert_split(1, 7, N_LARGE - 7);
-    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7);
+    ck_assert_uint_eq(chunks_granules_held(), N_FIRST + 7 + 1); /* and the request's granule */
     assert_split(0, 0, 0);
     pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
 }
 END_TEST
 
-/* Copies may still run. Their memory is neither unmapped nor given to any request. */
+/* Copies may still run. Their memory is neither unmapped nor given to any request. The old chunk is
+ * in its place again. */
 START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
 {
     pleat_devptr ptr;
@@ -505,9 +491,9 @@ START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
     uint64_t n_unmaps = pleat_calls("cuMemUnmap");
     pleat.sim.fail_from("cuStreamSynchronize", 0, CU_UNKNOWN);
     pleat.sim.fail_from("cuCtxSynchronize", 0, CU_UNKNOWN);
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_EPOISONED);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_EPOISONED);
     pleat.sim.fail_never();
-    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), n_unmaps);
+    ck_assert_uint_eq(pleat_calls("cuMemUnmap"), n_unmaps + 1); /* of the blocks' addresses */
     ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
     assert_split(1, 7, N_LARGE - 7);
@@ -541,7 +527,6 @@ SUITE(segments_compact)
 {
     TCase *split = suite_case(suite, "split", open_laid_out, close_checked);
     tcase_add_test(split, what_is_in_use_gets_as_few_chunks_as_cover_it);
-    tcase_add_test(split, who_has_compacted_gets_granules);
     tcase_add_test(split, what_is_won_serves_other_places);
     tcase_add_test(split, holes_serve_again_in_their_places);
     tcase_add_test(split, chunks_in_full_use_and_free_ones_stay);

@@ -171,7 +171,7 @@ static pleat_status compact_at(uint64_t k, action *const *what)
     act = what;
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, act_after, NULL);
-    pleat_status st = pleat.a->ops->compact(pleat.a, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
     if (is_late && n_calls > k) {
         void *is_done = NULL;
         ck_assert_int_eq(pthread_join(late, &is_done), 0);
@@ -246,7 +246,7 @@ END_TEST
  * beside a thread that acts after the k-th call. */
 START_TEST(others_go_on_where_it_is_torn)
 {
-    enum { AT_PLACE = 3, N_AT_PLACE = 3 }; /* maps at the scratch addresses come before */
+    enum { AT_PLACE = 4, N_AT_PLACE = 3 }; /* maps at the scratch addresses come before */
     uint64_t k = 0;
     do {
         open_split();
@@ -327,13 +327,68 @@ START_TEST(what_moves_may_lose_its_lane)
     compactor = pthread_self();
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, act_at_entry, &n_created);
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, &out), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_OK);
     ck_assert_uint_gt(pleat.sim.n_faults(), 0);
     pleat.sim.fail_never();
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_uint_gt(n_created, 0);
     ck_assert_uint_eq(space->streams.n_lanes, n_lanes); /* a lane came, a lane went */
     close_verified();
+}
+END_TEST
+
+/* ---- a broken promise ------------------------------------------------------------------------ */
+
+/* Work of a thread that was to submit none. It is over at once. */
+static bool write_astray(void)
+{
+    bool is_submitted = pleat.sim.fill(pleat.handles[2], blocks[0], GRANULE, 99) == CU_SUCCESS;
+    pleat.sim.finish();
+    return is_submitted;
+}
+
+static bool has_hazard(pleat_sim_hazard_kind kind)
+{
+    static pleat_sim_hazard hazards[64];
+    size_t n = pleat.sim.hazards(hazards, 64);
+    bool any = false;
+    ck_assert_uint_le(n, 64);
+    for (size_t i = 0; i < n; i++) {
+        any = any || hazards[i].kind == kind;
+    }
+    return any;
+}
+
+static bool is_written(void)
+{
+    ck_assert_int_eq(pleat.sim.verify(pleat.handles[2], blocks[0], GRANULE, 99), CU_SUCCESS);
+    pleat.sim.finish();
+    return !has_hazard(PLEAT_SIM_CONTENTS);
+}
+
+/* Another thread writes to a live block after the k-th call. The block then has what was written,
+ * or the writing work met unmapped addresses, which ends a program on a GPU. No write is lost. */
+START_TEST(a_write_astray_is_kept_or_faults)
+{
+    static action *const writes = write_astray;
+    uint64_t n_kept = 0;
+    uint64_t n_faults = 0;
+    uint64_t k = 0;
+    do {
+        open_split();
+        pleat.sim.finish();
+        ck_assert_int_eq(compact_at(k, &writes), PLEAT_OK);
+        bool has_faulted = has_hazard(PLEAT_SIM_UNMAPPED_ACCESS);
+        ck_assert_msg(has_faulted || n_calls <= k || is_written(), "lost after call %llu",
+                      (unsigned long long)k);
+        n_faults += has_faulted;
+        n_kept += !has_faulted;
+        pleat.sim.has_hazards = true; /* no order between the write and the copies, either */
+        ck_assert(put(&blocks[0]));   /* its bytes are the writer's */
+        close_verified();
+    } while (n_calls > k++);
+    ck_assert_uint_gt(n_faults, 3); /* from the unmapping on: copies and their waits, maps */
+    ck_assert_uint_gt(n_kept, 8);
 }
 END_TEST
 
@@ -368,6 +423,23 @@ START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
 }
 END_TEST
 
+/* Tied memory that does not move is no help to a request. */
+START_TEST(a_request_is_refused_where_shared_chunks_hold_what_it_lacks)
+{
+    pleat_compaction out = { .n_split = 99 };
+    size_t request = (size_t)10 * GRANULE;
+    device_options.handle_posix_fd = PL_DEMAND_FIRM;
+    open_split();
+    chunks_limit_to_held();
+    bool is_shared = _i == 1 && share();
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, request, &out),
+                     is_shared ? PLEAT_ENOMEM_DEVICE : PLEAT_OK);
+    ck_assert_uint_eq(out.n_split, is_shared ? 99 : 1);
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
+    close_verified();
+}
+END_TEST
+
 SUITE(segments_compact_window)
 {
     TCase *calls = suite_case(suite, "calls", NULL, NULL);
@@ -376,6 +448,9 @@ SUITE(segments_compact_window)
     tcase_add_loop_test(faults, others_go_on_where_calls_fail, 0, N_ACTIONS);
     tcase_add_loop_test(faults, others_go_on_where_it_is_torn, 0, N_ACTIONS);
     tcase_add_test(faults, what_moves_may_lose_its_lane);
+    TCase *broken = suite_case(suite, "broken promise", NULL, NULL);
+    tcase_add_test(broken, a_write_astray_is_kept_or_faults);
     TCase *shared = suite_case(suite, "shared", NULL, NULL);
     tcase_add_test(shared, what_is_shared_beside_a_compaction_is_what_stays);
+    tcase_add_loop_test(shared, a_request_is_refused_where_shared_chunks_hold_what_it_lacks, 0, 2);
 }

@@ -5,9 +5,14 @@
  * waits for all work of the device, so only work submitted during the call can break the promise.
  * After that wait everything freed is settled, and no stale mapping is left.
  *
- * Chunks with the fewest granules in use come first. A chunk needs room for its granules in use
- * before its own memory goes, and memory that one chunk wins is room for the next. So if one chunk
- * finds no room, no later chunk does.
+ * Chunks with the fewest granules in use come first, as they win most for what is copied. A chunk
+ * needs room for its granules in use before its own memory goes, and memory that one chunk wins is
+ * room for the next. So if one chunk finds no room, no later chunk does.
+ *
+ * A compaction for a request moves nothing if all chunks together win less than the request lacks,
+ * as the request fails in any case. Else it splits all of them. One that stops at what the request
+ * lacks leaves a full device: the next has no room for its first chunk, and each waits for all work
+ * of the device again (docs/experiments/compaction.md).
  *
  * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
  * and free meanwhile. */
@@ -31,6 +36,7 @@ typedef struct candidates {
     candidate *entries;
     size_t n;
     size_t capacity;
+    size_t n_to_win; /* granules, of all */
     unsigned most_order;
 } candidates;
 
@@ -71,6 +77,7 @@ static pleat_status look_through(pl_space *space, pl_segment *seg, pl_pace *pace
         size_t next = pl_segment_chunk_to(seg, g);
         if (pl_split_is_worth_it(space, at, &n_kept)) {
             st = add(space, c, at, n_kept);
+            c->n_to_win += ((size_t)1 << order) - n_kept;
             c->most_order = order > c->most_order ? order : c->most_order;
         }
         pl_pace_count(space, pace, next - g);
@@ -91,6 +98,64 @@ static pleat_status collect(pl_space *space, candidates *c)
         pl_pace_step(space, &pace, 1);
     }
     return st;
+}
+
+/* ---- what is tied ---------------------------------------------------------------------------- */
+
+enum { FRUGAL_ORDERS = 2 }; /* chunks of a quarter of the size: policy.c */
+
+/* Vacant granules of [g, end) that would be tied in chunks of the order. */
+static size_t tied_by(const pl_segment *seg, size_t g, size_t end, unsigned order)
+{
+    size_t n_tied = 0;
+    size_t step = (size_t)1 << order;
+
+    for (; g < end; g += step) {
+        size_t n_vacant = 0;
+        for (size_t i = g; i < g + step; i++) {
+            n_vacant += pl_granule_is_set(seg->vacant, i);
+        }
+        n_tied += n_vacant < step ? n_vacant : 0;
+    }
+    return n_tied;
+}
+
+static void count_in(pl_space *space, pl_segment *seg, pl_pace *pace, size_t *to_win,
+                     size_t *frugal)
+{
+    size_t g = seg->has_large ? next_tied(seg, 0) : SIZE_MAX;
+
+    while (g != SIZE_MAX) {
+        size_t n_kept;
+        size_t from = pl_segment_chunk_from(seg, g);
+        size_t next = pl_segment_chunk_to(seg, g);
+        unsigned order = seg->orders[g];
+        *to_win += pl_split_is_worth_it(space, pl_segment_address(seg, from), &n_kept)
+                       ? next - from - n_kept
+                       : 0;
+        *frugal += tied_by(seg, from, next, order > FRUGAL_ORDERS ? order - FRUGAL_ORDERS : 0);
+        pl_pace_step(space, pace, next - from);
+        g = next < seg->capacity ? next_tied(seg, next) : SIZE_MAX;
+    }
+}
+
+void pl_pleat_count_tied(pl_allocator *a, pl_tied *out)
+{
+    pl_space *space = pl_space_enter((pl_space *)a);
+    size_t to_win = 0;
+    size_t frugal = 0;
+    pl_pace pace;
+
+    space->places.n_walking++;
+    pl_pace_begin(space, &pace, false);
+    for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        count_in(space, seg, &pace, &to_win, &frugal);
+        pl_pace_step(space, &pace, 1);
+    }
+    space->places.n_walking--;
+    *out = (pl_tied){ .to_win = (uint64_t)to_win << space->granule_log2,
+                      .frugal = (uint64_t)frugal << space->granule_log2 };
+    pl_space_leave(space);
 }
 
 /* ---- the safe point -------------------------------------------------------------------------- */
@@ -115,10 +180,14 @@ static pleat_status split_all(pl_space *space, const candidates *c, pleat_compac
     return st == PLEAT_ENOMEM_DEVICE ? PLEAT_OK : st;
 }
 
-static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
+static pleat_status split_chunks(pl_space *space, size_t n_lacking, pleat_compaction *told)
 {
     candidates c = { .n = 0 };
     pleat_status st = collect(space, &c);
+
+    if (st == PLEAT_OK && c.n_to_win < n_lacking) {
+        st = PLEAT_ENOMEM_DEVICE;
+    }
 
     if (st == PLEAT_OK && c.n > 0) {
         st = pl_scratch_open(space, c.most_order);
@@ -130,39 +199,42 @@ static pleat_status split_chunks(pl_space *space, pleat_compaction *told)
     return st;
 }
 
-/* Blocks to come would cut up the free large chunks. So these chunks are given back, once; from now
- * on chunks are granules (policy.c). */
-static pleat_status leave_large_chunks(pl_space *space)
+/* Granules that have to be won for the request, else nothing is moved. */
+static size_t lacking(const pl_space *space, size_t request)
 {
-    size_t n_released;
+    size_t cap = pl_space_cap(space);
+    size_t need = space->chunks.n_pinned +
+                  ((request + space->granule_bytes - 1) >> space->granule_log2);
 
-    if (space->flights.has_compacted || space->options.chunks == PL_CHUNKS_GRANULE) {
-        return PLEAT_OK;
-    }
-    space->flights.has_compacted = true;
-    pleat_status st = pl_trim_to(space, 0, 0, &n_released);
-    return st == PLEAT_EPENDING ? PLEAT_OK : st;
+    return need > cap ? need - cap : 0;
 }
 
-static pleat_status compact(pl_space *space, pleat_compaction *told)
+/* Looks before it waits: a compaction that wins too little would hold up the program for nothing.
+ * Memory freed meanwhile may then do without a move. */
+static pleat_status compact(pl_space *space, size_t request, pleat_compaction *told)
 {
+    size_t n_lacking = lacking(space, request);
+    if (request > 0 && n_lacking == 0) {
+        return PLEAT_OK;
+    }
+    if (request > 0 && space->blocks.store.tally.n_tied_granules < n_lacking) {
+        return PLEAT_ENOMEM_DEVICE;
+    }
     pleat_status st = pl_still_wait(space);
     st = st == PLEAT_OK ? pl_still_settle(space) : st;
-    if (st != PLEAT_OK) {
+    n_lacking = request > 0 ? lacking(space, request) : 0;
+    if (st != PLEAT_OK || (request > 0 && n_lacking == 0)) {
         return st;
     }
     size_t n_held = space->chunks.n_held;
-    st = split_chunks(space, told);
+    st = split_chunks(space, n_lacking, told);
     size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
     size_t keep = n_held > n_won ? n_held - n_won : 0;
     pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */
-    if (st == PLEAT_OK && failed == PLEAT_OK && told->won_bytes > 0) {
-        failed = leave_large_chunks(space);
-    }
     return st == PLEAT_OK ? failed : st;
 }
 
-pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
+pleat_status pl_pleat_compact(pl_allocator *a, size_t request, pleat_compaction *out)
 {
     pl_space *space = (pl_space *)a;
     pleat_compaction told = { .n_split = 0 };
@@ -172,7 +244,7 @@ pleat_status pl_pleat_compact(pl_allocator *a, pleat_compaction *out)
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
     pl_fronts_unbind(space, 0);
-    pleat_status st = compact(space, &told);
+    pleat_status st = compact(space, request, &told);
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_space_leave(space);

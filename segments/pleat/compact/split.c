@@ -186,7 +186,7 @@ static pleat_status get_chunks(pl_space *space, split *s)
     return PLEAT_OK;
 }
 
-/* Copies into the scratch addresses may still run. */
+/* The chunk may still be mapped at the scratch addresses, so it serves nobody. */
 static void set_aside(pl_space *space, pl_chunk chunk, unsigned order)
 {
     pl_scratched *to = &space->flights.scratched;
@@ -197,8 +197,7 @@ static void set_aside(pl_space *space, pl_chunk chunk, unsigned order)
     pl_space_pin(space, (size_t)1 << order);
 }
 
-/* The gaps return to their former state. While the scratch addresses stay mapped, the new chunks
- * serve nobody else. */
+/* The gaps return to their former state. */
 static void give_up(pl_space *space, split *s)
 {
     for (size_t i = 0; i < s->n_gaps; i++) {
@@ -274,7 +273,7 @@ static pleat_status move(pl_space *space, pl_swap *s)
 {
     pleat_status st = pl_swap_run(space, s);
 
-    space->flights.scratch_bytes = s->is_in_scratch ? pl_swap_bytes(space, s->n_kept) : 0;
+    space->flights.scratch_bytes = s->is_in_scratch ? space->flights.scratch.bytes : 0;
     tear(space, s);
     return st;
 }
@@ -290,7 +289,11 @@ static pleat_status replace(pl_space *space, split *s, pleat_compaction *told)
         return st;
     }
     commit(space, s);
-    pleat_status failed = pl_chunk_give_back(space, swap->old, swap->order);
+    if (swap->is_in_scratch) {
+        set_aside(space, swap->old, swap->order);
+    }
+    pleat_status failed = swap->is_in_scratch ? PLEAT_EPOISONED
+                                              : pl_chunk_give_back(space, swap->old, swap->order);
     if (failed == PLEAT_OK) {
         space->chunks.full_at = SIZE_MAX;
         told->won_bytes += pl_swap_bytes(space, pl_swap_granules(swap) - swap->n_kept);
@@ -329,7 +332,7 @@ pleat_status pl_split_chunk(pl_space *space, pleat_devptr at, pleat_compaction *
             pl_space_wait_for_flights(space);
         }
         if (space->flights.n > 0 || !plan(space, at, &s) || !is_vacated(space, &s) ||
-            pl_swap_bytes(space, s.swap.n_kept) > space->flights.scratch.bytes) {
+            pl_swap_bytes(space, 2 * pl_swap_granules(&s.swap)) > space->flights.scratch.bytes) {
             return PLEAT_OK;
         }
         pleat_status st = carry_out(space, &s, told, &is_short);

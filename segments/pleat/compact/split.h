@@ -3,10 +3,11 @@
  *   before  |#### 64 MiB: live | vacant | vacant | vacant | live | vacant | vacant | vacant ####|
  *   after   |#### 8 MiB: live #|......... hole .........|# live #|......... hole ..............|
  *
- * Granules of the chunk that are not vacant get new chunks, as few as possible. The new chunks are
- * mapped at scratch addresses and filled. Then they are mapped in the place of the old chunk, which
- * goes back to the driver. So addresses and contents stay. The caller must know that no work runs
- * on the device meanwhile.
+ * Granules of the chunk that are not vacant get new chunks, as few as possible. The old chunk is
+ * mapped a second time, at scratch addresses, and loses its place. The new chunks are filled from
+ * it and mapped in that place, and the old chunk goes back to the driver. So addresses and contents
+ * stay. The caller must know that no work runs on the device meanwhile: work that runs all the same
+ * finds no memory at its addresses, and faults (swap.c).
  *
  * Every function here is called with the space's lock held. pl_split_chunk drops the lock for
  * driver calls. Others may allocate and free in the chunk meanwhile, but not in the granules that
@@ -62,8 +63,8 @@ typedef struct pl_swap {
     pl_chunk chunks[PL_SWAP_GRANULES]; /* the new ones, by granule, as in a segment's tables */
     uint8_t orders[PL_SWAP_GRANULES];
     pl_swap_outcome outcome;
-    bool is_filling;    /* copies into the scratch addresses may still run */
-    bool is_in_scratch; /* these are still mapped */
+    bool is_filling;    /* copies between the scratch addresses may still run */
+    bool is_in_scratch; /* the old chunk and the new ones may still be mapped there */
 } pl_swap;
 
 static inline size_t pl_swap_granules(const pl_swap *s)
@@ -77,8 +78,8 @@ static inline size_t pl_swap_bytes(const pl_space *space, size_t n_granules)
 }
 
 /* Fill the new chunks at the scratch addresses and put them in the place of the old one. Writes
- * `outcome`, is_filling and is_in_scratch. PLEAT_OK. ENOMEM_DEVICE, ENOTSUP, ECAPTURE, EDRIVER:
- * the outcome is OLD. EPOISONED: something could not be undone. */
+ * `outcome`, is_filling and is_in_scratch. PLEAT_OK. ENOMEM_DEVICE, ENOTSUP,
+ * ECAPTURE, EDRIVER: the outcome is OLD. EPOISONED: something could not be undone. */
 pleat_status pl_swap_run(pl_space *space, pl_swap *s);
 
 #endif

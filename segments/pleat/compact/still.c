@@ -58,7 +58,8 @@ pleat_status pl_still_settle(pl_space *space)
 {
     pleat_status st = pl_trim_quiesce(space, space->wait_ms > 0 ? space->wait_ms : 1);
 
-    return st == PLEAT_OK ? pl_torn_mend(space) : st;
+    st = st == PLEAT_OK ? pl_torn_mend(space) : st;
+    return st == PLEAT_OK ? pl_scratch_close(space) : st;
 }
 
 /* ---- scratch addresses, and torn memory ------------------------------------------------------ */
@@ -103,7 +104,7 @@ pleat_status pl_scratch_close(pl_space *space)
 pleat_status pl_scratch_open(pl_space *space, unsigned order)
 {
     pl_range range = { .bytes = 0 };
-    size_t bytes = space->granule_bytes << order;
+    size_t bytes = space->granule_bytes << (order + 1); /* an old chunk and the new ones */
     pleat_status st = pl_scratch_close(space);
 
     if (st == PLEAT_OK) {

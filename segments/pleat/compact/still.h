@@ -14,19 +14,19 @@ void pl_still_end(pl_space *space);
  * an event of the context (driver 555) the wait has no bound. PLEAT_OK; EPENDING (work goes on);
  * ECAPTURE; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_still_wait(pl_space *space);
-/* After pl_still_wait: settle freed memory, and mend memory torn by an earlier compaction.
- * PLEAT_OK; EPENDING (memory freed since still pends); EDRIVER; EPOISONED (the torn memory cannot
- * be mended). */
+/* After pl_still_wait: settle freed memory, mend memory torn by an earlier compaction, and unmap
+ * its scratch addresses. PLEAT_OK; EPENDING (memory freed since still pends); EDRIVER; EPOISONED
+ * (what is torn cannot be mended, or the scratch addresses stay mapped). */
 pleat_status pl_still_settle(pl_space *space);
 
 /* ---- scratch addresses, and torn memory ----
  *
- * Addresses where a compaction fills chunks, and memory that a compaction has torn.
+ * Addresses where a compaction copies from chunk to chunk, and memory that a compaction has torn.
  *
  * Every function here is called with the space's lock held, and drops the lock. */
 
-/* Reserve addresses for chunks of the order. PLEAT_OK; ENOSPACE_VA; EPOISONED (addresses of an
- * earlier compaction cannot be unmapped); EDRIVER. */
+/* Reserve addresses for a chunk of the order, and as many beside it. PLEAT_OK; ENOSPACE_VA;
+ * EPOISONED (addresses of an earlier compaction cannot be unmapped); EDRIVER. */
 pleat_status pl_scratch_open(pl_space *space, unsigned order);
 /* Give the addresses back. PLEAT_OK; EPOISONED: the addresses are still mapped. */
 pleat_status pl_scratch_close(pl_space *space);

@@ -31,14 +31,13 @@ static uint64_t share_of(const pl_space *space)
     return is_ample ? share / AMPLE_PART : share;
 }
 
-/* Programs that compact want memory more than time. Large chunks would undo the splits. */
 unsigned pl_policy_order(const pl_space *space, size_t cap)
 {
     uint64_t room = pl_policy_headroom(space, cap);
     uint64_t share = share_of(space);
     unsigned order = 0;
 
-    if (space->options.chunks == PL_CHUNKS_GRANULE || space->flights.has_compacted) {
+    if (space->options.chunks == PL_CHUNKS_GRANULE) {
         return 0;
     }
     /* 2^order <= sqrt(cap * room) / share */

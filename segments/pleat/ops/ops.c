@@ -203,6 +203,7 @@ const pl_allocator_ops pl_pleat_ops = {
     .set_limit = pl_pleat_set_limit,
     .set_rounding = pl_pleat_set_rounding,
     .compact = pl_pleat_compact,
+    .count_tied = pl_pleat_count_tied,
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
     .retire_stream = pl_pleat_retire_stream,

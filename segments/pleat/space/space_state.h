@@ -195,11 +195,10 @@ typedef struct pl_space_flights {
     unsigned n;           /* in the list; also the live blocks that a restore will make */
     uint64_t n_taken_off; /* flights so far */
     bool is_moving;       /* a flight moves live blocks: see pl_space_begin_move */
-    bool has_compacted;   /* a compaction has won memory: see policy.c */
     bool is_compacting;   /* or a heap falls asleep or wakes: see still.h */
     bool is_scratch_busy; /* copies into `scratch` may still run */
-    pl_range scratch;     /* addresses where a compaction fills chunks; bytes 0 = none */
-    size_t scratch_bytes; /* bytes still mapped in `scratch`, as an unmapping failed */
+    pl_range scratch;     /* addresses where a compaction copies; bytes 0 = none */
+    size_t scratch_bytes; /* bytes that may still be mapped in `scratch`: an unmapping failed */
     pl_scratched scratched;
     pl_torn torn; /* while something is, no request is served */
 } pl_space_flights;

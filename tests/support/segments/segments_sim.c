@@ -92,7 +92,7 @@ void pleat_renew_stream(unsigned i)
 void pleat_assert_sound(void)
 {
     ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
-    ck_assert_uint_eq(vmm_sim_counted(&pleat.sim).hazards, 0);
+    ck_assert(vmm_sim_counted(&pleat.sim).hazards == 0 || pleat.sim.has_hazards);
 }
 
 void pleat_walk_every(unsigned n_calls)

@@ -15,6 +15,7 @@
 
 typedef struct vmm_sim {
     pl_driver *drv;
+    bool has_hazards; /* set by tests that break a rule on purpose */
 #define VMM_SIM_FIELD(name) __typeof__(pleat_sim_##name) *name;
     VMM_SIM_LIST(VMM_SIM_FIELD)
 #undef VMM_SIM_FIELD
