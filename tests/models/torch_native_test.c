@@ -376,7 +376,7 @@ START_TEST(defaults_are_those_of_the_design)
     ck_assert_int_eq(pl_pleat_own(&options).growth, PL_GROWTH_BALANCED);
     ck_assert_int_eq(pl_pleat_own(&options).cross_stream, PL_CROSS_ORDER);
     ck_assert_uint_eq(options.wait_ms, 1000);
-    ck_assert_uint_eq(pl_pleat_own(&options).chunk_share, 1024);
+    ck_assert_uint_eq(pl_pleat_own(&options).chunk_share, 1500);
     ck_assert_uint_eq(pl_torch_own(&options).max_split_bytes, 0);
 }
 END_TEST

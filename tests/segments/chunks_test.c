@@ -71,16 +71,14 @@ static void open_with(const char *sim, unsigned share, pl_growth growth)
     pleat_open(sim, &options);
 }
 
-/* Of 1024 granules, a 32nd of the root of device times room is the root of the headroom. */
+/* A chunk is at most a 32nd of what may still be created. */
 START_TEST(the_fuller_the_device_the_smaller_the_chunks)
 {
     open_with(SIM, 32, PL_GROWTH_BALANCED);
     get_in(768, 24); /* room 1024: 32 */
-    get_in(192, 12); /* room 256: 16 */
-    get_in(48, 6);   /* room 64: 8 */
-    get_in(12, 3);   /* room 16: 4 */
-    get_in(3, 2);    /* room 4: 2 */
-    get_in(1, 1);
+    get_in(192, 24); /* room 256: 8 */
+    get_in(48, 24);  /* room 64: 2 */
+    get_in(16, 16);  /* room 16: 1 */
 }
 END_TEST
 
@@ -100,8 +98,8 @@ START_TEST(a_limit_makes_the_device_as_small)
 }
 END_TEST
 
-/* With nothing held, a chunk is at most 1/1024 of the device by default; frugal 1/4096, ample
- * 1/512. */
+/* With nothing held, a chunk is at most 1/1500 of the device by default; frugal 1/6000, ample
+ * 1/750. */
 START_TEST(the_smaller_the_device_the_smaller_the_chunks)
 {
     static const struct {
@@ -110,9 +108,9 @@ START_TEST(the_smaller_the_device_the_smaller_the_chunks)
         uint64_t n_chunks;
     } devices[] = {
         { SIM, PL_GROWTH_BALANCED, 64 },
-        { "capacity:16G", PL_GROWTH_BALANCED, 8 },
-        { "capacity:16G", PL_GROWTH_FRUGAL, 32 },
-        { "capacity:16G", PL_GROWTH_AMPLE, 4 },
+        { "capacity:16G", PL_GROWTH_BALANCED, 16 },
+        { "capacity:16G", PL_GROWTH_FRUGAL, 64 },
+        { "capacity:16G", PL_GROWTH_AMPLE, 8 },
         { "capacity:512G", PL_GROWTH_BALANCED, 2 },
     };
     open_with(devices[_i].sim, 0, devices[_i].growth);

@@ -33,15 +33,13 @@ static uint64_t share_of(const pl_space *space)
 
 unsigned pl_policy_order(const pl_space *space, size_t cap)
 {
-    uint64_t room = pl_policy_headroom(space, cap);
-    uint64_t share = share_of(space);
+    uint64_t most = pl_policy_headroom(space, cap) / share_of(space); /* granules */
     unsigned order = 0;
 
     if (space->options.chunks == PL_CHUNKS_GRANULE) {
         return 0;
     }
-    /* 2^order <= sqrt(cap * room) / share */
-    while (order < LARGEST_ORDER && (share << (order + 1)) * (share << (order + 1)) <= cap * room) {
+    while (order < LARGEST_ORDER && (uint64_t)2 << order <= most) {
         order++;
     }
     return order;
