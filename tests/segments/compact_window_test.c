@@ -427,10 +427,11 @@ END_TEST
 START_TEST(a_request_is_refused_where_shared_chunks_hold_what_it_lacks)
 {
     pleat_compaction out = { .n_split = 99 };
-    size_t request = (size_t)10 * GRANULE;
+    size_t request = (size_t)20 * GRANULE;
     device_options.handle_posix_fd = PL_DEMAND_FIRM;
     open_split();
-    chunks_limit_to_held();
+    uint64_t limit = (uint64_t)(chunks_granules_held() + 7) * GRANULE; /* room for the move */
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, limit), PLEAT_OK);
     bool is_shared = _i == 1 && share();
     ck_assert_int_eq(pleat.a->ops->compact(pleat.a, request, &out),
                      is_shared ? PLEAT_ENOMEM_DEVICE : PLEAT_OK);
