@@ -86,6 +86,31 @@ def test_live_tensors_move_together(run_cuda: Run) -> None:
     )
 
 
+@pytest.mark.parametrize("binding", ["class", "hooks"])
+def test_a_request_that_is_short_moves_live_tensors_if_it_may(run_cuda: Run, binding: str) -> None:
+    code = """
+        pleat.torch.install(
+            "limit:280M,chunk_share:1", binding={binding!r}, short={short!r})
+        whole = empty(256 * MIB)  # four chunks, which the small tensors fill next
+        del whole
+        tensors = [empty(2 * MIB) for _ in range(128)]
+        kept = tensors[::32]
+        at = [t.data_ptr() for t in kept]
+        del tensors
+        torch.cuda.synchronize()
+        try:
+            large = empty(200 * MIB)
+        except torch.OutOfMemoryError as error:
+            print(error)
+        assert [t.data_ptr() for t in kept] == at
+        assert pleat.check_invariants() == 0
+        """
+    refused = run_cuda(INSTALL + textwrap.dedent(code.format(binding=binding, short="refuse")))
+    assert "short:compact, or pleat_device_compact, would win" in refused.stdout
+    served = run_cuda(INSTALL + textwrap.dedent(code.format(binding=binding, short="compact")))
+    assert served.stdout == ""
+
+
 def test_a_number_asked_for_alone_is_that_of_the_statistics(run_cuda: Run) -> None:
     run_cuda(
         installed(

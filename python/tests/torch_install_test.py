@@ -64,6 +64,27 @@ def test_what_torch_tells_is_asked_for_if_it_is_written_down(run_torch: Run) -> 
     assert done.stdout.strip() == "stream_identity:id,capture:ask,driver:sim"
 
 
+def test_short_goes_before_the_configuration(run_torch: Run) -> None:
+    done = run_torch(
+        """
+        import os
+        import pleat.torch
+        pleat.torch.install("short:refuse", short="compact")
+        print(os.environ["PLEAT_CONF"])
+        """,
+        PLEAT_CONF="driver:sim",
+        PLEAT_TORCH_BINDING="hooks",
+    )
+    told = "stream_identity:handle,capture:told"
+    assert done.stdout.strip() == f"{told},driver:sim,short:compact"
+
+
+@pytest.mark.parametrize("word", ["never", "", "Compact"])
+def test_a_bad_word_for_short_is_said_at_once(run_torch: Run, word: str) -> None:
+    done = run_torch(f"import pleat.torch\npleat.torch.install(short={word!r})", status=1)
+    assert f"ValueError: short is one of refuse, compact, not {word!r}" in done.stderr
+
+
 def test_the_simulator_is_refused_where_torch_sees_a_gpu(run_torch: Run) -> None:
     done = run_torch(
         """
@@ -351,6 +372,15 @@ def test_the_exit_status_is_the_scripts(run_pleat_torch: Run, script: Path) -> N
     done = run_pleat_torch("--report", str(script), "--raise", status=1)
     assert "the script's own" in done.stderr
     assert "pleat: CUDA was not used" in done.stderr
+
+
+def test_short_is_an_option_of_the_runner(run_pleat_torch: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os; print(os.environ['PLEAT_CONF'])")
+    assert "short:" not in run_pleat_torch("train.py").stdout
+    done = run_pleat_torch("--short", "compact", "train.py", PLEAT_CONF="short:refuse")
+    assert "short:compact" in done.stdout.split()[0].split(",")
+    done = run_pleat_torch("--short", "never", "train.py", status=2)
+    assert "--short: invalid choice: 'never' (choose from" in done.stderr
 
 
 def test_a_missing_script_and_a_bad_configuration_are_said(run_pleat_torch: Run) -> None:

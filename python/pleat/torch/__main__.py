@@ -15,7 +15,7 @@ import torch
 
 import pleat.torch
 from pleat import PleatError, _start, device_stats, memory_stats
-from pleat.torch import _spawn
+from pleat.torch import _configure, _spawn
 
 
 def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -27,6 +27,12 @@ def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "PLEAT_TORCH_SPAWN=0 leaves children to torch's own allocator.",
     )
     parser.add_argument("--conf", metavar="CONF", help="overrides PLEAT_CONF, key by key")
+    parser.add_argument(
+        "--short",
+        choices=_configure.SHORT,
+        help="compact: move live tensors before a request fails; no other thread may launch work "
+        "on the device meanwhile (docs/pytorch.md)",
+    )
     parser.add_argument("--report", action="store_true", help="print a line a device at the end")
     parser.add_argument("--snapshot", metavar="PATH", help="write a snapshot at the end")
     parser.add_argument(
@@ -131,7 +137,9 @@ def main() -> None:
     history = options.history
     if history is None:
         history = 100_000 if options.snapshot else 0
-    pleat.torch.install(options.conf, patch=not options.no_patch, history=history)
+    pleat.torch.install(
+        options.conf, patch=not options.no_patch, history=history, short=options.short
+    )
     if os.environ.get(_spawn.VARIABLE) != "0":
         _start.for_children()
     if not options.is_module:

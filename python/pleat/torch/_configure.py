@@ -26,25 +26,32 @@ TOLD_BY_TORCH = {"stream_identity": "handle", "capture": "told"}
 # memory still serve torch.
 SHARED_BY_TORCH = {"shareable": "auto"}
 OF_TORCH = {**TOLD_BY_TORCH, **SHARED_BY_TORCH}
+SHORT = ("refuse", "compact")
 
 _lock = threading.RLock()
 _configured: str | None = None
 
 
-def merged(conf: str | None, history: int = 0, *, is_told: bool = False) -> str:
+def merged(
+    conf: str | None, history: int = 0, short: str | None = None, *, is_told: bool = False
+) -> str:
     """Merge `conf` over PLEAT_CONF, key by key; the result always names a driver.
 
     Params   is_told  torch tells pleat of its streams and captures (TOLD_BY_TORCH), unless the
                       configuration says otherwise.
-    Raises  ValueError for a text that is not key:value,...; PleatError (PLEAT_ECONF) for a text
-            that pleat refuses; the message blames `conf` or PLEAT_CONF.
+    Raises  ValueError for a text that is not key:value,..., and for a bad `short`; PleatError
+            (PLEAT_ECONF) for a text that pleat refuses; the message blames `conf` or PLEAT_CONF.
     """
+    if short is not None and short not in SHORT:
+        raise ValueError(f"short is one of {', '.join(SHORT)}, not {short!r}")
     entries = overlay(os.environ.get(VARIABLE, ""), conf or "")
     check(library().pleat_create((conf or "").encode(), None))
     if entries.get("driver", "auto") == "auto":
         entries["driver"] = "cuda"
     if history > 0:
         entries["history"] = str(history)
+    if short is not None:
+        entries["short"] = short
     if is_told:
         entries = {**TOLD_BY_TORCH, **entries}
     return join_conf(entries)

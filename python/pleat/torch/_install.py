@@ -59,7 +59,12 @@ def binding() -> str | None:
 
 
 def install(
-    conf: str | None = None, *, patch: bool = True, history: int = 0, binding: str | None = None
+    conf: str | None = None,
+    *,
+    patch: bool = True,
+    history: int = 0,
+    binding: str | None = None,
+    short: str | None = None,
 ) -> None:
     """Make pleat the allocator of all CUDA tensors of this process.
 
@@ -80,12 +85,16 @@ def install(
                       compiler. "auto": the class if possible, else hooks, and one line on standard
                       error says what is missing. None: the environment variable
                       PLEAT_TORCH_BINDING, else auto.
+             short    "compact": before a request fails for memory in partly used chunks, wait for
+                      all work of the device, and move live tensors together. You promise that
+                      meanwhile no other thread launches work on the device (docs/pytorch.md).
+                      "refuse": the request fails. None: as the configuration says, else refuse.
     Raises   RuntimeError: CUDA is initialised already, torch has no CUDA or is older than 2.1,
              pleat is installed with another configuration, the simulator would meet a real GPU, or
              the package was built without a C++ compiler.
-             ValueError, PleatError (PLEAT_ECONF): the configuration, or torch's own one in
-             PYTORCH_CUDA_ALLOC_CONF. FileNotFoundError: the library. After any exception torch is
-             as before.
+             ValueError, PleatError (PLEAT_ECONF): the configuration, an argument, or torch's own
+             configuration in PYTORCH_CUDA_ALLOC_CONF. FileNotFoundError: the library. After any
+             exception torch is as before.
     Owner    children that multiprocessing spawns or forks inherit the installation.
              PLEAT_TORCH_SPAWN=0 in the environment leaves spawned children alone.
              NCCL_GRAPH_REGISTER is set to 0 in the environment unless it has a value: NCCL
@@ -98,7 +107,7 @@ def install(
     """
     global _installed, _binding
     wanted = wanted_binding(binding)
-    entries = overlay(merged(conf, history, is_told=True), "")
+    entries = overlay(merged(conf, history, short, is_told=True), "")
     limit = _settings.limit()
     text = join_conf(entries if limit is None else {"limit": limit, **entries})
     with _lock:
