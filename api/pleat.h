@@ -288,9 +288,6 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_trim(pleat instance, int devi
  *  registered for RDMA) do not follow the move. Memory that other processes have open
  *  (pleat_share.h) is not moved.
  *
- *  The first compaction that wins something also gives back free memory in large chunks. From then
- *  on new chunks are granules, since the program wants memory more than driver time.
- *
  *  Units    bytes and counts: pleat_compaction in pleat_types.h.
  *  Returns  PLEAT_OK; PLEAT_EINVAL; PLEAT_EDEVICE; PLEAT_ENOTSUP (the allocator at work is a
  *           classic cache, or the driver cannot copy); PLEAT_ECAPTURE (a capture is under way; the
