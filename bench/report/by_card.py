@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two charts of what `./dev cards` has measured: memory held and driver time, card by card.
+"""Three charts of what `./dev cards` has measured: memory held and driver time, card by card, and
+how many works fail near what lives.
 
 Usage: by_card.py CARDS_CSV OUT_SVG   (cards.py calls it; to draw the charts again)"""
 import math
@@ -7,8 +8,10 @@ import math
 from look import draw_file, plt, style_of, write_svg
 
 SHOWN = ("pleat", "torch-expandable")
-SIZES = ("24G", "40G", "80G", "141G", "unlimited", "1.25x", "1.05x", "1.02x")
-SIZE = (8.2, 3.2)  # inches
+WAYS = (*SHOWN, "pleat, short:compact")  # the last one near what lives only
+TIGHT = ("1.25x", "1.05x", "1.02x", "1.01x", "1.005x")
+SIZES = ("24G", "40G", "80G", "141G", "unlimited", *TIGHT)
+SIZE = (10.2, 3.2)  # inches
 
 
 def mean(values):
@@ -23,21 +26,28 @@ def values(rows, key, allocator, size):
 def draw(rows, path):
     """`rows`: dictionaries as cards.csv has them; those of costs:a100 are drawn."""
     sizes = [size for size in SIZES if values(rows, "resident", SHOWN[0], size)]
-    figure, (memory, driver) = plt.subplots(1, 2, figsize=SIZE)
-    for allocator in SHOWN:
-        style = style_of(allocator, SHOWN)
+    tight = [size for size in sizes if size in TIGHT]
+    figure, (memory, driver, failing) = plt.subplots(1, 3, figsize=SIZE)
+    for allocator in WAYS:
+        style = style_of(allocator, WAYS)
         look = {"color": style["color"], "marker": style["marker"]}
+        failing.plot(tight, [sum(n > 0 for n in values(rows, "failures", allocator, size))
+                             for size in tight], label=allocator, **look)
+        if allocator not in SHOWN:
+            continue
         held = [values(rows, "resident", allocator, size) for size in sizes]
-        memory.plot(sizes, [100 * (mean(some) - 1) for some in held], label=allocator, **look)
+        memory.plot(sizes, [100 * (mean(some) - 1) for some in held], **look)
         memory.plot(sizes, [100 * (max(some) - 1) for some in held], linestyle=":", **look)
-        driver.plot(sizes, [mean(values(rows, "driver_ms", allocator, size)) for size in sizes],
-                    label=allocator, **look)
+        driver.plot(sizes, [mean(values(rows, "driver_ms", allocator, size)) / 1000
+                            for size in sizes], **look)
     memory.set_title("held beyond what lives, %: mean, and worst (dotted)", fontsize=8)
-    driver.set_title("driver time of the first pass, ms a work", fontsize=8)
-    for axis in (memory, driver):
+    driver.set_title("driver time of the first pass, s a work", fontsize=8)
+    failing.set_title("works that fail", fontsize=8)
+    for axis in (memory, driver, failing):
         axis.set_ylim(bottom=0)
-        axis.tick_params(labelsize=7)
-    figure.legend(*memory.get_legend_handles_labels(), loc="upper center", ncol=2, fontsize=8)
+        axis.tick_params(axis="y", labelsize=7)
+        axis.tick_params(axis="x", labelsize=6, rotation=40)
+    figure.legend(*failing.get_legend_handles_labels(), loc="upper center", ncol=3, fontsize=8)
     figure.tight_layout(rect=(0, 0, 1, 0.92))
     write_svg(figure, path)
 
