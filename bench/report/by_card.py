@@ -23,22 +23,31 @@ def values(rows, key, allocator, size):
             row["memory"] == size and row["costs"] == "a100"]
 
 
+def completed(rows):
+    """Without the works of a device that one of the two does not complete."""
+    failed = {(row["work"], row["memory"]) for row in rows
+              if row["allocator"] in SHOWN and row["failures"] != "0"}
+    return [row for row in rows if (row["work"], row["memory"]) not in failed]
+
+
 def draw(rows, path):
     """`rows`: dictionaries as cards.csv has them; those of costs:a100 are drawn."""
     sizes = [size for size in SIZES if values(rows, "resident", SHOWN[0], size)]
-    tight = [size for size in sizes if size in TIGHT]
+    timed = completed(rows)
     figure, (memory, driver, failing) = plt.subplots(1, 3, figsize=SIZE)
     for allocator in WAYS:
         style = style_of(allocator, WAYS)
         look = {"color": style["color"], "marker": style["marker"]}
-        failing.plot(tight, [sum(n > 0 for n in values(rows, "failures", allocator, size))
-                             for size in tight], label=allocator, **look)
+        failed = {size: values(rows, "failures", allocator, size) for size in TIGHT}
+        tight = [size for size in TIGHT if failed[size]]
+        failing.plot(tight, [sum(n > 0 for n in failed[size]) for size in tight], label=allocator,
+                     **look)
         if allocator not in SHOWN:
             continue
         held = [values(rows, "resident", allocator, size) for size in sizes]
         memory.plot(sizes, [100 * (mean(some) - 1) for some in held], **look)
         memory.plot(sizes, [100 * (max(some) - 1) for some in held], linestyle=":", **look)
-        driver.plot(sizes, [mean(values(rows, "driver_ms", allocator, size)) / 1000
+        driver.plot(sizes, [mean(values(timed, "driver_ms", allocator, size)) / 1000
                             for size in sizes], **look)
     memory.set_title("held beyond what lives, %: mean, and worst (dotted)", fontsize=8)
     driver.set_title("driver time of the first pass, s a work", fontsize=8)
