@@ -42,18 +42,6 @@ static void check_snapshot(struct argp_state *state, const replay_input *input)
     }
 }
 
-/* NULL: the option has no argument. */
-static void parse_compact(struct argp_state *state, const char *arg, bench_options *options)
-{
-    if (arg == NULL || strcmp(arg, "iteration") == 0) {
-        options->compact = BENCH_COMPACT_ITERATION;
-    } else if (strcmp(arg, "short") == 0) {
-        options->compact = BENCH_COMPACT_SHORT;
-    } else {
-        argp_error(state, "--compact: '%s' is not iteration or short", arg);
-    }
-}
-
 static error_t parse_replay(int key, char *arg, struct argp_state *state)
 {
     replay_input *input = state->input;
@@ -74,7 +62,7 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
         }
         return 0;
     case KEY_COMPACT:
-        parse_compact(state, arg, input->options);
+        input->options->compact = true;
         return 0;
     case KEY_TIME:
         *input->n_timed = bench_number(state, "--time", arg, 0, BENCH_MOST_TIMED);
@@ -101,12 +89,13 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
 static error_t parse_fit(int key, char *arg, struct argp_state *state)
 {
     bench_options *options = state->input;
+    (void)arg;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = options;
         return 0;
     case KEY_COMPACT:
-        parse_compact(state, arg, options);
+        options->compact = true;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -115,11 +104,10 @@ static error_t parse_fit(int key, char *arg, struct argp_state *state)
 
 #define COMPACT_OPTION                                                                             \
     {                                                                                              \
-        .name = "compact", .key = KEY_COMPACT, .arg = "iteration|short",                           \
-        .flags = OPTION_ARG_OPTIONAL,                                                              \
-        .doc = "Compact the device (pleat_device_compact) between two iterations of the work, or " \
-               "when a request is about to fail (default: iteration). JSON also tells how often, " \
-               "and the bytes won"                                                                 \
+        .name = "compact", .key = KEY_COMPACT,                                                     \
+        .doc = "Compact the device (pleat_device_compact) between two iterations of the work; "    \
+               "JSON also tells how often, and the bytes won. To compact when a request is about " \
+               "to fail: --conf short:compact"                                                     \
     }
 
 static const struct argp_option replay_options[] = {

@@ -8,7 +8,7 @@ _pleat_words() {
 
 # _pleat_options COMMAND...: the command's long options. An option with a value ends in =.
 _pleat_options() {
-    "$@" --help 2>/dev/null | sed -nE 's/^ +(-.(, | [A-Z]+, ))?(--[a-z-]+)\[?(=?).*/\3\4/p'
+    "$@" --help 2>/dev/null | sed -nE 's/^ +(-.(, | [A-Z]+, ))?(--[a-z-]+)(=?).*/\3\4/p'
 }
 
 _pleat() {

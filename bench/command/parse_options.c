@@ -74,8 +74,7 @@ static void check_options(const struct argp *argp, int argc, char **argv)
                     argv[0], (int)word.n, word.at, nearest.best, argv[0], argv[0]);
             exit(BENCH_EXIT_USAGE);
         }
-        bool takes_next = option && option->arg && !(option->flags & OPTION_ARG_OPTIONAL) &&
-                          argv[i][2 + word.n] != '=';
+        bool takes_next = option && option->arg && argv[i][2 + word.n] != '=';
         i += takes_next;
     }
 }

@@ -16,7 +16,7 @@ typedef struct bench_options {
     bench_target target;
     bench_memory memory;
     unsigned loops;
-    bench_compact compact; /* replay and fit */
+    bool compact; /* between two iterations; replay and fit */
     bool json;
     char **works;
     unsigned n_works;

@@ -16,7 +16,18 @@ void bench_record_start(bench_record *out, const bench_work *work,
     out->memory_bytes = options->memory_bytes ? options->memory_bytes
                                               : bench_setup_unlimited(setup, work->is_host);
     out->peak_live_bytes = work->peak_live_bytes;
-    out->is_compacted = options->compact != BENCH_COMPACT_NEVER;
+    out->is_compacted = options->compact;
+}
+
+bool bench_record_compact(bench_record *record, pleat instance)
+{
+    pleat_compaction told;
+    if (pleat_device_compact(instance, 0, &told) != PLEAT_OK) {
+        return false;
+    }
+    record->n_compactions++;
+    record->compaction_won_bytes += told.won_bytes;
+    return true;
 }
 
 bool bench_record_read(bench_record *record, pleat instance, const pl_driver *drv,

@@ -33,7 +33,6 @@ typedef struct replay {
     bench_own own;       /* used when timed */
     uint64_t live_bytes; /* in blocks of 512 */
     double start_us;     /* driver time at the start of the loops */
-    bench_compactions compactions;
     bool is_stopped;
     bool is_later;            /* in a later pass: only the driver's time counts */
     bench_timeline *timeline; /* NULL: none, or ended */
@@ -216,8 +215,7 @@ static bool begin_iteration(replay *r, uint64_t number, uint64_t n_done)
     if (r->timeline) {
         bench_recorder_iteration(&r->recorder);
     }
-    return r->options->compact != BENCH_COMPACT_ITERATION || n_done == 0 ||
-           bench_compact_now(r->instance, &r->compactions) ||
+    return !r->options->compact || n_done == 0 || bench_record_compact(r->record, r->instance) ||
            bench_fail(r->failure, "%s, %s: %s", r->source->name, r->options->allocator,
                       bench_request_error());
 }
@@ -328,8 +326,6 @@ static bool collect(replay *r)
         return false;
     }
     record->n_events = r->source->n_events * record->n_loops;
-    record->n_compactions = r->compactions.n;
-    record->compaction_won_bytes = r->compactions.won_bytes;
     record->driver_us = driver_us(r) - r->start_us;
     return true;
 }
@@ -433,9 +429,7 @@ static bool run_with_work(replay *r)
 {
     bench_dump *dump = r->options->dump;
     uint64_t n_events = r->source->n_events * r->options->loops;
-    bool is_short = r->options->compact == BENCH_COMPACT_SHORT;
-    bool ok = (!is_short || bench_compact_when_short(r->instance, &r->compactions)) &&
-              create_streams(r) &&
+    bool ok = create_streams(r) &&
               (!dump || bench_dump_start(dump, r->instance, n_events, r->failure)) &&
               run_and_measure(r);
     ok = destroy_instance(r, ok);

@@ -12,7 +12,6 @@
 #define PLEAT_BENCH_REPLAY_H
 
 #include "bench/base/progress.h"
-#include "bench/run/compact.h"
 #include "bench/run/dump.h"
 #include "bench/run/moment.h"
 #include "bench/run/own.h"
@@ -73,7 +72,7 @@ typedef struct bench_replay_options {
     unsigned loops;
     unsigned later_passes;    /* behind the loops; not with stop_at_failure */
     bool stop_at_failure;     /* at the first failed allocation: only success matters */
-    bench_compact compact;    /* when the device is compacted */
+    bool compact;             /* the device, between two iterations */
     bench_timeline *timeline; /* NULL = none; not with stop_at_failure */
     bench_tracer *tracer;     /* a timeline for viewers; NULL = none */
     bench_moment *moment;     /* stop the replay after this moment and run one loop; NULL = none */
@@ -94,6 +93,9 @@ bool bench_record_read(bench_record *record, pleat instance, const pl_driver *dr
                        bench_failure *failure);
 /* After the first loop: note the loop's peak of held memory. */
 bool bench_record_first_peak(bench_record *record, pleat instance, bench_failure *failure);
+/* Compact device 0 and count it. The caller submits all work, so no work is submitted meanwhile, as
+ * required. False: the reason is in pleat_last_error. */
+bool bench_record_compact(bench_record *record, pleat instance);
 /* The mean of the calls that were timed, if any were. */
 void bench_record_own(bench_record *record, const bench_own *own);
 

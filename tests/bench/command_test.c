@@ -172,6 +172,35 @@ START_TEST(fit_adds_the_least_memory_and_its_ratio)
 }
 END_TEST
 
+START_TEST(compactions_between_iterations_are_counted)
+{
+    static const char *const lines[] = {
+        "replay --driver sim --json --allocator pleat @",
+        "replay --driver sim --json --allocator pleat --compact @",
+        "fit --driver sim --json --allocator pleat --compact @",
+    };
+    static const char text[] = "i 0\na 1 1048576 0\ni 1\nf 1\ni 2\na 2 1048576 0\nf 2\n";
+    char marked[64];
+    snprintf(marked, sizeof marked, "%s", bench_child_file(".trace", text, strlen(text)));
+    for (int i = 0; i < 3; i++) {
+        run(lines[i], marked);
+        ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
+        const char *at = child.out;
+        json_t *object = next_object(&at);
+        ck_assert_int_eq(json_object_get(object, "compactions") != NULL, i > 0);
+        if (i > 0) { /* none before the first event */
+            ck_assert_int_eq(get(object, "compactions"), 2);
+            ck_assert_int_ge(get(object, "compaction_won_bytes"), 0);
+        }
+        json_decref(object);
+    }
+    run("replay --driver sim --compact=short @", marked); /* that is --conf short:compact */
+    ck_assert_int_eq(child.status, 2);
+    ck_assert_ptr_nonnull(strstr(child.err, "--compact"));
+    unlink(marked);
+}
+END_TEST
+
 START_TEST(a_failed_allocation_makes_the_status_1)
 {
     run("replay --driver sim --json --allocator torch-native --memory 41M @", small);
@@ -544,6 +573,7 @@ SUITE(bench_command)
     tcase_add_test(output, the_allocators_own_time_is_told_where_it_is_asked_for);
     tcase_add_test(output, calls_are_told_for_every_entry_point);
     tcase_add_test(output, fit_adds_the_least_memory_and_its_ratio);
+    tcase_add_test(output, compactions_between_iterations_are_counted);
     tcase_add_test(output, a_failed_allocation_makes_the_status_1);
     tcase_add_test(output, a_ratio_means_a_multiple_of_the_peak_in_whole_granules);
     tcase_add_test(output, a_card_means_what_it_leaves_for_an_allocator);

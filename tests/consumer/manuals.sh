@@ -27,7 +27,7 @@ completes 'pleat help fi' fit
 completes 'pleat ab --mem' --memory=
 completes 'pleat bench pairs --al' --all
 completes 'pleat bench pairs --no-c' --no-callgrind
-completes 'pleat replay --com' --compact=
+completes 'pleat replay --com' --compact
 completes 'pleat fit gpt2s' gpt2s_tiny
 completes 'pleat-runtime --alloc' --allocator
 
