@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ab/compacted.h"
 #include "bench/base/conf.h"
 #include "bench/measure/timed.h"
 #include "vmm/base/clock.h"
@@ -70,16 +71,15 @@ static bool run_once(const bench_ab_cell *cell, const bench_replay_options *opti
 
 /* The first run's counts are kept; later runs are compared with them. */
 static bool run_all(const bench_ab_cell *cell, const bench_replay_options *options, series *times,
-                    bench_ab_slot *slot)
+                    bench_ab_result *result, bench_failure *failure)
 {
     static bench_record again;
-    bench_ab_result *result = &slot->result;
     bench_replay_options of_run = *options;
     unsigned n_runs = times->n;
     for (times->n = 0; times->n < n_runs; times->n++) {
         bench_record *record = times->n ? &again : &result->record;
         uint64_t begin = pl_clock_ns();
-        if (!run_once(cell, &of_run, record, &slot->failure)) {
+        if (!run_once(cell, &of_run, record, failure)) {
             return false;
         }
         times->seconds[times->n] = (double)(pl_clock_ns() - begin) / 1e9;
@@ -120,28 +120,43 @@ static bench_replay_options options_of(const bench_ab_plan *plan, const bench_ab
     };
 }
 
-static void measure_replays(const bench_ab_plan *plan, const bench_ab_cell *cell,
-                            bench_progress *progress, bench_ab_slot *slot)
+static bool measure_with(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                         bench_replay_options options, bench_timeline *timeline,
+                         bench_ab_result *result, bench_failure *failure)
 {
     static series times;
-    bench_ab_result *result = &slot->result;
     bool is_replay = cell->kind == BENCH_AB_REPLAY;
     unsigned n_timed = is_replay ? plan->options.n_timed : 0;
-    bench_replay_options options = options_of(plan, cell, progress);
-    bench_timeline *timeline = cell->is_drawn ? &slot->timeline : NULL;
     bench_replay_options timed = options;
     options.timeline = n_timed == 0 ? timeline : NULL;
     timed.timeline = timeline; /* with the host's time */
     result->counts_differ = false;
     times.n = is_replay ? plan->options.repeat : 1;
-    slot->is_ok = run_all(cell, &options, &times, slot) &&
-                  bench_timed(cell->work, &timed, n_timed, &result->record, &slot->failure);
-    if (slot->is_ok) {
+    bool ok = run_all(cell, &options, &times, result, failure) &&
+              bench_timed(cell->work, &timed, n_timed, &result->record, failure);
+    if (ok) {
         result->driver_ms = spread_of(times.driver_ms, times.n);
         result->later_driver_ms = spread_of(times.later_driver_ms, times.n);
         result->seconds = spread_of(times.seconds, times.n);
         result->record.first_driver_us = 1e3 * result->driver_ms.median;
         result->record.later_driver_us = 1e3 * result->later_driver_ms.median;
+    }
+    return ok;
+}
+
+static void measure_replays(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                            bench_progress *progress, bench_ab_slot *slot)
+{
+    static bench_setup setup;
+    bench_replay_options options = options_of(plan, cell, progress);
+    bench_timeline *timeline = cell->is_drawn ? &slot->timeline : NULL;
+    slot->is_ok = measure_with(plan, cell, options, timeline, &slot->result, &slot->failure);
+    slot->has_compacted = slot->is_ok && cell->kind == BENCH_AB_REPLAY &&
+                          slot->result.record.oom_count > 0 &&
+                          bench_compacted_setup(plan, cell, options.setup, &setup);
+    if (slot->has_compacted) {
+        options.setup = &setup;
+        slot->is_ok = measure_with(plan, cell, options, NULL, &slot->compacted, &slot->failure);
     }
 }
 
@@ -177,26 +192,57 @@ static bool is_card_known(const bench_work *work, const bench_record *unlimited,
     return false;
 }
 
+static const char replayed[] = "replayed";
+
+static bool replay_card(const bench_ab_cell *cell, bench_replay_options options, unsigned i,
+                        bench_ab_card *card, bench_failure *failure)
+{
+    static bench_record record;
+    options.memory_bytes = bench_cards[i].bytes;
+    if (!bench_replay(cell->work, &options, &record, failure)) {
+        return false;
+    }
+    *card = (bench_ab_card){ .outcome = bench_record_is_clean(&record) ? BENCH_OUTCOME_COMPLETES
+                                                                       : BENCH_OUTCOME_FAILS,
+                             .how = replayed,
+                             .first_failure_event = record.first_failure_event };
+    return true;
+}
+
+/* The cards on which a replay of pleat failed, with short:compact; the other cards as they are. */
+static bool compact_cards(const bench_ab_plan *plan, const bench_ab_cell *cell,
+                          bench_replay_options options, bench_ab_slot *slot)
+{
+    static bench_setup setup;
+    if (!bench_compacted_setup(plan, cell, options.setup, &setup)) {
+        return true;
+    }
+    options.setup = &setup;
+    bool ok = true;
+    for (unsigned i = 0; i < BENCH_N_CARDS && ok; i++) {
+        const bench_ab_card *card = &slot->cards[i];
+        slot->compacted_cards[i] = *card;
+        if (card->outcome == BENCH_OUTCOME_FAILS && card->how == replayed) {
+            slot->has_compacted = true;
+            ok = replay_card(cell, options, i, &slot->compacted_cards[i], &slot->failure);
+        }
+    }
+    return ok;
+}
+
 static void measure_cards(const bench_ab_plan *plan, const bench_ab_cell *cell,
                           bench_progress *progress, bench_ab_slot *slot)
 {
-    static bench_record record;
     const bench_record *unlimited = unlimited_of(plan, cell);
     bench_replay_options options = options_of(plan, cell, progress);
     options.stop_at_failure = true;
     slot->is_ok = true;
     for (unsigned i = 0; i < BENCH_N_CARDS && slot->is_ok; i++) {
         bench_ab_card *card = &slot->cards[i];
-        if (is_card_known(cell->work, unlimited, bench_cards[i].bytes, card)) {
-            continue;
-        }
-        options.memory_bytes = bench_cards[i].bytes;
-        slot->is_ok = bench_replay(cell->work, &options, &record, &slot->failure);
-        *card = (bench_ab_card){ .outcome = bench_record_is_clean(&record) ? BENCH_OUTCOME_COMPLETES
-                                                                           : BENCH_OUTCOME_FAILS,
-                                 .how = "replayed",
-                                 .first_failure_event = record.first_failure_event };
+        slot->is_ok = is_card_known(cell->work, unlimited, bench_cards[i].bytes, card) ||
+                      replay_card(cell, options, i, card, &slot->failure);
     }
+    slot->is_ok = slot->is_ok && compact_cards(plan, cell, options, slot);
 }
 
 static void measure_moment(const bench_ab_plan *plan, const bench_ab_cell *cell,
@@ -221,6 +267,7 @@ void bench_ab_measure(const bench_ab_plan *plan, unsigned index, bench_ab_slot *
     teller t = { .slot = slot, .n_runs = n_runs };
     bench_progress progress = { .tell = tell, .context = &t };
     slot->cell = index + 1;
+    slot->has_compacted = false;
     switch (cell->kind) {
     case BENCH_AB_REPLAY:
     case BENCH_AB_SEARCH:

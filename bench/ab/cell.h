@@ -13,6 +13,9 @@ typedef struct bench_ab_slot {
     bench_failure failure;
     bench_timeline timeline; /* if the cell is drawn */
     bench_ab_card cards[BENCH_N_CARDS];
+    bool has_compacted; /* the two below, of a cell in which pleat fails */
+    bench_ab_result compacted;
+    bench_ab_card compacted_cards[BENCH_N_CARDS];
     bench_moment moment;
 } bench_ab_slot;
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/ab/compacted.h"
 #include "bench/ab/state_lines.h"
 
 enum { NAME_COLUMNS = 100 };
@@ -31,6 +32,30 @@ static bench_outcome outcome_of(const bench_ab_cell *cell)
     }
     return bench_record_is_clean(&cell->result.record) ? BENCH_OUTCOME_COMPLETES
                                                        : BENCH_OUTCOME_FAILS;
+}
+
+/* Setting a of a verdict: an allocator, or, behind them, pleat with short:compact. */
+static const bench_ab_cell *replay_of(const bench_ab_plan *plan, unsigned w, unsigned a, unsigned m)
+{
+    return a < plan->options.common.n_allocators
+               ? bench_ab_cell_at(plan, w, a, m)
+               : bench_compacted_cell(bench_ab_cell_at(plan, w, bench_compacted_pleat(plan), m));
+}
+
+static const bench_ab_cell *cards_of(const bench_ab_plan *plan, unsigned w, unsigned a)
+{
+    return a < plan->options.common.n_allocators
+               ? bench_ab_cards_of(plan, w, a)
+               : bench_compacted_cell(bench_ab_cards_of(plan, w, bench_compacted_pleat(plan)));
+}
+
+static bool has_compacted(const bench_ab_plan *plan, unsigned first, unsigned end)
+{
+    bool has = false;
+    for (unsigned w = first; w < end; w++) {
+        has = has || bench_compacted_has(plan, w);
+    }
+    return has;
 }
 
 /* Private pools share no memory, so a run may need more than lives at once. */
@@ -95,10 +120,11 @@ static void list_sizes(const bench_ab_plan *plan, unsigned worst, bool of_ratios
 static void describe_setting(const bench_ab_plan *plan, unsigned first, unsigned end, unsigned a,
                              bench_verdict_setting *out)
 {
-    out->allocator = plan->options.common.allocators[a];
+    out->allocator = a < plan->options.common.n_allocators ? plan->options.common.allocators[a]
+                                                           : BENCH_SETTING_COMPACT;
     for (unsigned w = first; w < end; w++) {
         for (unsigned m = 0; m < plan->options.n_memories; m++) {
-            const bench_ab_cell *cell = bench_ab_cell_at(plan, w, a, m);
+            const bench_ab_cell *cell = replay_of(plan, w, a, m);
             const bench_record *r = &cell->result.record;
             if (cell->memory_bytes == 0 && outcome_of(cell) == BENCH_OUTCOME_COMPLETES &&
                 r->peak_reserved_bytes > out->held_bytes) {
@@ -114,8 +140,7 @@ static void fill_outcomes(const bench_ab_plan *plan, unsigned first, unsigned en
     for (unsigned d = 0; d < n; d++) {
         out[d] = BENCH_OUTCOME_COMPLETES;
         for (unsigned w = first; w < end; w++) {
-            out[d] = bench_outcome_worse(out[d],
-                                         outcome_of(bench_ab_cell_at(plan, w, a, memories[d])));
+            out[d] = bench_outcome_worse(out[d], outcome_of(replay_of(plan, w, a, memories[d])));
         }
     }
 }
@@ -126,7 +151,7 @@ static void fill_cards(const bench_ab_plan *plan, unsigned first, unsigned end, 
     for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
         out[i] = BENCH_OUTCOME_COMPLETES;
         for (unsigned w = first; w < end; w++) {
-            const bench_ab_cell *cell = bench_ab_cards_of(plan, w, a);
+            const bench_ab_cell *cell = cards_of(plan, w, a);
             bool is_known = cell->state == BENCH_AB_MEASURED;
             out[i] = bench_outcome_worse(out[i],
                                          is_known ? cell->cards[i].outcome : BENCH_OUTCOME_UNKNOWN);
@@ -139,6 +164,7 @@ void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_inpu
     *out = (bench_verdict_input){ .n_settings = plan->options.common.n_allocators };
     unsigned first;
     unsigned end = works_of(plan, i, &first);
+    out->n_settings += has_compacted(plan, first, end);
     describe_works(plan, first, end, out);
     unsigned worst = first;
     while (worst + 1 < end && plan->works[worst].name != out->worst) {
@@ -203,7 +229,7 @@ static json_t *integer_or_null(uint64_t value)
 static json_t *how_array(const bench_ab_plan *plan, unsigned work, unsigned a)
 {
     json_t *array = json_array();
-    const bench_ab_cell *cell = bench_ab_cards_of(plan, work, a);
+    const bench_ab_cell *cell = cards_of(plan, work, a);
     for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
         const char *how = cell->state == BENCH_AB_MEASURED ? cell->cards[i].how : NULL;
         json_array_append_new(array, how ? json_string(how) : json_null());

@@ -299,6 +299,7 @@ void bench_ab_plan_fini(bench_ab_plan *plan)
     }
     for (unsigned i = 0; i < plan->n_cells; i++) {
         free(plan->cells[i].line);
+        free(plan->cells[i].compacted);
     }
     free(plan->works);
     free(plan->cells);
@@ -328,7 +329,7 @@ bench_ab_cell *bench_ab_moment_of(const bench_ab_plan *plan, unsigned work, unsi
 
 const bench_record *bench_ab_fit_of(const bench_ab_plan *plan, const bench_ab_cell *cell)
 {
-    if (!plan->options.is_fit) {
+    if (!plan->options.is_fit || cell->is_compacted) {
         return NULL;
     }
     size_t index = (size_t)(cell - plan->cells) / plan->options.n_memories;

@@ -98,6 +98,8 @@ typedef struct bench_ab_cell {
     bench_ab_card cards[BENCH_N_CARDS];
     bench_ab_moment moment;
     char problem[sizeof(bench_failure)];
+    struct bench_ab_cell *compacted; /* the same with short:compact (compacted.h); NULL = none */
+    bool is_compacted;               /* it is one of these */
 } bench_ab_cell;
 
 typedef struct bench_ab_plan {
@@ -136,7 +138,7 @@ bench_ab_cell *bench_ab_moment_of(const bench_ab_plan *plan, unsigned work, unsi
 void bench_ab_plan_moments(bench_ab_plan *plan);
 
 /* The least-memory record of a cell's work and allocator; NULL if the search was not asked for, did
- * not finish or found nothing. */
+ * not finish or found nothing. There is none with short:compact. */
 const bench_record *bench_ab_fit_of(const bench_ab_plan *plan, const bench_ab_cell *cell);
 
 bench_ab_cell *bench_ab_cell_at(const bench_ab_plan *plan, unsigned work, unsigned allocator,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "bench/ab/compacted.h"
 #include "bench/ab/moment_rows.h"
 #include "bench/ab/rows.h"
 
@@ -26,6 +27,10 @@ static void take(void *context, unsigned job, unsigned slot_index, const char *w
     bench_rounds *r = context;
     bench_ab_slot *slot = &r->slots[slot_index];
     bench_ab_cell *cell = &r->plan->cells[r->plan->order[r->first + job]];
+    if (!why && slot->is_ok && slot->has_compacted &&
+        !bench_compacted_keep(cell, &slot->compacted, slot->compacted_cards)) {
+        why = "out of host memory";
+    }
     if (why || !slot->is_ok) {
         cell->state = BENCH_AB_FAILED;
         const char *text = why ? why : slot->failure.text;
@@ -112,5 +117,7 @@ bench_workers_end bench_rounds_run(bench_rounds *r)
 bool bench_rounds_is_good(const bench_ab_cell *cell)
 {
     bool is_measured = cell->state == BENCH_AB_MEASURED || cell->state == BENCH_AB_NEEDLESS;
-    return is_measured && (cell->kind != BENCH_AB_REPLAY || cell->result.record.hazards == 0);
+    uint64_t hazards = cell->result.record.hazards +
+                       bench_compacted_cell(cell)->result.record.hazards;
+    return is_measured && (cell->kind != BENCH_AB_REPLAY || hazards == 0);
 }

@@ -9,6 +9,7 @@
 
 #include "api/base/replace.h"
 #include "bench/ab/blocks.h"
+#include "bench/ab/compacted.h"
 #include "bench/ab/judge.h"
 #include "bench/ab/rows.h"
 #include "bench/ab/state_lines.h"
@@ -99,7 +100,7 @@ static bool begin_file(const bench_study *study, int which, FILE *file, bool is_
            bench_output_line(bench_rows_head(study->plan, is_interrupted), file);
 }
 
-static bool add_row(const bench_study *study, int which, const bench_ab_cell *cell, FILE *file)
+static bool add_line(const bench_study *study, int which, const bench_ab_cell *cell, FILE *file)
 {
     bool is_replay = cell->kind == BENCH_AB_REPLAY;
     bool has_line = cell->line && is_replay == (which == BENCH_STUDY_TIMELINES);
@@ -113,6 +114,16 @@ static bool add_row(const bench_study *study, int which, const bench_ab_cell *ce
     default:
         return !has_line || (fputs(cell->line, file) != EOF && fflush(file) == 0);
     }
+}
+
+/* A cell's line, and that of pleat with short:compact. */
+static bool add_row(const bench_study *study, int which, const bench_ab_cell *cell, FILE *file)
+{
+    bench_ab_cell beside;
+    bool is_row = which == BENCH_STUDY_CSV || which == BENCH_STUDY_JSON;
+    return add_line(study, which, cell, file) &&
+           (!is_row || !bench_compacted_row(study->plan, cell, &beside) ||
+            add_line(study, which, &beside, file));
 }
 
 void bench_study_forget(const char *folder)

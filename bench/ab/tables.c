@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "bench/ab/compacted.h"
 #include "bench/run/output.h"
 
 /* Columns, with the blank before: 16 + 38 + 3 x 13 + 7 = 100; TIME of the WIDE ones are there only
@@ -116,6 +117,35 @@ static void print_label(const char *label, size_t width)
     printf(" %.*s %s %.*s", (int)(n_dashes / 2), line, name, (int)(n_dashes - n_dashes / 2), line);
 }
 
+static const bench_ab_cell *shown_of(const bench_ab_plan *plan, unsigned work, unsigned a,
+                                     unsigned m, bool is_compacted)
+{
+    const bench_ab_cell *cell = bench_ab_cell_at(plan, work, a, m);
+    return is_compacted ? bench_compacted_cell(cell) : cell;
+}
+
+/* is_compacted: the row below pleat's, with short:compact. */
+static void print_row(const bench_ab_plan *plan, unsigned work, unsigned a, bool is_compacted,
+                      unsigned first, unsigned n, bool is_first)
+{
+    const bench_ab_options *o = &plan->options;
+    const char *title = is_compacted ? "  short:compact" : o->common.allocators[a];
+    char name[4 * NAME + 1];
+    printf("%-*s", NAME, bench_text_cut(title, NAME, name, sizeof name));
+    if (is_first) {
+        print_wide(shown_of(plan, work, a, o->n_memories - 1, is_compacted), o->n_timed > 0);
+    }
+    for (unsigned m = first; m < first + n; m++) {
+        print_narrow(shown_of(plan, work, a, m, is_compacted));
+    }
+    if (is_first && o->is_fit && is_compacted) {
+        printf(" %6s", "-"); /* no search */
+    } else if (is_first && o->is_fit) {
+        print_least(plan, bench_ab_cell_at(plan, work, a, 0));
+    }
+    putchar('\n');
+}
+
 /* Memories [first, first + n), and, in the first block, also all figures of the last one. */
 static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first, unsigned n,
                         bool is_first)
@@ -140,18 +170,10 @@ static void print_block(const bench_ab_plan *plan, unsigned work, unsigned first
     }
     printf("%s\n", is_first && o->is_fit ? "  least" : "");
     for (unsigned a = 0; a < o->common.n_allocators; a++) {
-        char name[4 * NAME + 1];
-        printf("%-*s", NAME, bench_text_cut(o->common.allocators[a], NAME, name, sizeof name));
-        if (is_first) {
-            print_wide(bench_ab_cell_at(plan, work, a, last), is_timed);
+        print_row(plan, work, a, false, first, n, is_first);
+        if (a == bench_compacted_pleat(plan) && bench_compacted_has(plan, work)) {
+            print_row(plan, work, a, true, first, n, is_first);
         }
-        for (unsigned m = first; m < first + n; m++) {
-            print_narrow(bench_ab_cell_at(plan, work, a, m));
-        }
-        if (is_first && o->is_fit) {
-            print_least(plan, bench_ab_cell_at(plan, work, a, 0));
-        }
-        putchar('\n');
     }
 }
 
@@ -218,6 +240,9 @@ static void print_work(const bench_ab_plan *plan, unsigned w)
     for (unsigned i = 0; i < plan->n_cells; i++) {
         if (plan->cells[i].work == work) {
             print_notes(plan, &plan->cells[i]);
+            if (plan->cells[i].compacted) {
+                print_notes(plan, plan->cells[i].compacted);
+            }
         }
     }
 }

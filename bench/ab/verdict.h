@@ -6,10 +6,11 @@
  *
  * R1  A setting's device is the smallest one on which it completes.
  * R2  The setting in force is the recorded run's; without a recording PyTorch's default.
- * R3  Candidates, from the simplest: the one in force, torch-native, torch-expandable, pleat. The
- *     others stand for other programs or, like cuda-async on the simulator, are models: they are
- *     told about and never advised. (Of a log of RMM: cuda-async, pleat.) Where no candidate was
- *     measured, all settings are candidates in their order.
+ * R3  Candidates, from the simplest: the one in force, torch-native, torch-expandable, pleat, and
+ *     pleat with short:compact, which was measured only if pleat fails somewhere. The others stand
+ *     for other programs or, like cuda-async on the simulator, are models: they are told about and
+ *     never advised. (Of a log of RMM: cuda-async, pleat.) Where no candidate was measured, all
+ *     settings are candidates in their order.
  * R4  If the one in force has the smallest device of all candidates, nothing has to change (KEEP),
  *     unless another candidate completes nearer to the need (NEARER): on the smallest multiple of
  *     it, the simplest of those.
@@ -41,14 +42,17 @@
 #include "bench/ab/line.h"
 #include "bench/work/origin.h"
 
+/* pleat with short:compact, measured where pleat fails (compacted.h). */
+#define BENCH_SETTING_COMPACT "pleat short:compact"
+
 enum {
     BENCH_VERDICT_DEVICES = 24,
-    BENCH_VERDICT_SETTINGS = 16,
+    BENCH_VERDICT_SETTINGS = 17,
     BENCH_VERDICT_LINES = 9,
     BENCH_VERDICT_TYPED = 6, /* this line and the following are typed as they stand */
     BENCH_VERDICT_BYTES = BENCH_LINE_BYTES,
     BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
-    BENCH_VERDICT_CANDIDATES = 4,
+    BENCH_VERDICT_CANDIDATES = 5,
 };
 
 typedef enum bench_outcome {

@@ -227,6 +227,37 @@ static void write_keep(const bench_verdict_input *in, const bench_verdict *v, be
     }
 }
 
+static bool is_compact(const char *setting)
+{
+    return strcmp(setting, BENCH_SETTING_COMPACT) == 0;
+}
+
+static bool is_pleat(const char *setting)
+{
+    return strcmp(setting, "pleat") == 0 || is_compact(setting);
+}
+
+/* "; without short:compact pleat does so only on 40 GB", unless pleat is in force. */
+static void put_without(const bench_verdict *v, const char *place, bench_line *l)
+{
+    if (!is_compact(v->setting) || strcmp(v->in_force, "pleat") == 0) {
+        return;
+    }
+    bench_line_put(l, "; without short:compact pleat does so %s",
+                   place ? "only " : "on none of these");
+    if (place) {
+        put_place(place, l);
+    }
+}
+
+/* What a program has to keep to. */
+static void put_condition(const bench_verdict *v, bench_line *l)
+{
+    if (is_compact(v->setting)) {
+        bench_line_put(l, "; no other thread may launch work during a request");
+    }
+}
+
 static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     const char *now = near_of(in, v->in_force);
@@ -238,6 +269,8 @@ static void write_nearer(const bench_verdict_input *in, const bench_verdict *v, 
     put_place(near_of(in, v->setting), l);
     bench_line_put(l, now ? ", the other only " : ", the other not even ");
     put_place(now ? now : in->near[in->n_near - 1].label, l);
+    put_without(v, near_of(in, "pleat"), l);
+    put_condition(v, l);
 }
 
 /* ", with PyTorch's default (torch-native) only on 48 GB" */
@@ -274,12 +307,15 @@ static void write_switch(const bench_verdict_input *in, const bench_verdict *v, 
     if (bench_verdict_is_measured(in, v->in_force)) {
         put_in_force(in, v, l);
     }
-    bool has_pleat = bench_verdict_least_of(in, v, "pleat") != BENCH_VERDICT_NOWHERE;
+    unsigned without = bench_verdict_least_of(in, v, "pleat");
+    put_without(v, without == BENCH_VERDICT_NOWHERE ? NULL : in->devices[without].label, l);
+    bool has_pleat = without != BENCH_VERDICT_NOWHERE;
     if (is_expandable && has_pleat) {
         bench_line_put(l, "; pleat completes on no smaller one");
-    } else if (strcmp(v->setting, "pleat") == 0 && fails_on(in, "torch-expandable", v->device)) {
+    } else if (is_pleat(v->setting) && fails_on(in, "torch-expandable", v->device)) {
         bench_line_put(l, "; expandable_segments do not suffice there");
     }
+    put_condition(v, l);
 }
 
 static void write_advice(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
@@ -351,14 +387,16 @@ static void write_type(const bench_verdict_input *in, const bench_verdict *v, be
     } else if (!is_change) {
         bench_line_put(l, "pleat fit '%s' --allocator torch-native,torch-expandable,pleat",
                        in->work);
-    } else if (in->is_rmm && strcmp(v->setting, "pleat") == 0) {
-        bench_line_put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM");
+    } else if (in->is_rmm && is_pleat(v->setting)) {
+        bench_line_put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM%s",
+                       is_compact(v->setting) ? "; PLEAT_CONF=short:compact" : "");
     } else if (strcmp(v->setting, "torch-expandable") == 0) {
         put_conf(in, "True", l);
     } else if (strcmp(v->setting, "torch-native") == 0) {
         put_conf(in, "False", l);
-    } else if (strcmp(v->setting, "pleat") == 0) {
-        bench_line_put(l, "python3 -m pleat.torch YOUR_SCRIPT.py");
+    } else if (is_pleat(v->setting)) {
+        bench_line_put(l, "python3 -m pleat.torch %sYOUR_SCRIPT.py",
+                       is_compact(v->setting) ? "--conf short:compact " : "");
     } else {
         bench_line_put(l, "pleat replay '%s' --allocator %s --memory %lluM", in->work, v->setting,
                        (unsigned long long)(in->devices[v->device].bytes >> 20));

@@ -8,7 +8,23 @@ const char *bench_verdict_words_of(const char *allocator)
     if (strcmp(allocator, "torch-native") == 0) {
         return "PyTorch's default (torch-native)";
     }
+    if (strcmp(allocator, BENCH_SETTING_COMPACT) == 0) {
+        return "pleat with short:compact";
+    }
     return strcmp(allocator, "torch-expandable") == 0 ? "expandable_segments:True" : allocator;
+}
+
+bool bench_verdict_is_measured(const bench_verdict_input *in, const char *allocator)
+{
+    for (unsigned s = 0; s < in->n_settings; s++) {
+        for (unsigned d = 0; d < in->n_devices; d++) {
+            if (strcmp(in->settings[s].allocator, allocator) == 0 &&
+                in->settings[s].on[d] != BENCH_OUTCOME_UNKNOWN) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 unsigned bench_verdict_candidates(const bench_verdict_input *in, const char *in_force,
@@ -23,20 +39,10 @@ unsigned bench_verdict_candidates(const bench_verdict_input *in, const char *in_
             out[n++] = *name;
         }
     }
-    return n;
-}
-
-bool bench_verdict_is_measured(const bench_verdict_input *in, const char *allocator)
-{
-    for (unsigned s = 0; s < in->n_settings; s++) {
-        for (unsigned d = 0; d < in->n_devices; d++) {
-            if (strcmp(in->settings[s].allocator, allocator) == 0 &&
-                in->settings[s].on[d] != BENCH_OUTCOME_UNKNOWN) {
-                return true;
-            }
-        }
+    if (bench_verdict_is_measured(in, BENCH_SETTING_COMPACT)) {
+        out[n++] = BENCH_SETTING_COMPACT;
     }
-    return false;
+    return n;
 }
 
 bool bench_verdict_has_all(const bench_verdict_input *in, const char *in_force)

@@ -8,7 +8,8 @@
 /* "PyTorch's default (torch-native)" */
 const char *bench_verdict_words_of(const char *allocator);
 
-/* The candidates of R3, the simplest first, whether measured or not. Returns their number. */
+/* The candidates of R3, the simplest first, whether measured or not (short:compact: measured).
+ * Returns their number. */
 unsigned bench_verdict_candidates(const bench_verdict_input *in, const char *in_force,
                                   const char *out[BENCH_VERDICT_CANDIDATES]);
 /* On any device. */

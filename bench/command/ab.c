@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/ab/cards.h"
+#include "bench/ab/compacted.h"
 #include "bench/ab/fleet/merge.h"
 #include "bench/ab/fleet/roster.h"
 #include "bench/ab/fleet/shard.h"
@@ -264,8 +265,11 @@ static bool print_json(const bench_ab_plan *plan)
     bool ok = true;
     for (unsigned i = 0; i < plan->n_replays && ok; i++) {
         const bench_ab_cell *cell = &plan->cells[i];
+        bench_ab_cell beside;
         ok = cell->state == BENCH_AB_WAITING ||
-             bench_output_line(bench_rows_object(plan, cell), stdout);
+             (bench_output_line(bench_rows_object(plan, cell), stdout) &&
+              (!bench_compacted_row(plan, cell, &beside) ||
+               bench_output_line(bench_rows_object(plan, &beside), stdout)));
     }
     return ok; /* if not, the exit tells (bench/base/out.h) */
 }

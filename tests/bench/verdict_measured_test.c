@@ -7,7 +7,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-enum { N_SETTINGS = 3, HELD = 3, ADVICE = 5 };
+enum { N_SETTINGS = 3, HELD = 3, ADVICE = 5, TYPE = 6 };
 
 static const char *const names[N_SETTINGS] = { "torch-native", "torch-expandable", "pleat" };
 static bench_verdict_input in;
@@ -133,10 +133,59 @@ START_TEST(what_is_replayed_without_pools_is_a_least)
 }
 END_TEST
 
+START_TEST(short_compact_is_advised_only_where_pleat_alone_does_not_do)
+{
+    static const char type[] = "python3 -m pleat.torch --conf short:compact YOUR_SCRIPT.py";
+    add_setting("torch-native", "--+");
+    add_setting("torch-expandable", "--+");
+    add_setting("pleat", "--+");
+    add_setting(BENCH_SETTING_COMPACT, "-++");
+    reach();
+    ck_assert_str_eq(verdict.setting, BENCH_SETTING_COMPACT);
+    ck_assert_str_eq(verdict.lines[ADVICE],
+                     "Use pleat with short:compact: it then completes on 40 GB, with PyTorch's "
+                     "default (torch-native) only on 48 GB; without short:compact pleat does so "
+                     "only on 48 GB; expandable_segments do not suffice there; no other thread may "
+                     "launch work during a request.");
+    ck_assert_str_eq(verdict.lines[TYPE], type);
+    in.own = "pleat"; /* in force, so it is named once */
+    reach();
+    has("Use pleat with short:compact: it then completes on 40 GB, with pleat only on 48 GB; exp");
+    in.own = NULL;
+    in.settings[2].on[1] = BENCH_OUTCOME_COMPLETES;
+    reach();
+    ck_assert_str_eq(verdict.setting, "pleat");
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "compact"));
+}
+END_TEST
+
+START_TEST(short_compact_may_be_the_one_that_completes_nearest)
+{
+    in.n_near = 2;
+    in.near[0] = (bench_verdict_device){ "1.02x", 306 * GIB / 10 };
+    in.near[1] = (bench_verdict_device){ "1.10x", 33 * GIB };
+    add_setting("torch-native", "-++");
+    add_setting("torch-expandable", "-++");
+    add_setting("pleat", "-++");
+    add_setting(BENCH_SETTING_COMPACT, "-++");
+    in.settings[3].near[0] = in.settings[3].near[1] = BENCH_OUTCOME_COMPLETES;
+    for (int s = 0; s < 3; s++) {
+        in.settings[s].near[0] = BENCH_OUTCOME_FAILS;
+        in.settings[s].near[1] = s == 2 ? BENCH_OUTCOME_COMPLETES : BENCH_OUTCOME_FAILS;
+    }
+    reach();
+    has("for a larger batch there use pleat with short:compact: it completes in 1.02 times the "
+        "need, the other not even in 1.10 times the need; without short:compact pleat does so only "
+        "in 1.10 times the need; no other thread may launch work during a request.");
+}
+END_TEST
+
 SUITE(bench_verdict_measured)
 {
     TCase *all = suite_case(suite, "all", set_up, NULL);
     tcase_add_test(all, nothing_is_said_of_what_was_not_measured);
     tcase_add_test(all, a_part_rules_out_no_device_for_what_was_not_measured);
+    tcase_add_test(all, short_compact_is_advised_only_where_pleat_alone_does_not_do);
+    tcase_add_test(all, short_compact_may_be_the_one_that_completes_nearest);
     tcase_add_test(all, what_is_replayed_without_pools_is_a_least);
 }

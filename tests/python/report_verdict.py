@@ -12,7 +12,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = ["gpt2s_tiny", "churn:iterations=40,allocations=60,least=1M,most=24M,streams=2"]
-CANDIDATES = ("torch-native", "torch-expandable", "pleat")
+COMPACT = "pleat short:compact"
+CANDIDATES = ("torch-native", "torch-expandable", "pleat", COMPACT)
 GIB = 1 << 30
 
 
@@ -26,10 +27,17 @@ def rows_of(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def words_of(setting):
+    """The options of `pleat replay` and `pleat fit`."""
+    is_compact = setting == COMPACT
+    return ["--allocator", "pleat", "--conf", "short:compact"] if is_compact else \
+        ["--allocator", setting]
+
+
 def completes(pleat, work, allocator, size):
     """The output of `pleat replay`. Its exit status is 1 if an allocation failed."""
-    result = subprocess.run([pleat, "replay", work, "--driver", "sim", "--json", "--allocator",
-                             allocator, "--memory", f"{size}B"], capture_output=True, text=True,
+    result = subprocess.run([pleat, "replay", work, "--driver", "sim", "--json", "--memory",
+                             f"{size}B", *words_of(allocator)], capture_output=True, text=True,
                             check=False)
     row = json.loads(result.stdout)
     return row["oom_count"] == 0 and row["hazards"] == 0
@@ -57,9 +65,11 @@ def check_setting(pleat, work, verdict, setting, fit):
 def check_advice(verdict, fits):
     """By the searches alone: the simplest setting with the smallest device."""
     sizes = [d["bytes"] for d in verdict["devices"]]
+    measured = {s["allocator"] for s in verdict["settings"]}
+    candidates = [a for a in CANDIDATES if a != COMPACT or a in measured]
     needed = {a: min([s for s in sizes if s >= fits[a]["least_memory_bytes"]], default=None)
-              for a in CANDIDATES}
-    order = [verdict["in_force"]] + [a for a in CANDIDATES if a != verdict["in_force"]]
+              for a in candidates}
+    order = [verdict["in_force"]] + [a for a in candidates if a != verdict["in_force"]]
     possible = [s for s in needed.values() if s is not None]
     if not possible:
         wanted = "too large" if verdict["need_bytes"] > sizes[-1] else "nobody"
@@ -150,7 +160,10 @@ def main():
         everybody = [c["allocator"] for c in rows_of(folder / "first/results.jsonl")]
         fits = [json.loads(line) for line in run(
             pleat, "fit", *works, "--driver", "sim", "--json", "--allocator",
-            ",".join(dict.fromkeys(everybody))).splitlines()]
+            ",".join(a for a in dict.fromkeys(everybody) if a != COMPACT)).splitlines()]
+        compacted = [json.loads(line) for line in run(
+            pleat, "fit", *works, "--driver", "sim", "--json", *words_of(COMPACT)).splitlines()]
+        fits += [{**fit, "allocator": COMPACT} for fit in compacted]
         check_study(pleat, works, folder / "cards", fits)
         check_study(pleat, works, folder / "sizes", fits, "--memory",
                     "1.00x,1.01x,1.02x,1.05x,1.10x,1.25x,unlimited")
