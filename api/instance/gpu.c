@@ -246,11 +246,11 @@ pleat_status pl_gpu_compact(pl_gpu *gpu, size_t request, pleat_compaction *told)
     if (!gpu->ops->compact) {
         return PLEAT_ENOTSUP;
     }
-    if (!pl_mapping_observers_begin_move(observers)) {
-        return PLEAT_EBUSY;
+    bool is_observed = !pl_mapping_observers_begin_move(observers);
+    pleat_status st = gpu->ops->compact(gpu->allocator, request, is_observed, told);
+    if (!is_observed) {
+        pl_mapping_observers_end_move(observers, st, &gpu->is_torn);
     }
-    pleat_status st = gpu->ops->compact(gpu->allocator, request, told);
-    pl_mapping_observers_end_move(observers, st, &gpu->is_torn);
     pl_gpu_debug_walk(gpu);
     return st;
 }

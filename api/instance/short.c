@@ -89,11 +89,8 @@ static pleat_status compact_and_ask(const pl_want *w, pleat_status st, pleat_sta
     }
     *moved = pl_gpu_compact(w->gpu, w->bytes, &told);
     pl_deadline_extend(pl_clock_ms() - begin_ms);
-    if (*moved != PLEAT_OK && *moved != PLEAT_EPOISONED) { /* the latter may have won memory */
-        return st;
-    }
     pl_driver_clear_error();
-    return pl_want_ask(w, out);
+    return pl_want_ask(w, out); /* the reserve is open now, whether memory has moved or not */
 }
 
 /* The memory is there, but pends. The allocator has polled, ordered and waited where possible. If

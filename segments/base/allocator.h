@@ -178,10 +178,12 @@ typedef struct pl_allocator_ops {
     void (*set_rounding)(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS]);
     /* Move live blocks together and give the emptied memory back. If `request` is not 0, only where
      * a request of as many bytes is short and can get enough that way. The caller lets no work run
-     * or be submitted until the call returns. ECAPTURE (a capture is known); EPENDING; ENOTSUP;
-     * EDRIVER; EPOISONED (an undo failed); ENOMEM_DEVICE (too little can be won for the request, so
-     * nothing was moved). Writes *out on success. NULL where nothing can be moved. */
-    pleat_status (*compact)(pl_allocator *a, size_t request, pleat_compaction *out);
+     * or be submitted until the call returns. Writes *out on success. After a failure, too, such a
+     * request may be served: it uses the reserve now. NULL where nothing can be moved.
+     * EBUSY: is_observed, so mappings must stay. ECAPTURE: a capture is known. ENOMEM_DEVICE: too
+     * little can be won for the request. EPENDING. ENOTSUP. EDRIVER. EPOISONED: an undo failed. */
+    pleat_status (*compact)(pl_allocator *a, size_t request, bool is_observed,
+                            pleat_compaction *out);
     /* Count what is tied: see pl_tied. Walks over all chunks. NULL: nothing is tied. */
     void (*count_tied)(pl_allocator *a, pl_tied *out);
     /* Blocks freed while `stream` was captured may be used again: the graph is gone, and perhaps

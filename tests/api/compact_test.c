@@ -16,13 +16,12 @@ enum { GRANULE = 2 << 20, N_FIRST = 31, N_LARGE = 32 };
 /* The layout: 31 free granules, and a chunk of 32 granules with only the first and the last in
  * use. */
 static pleat instance;
+static pleat_devptr first;
 static pleat_devptr low;
 static pleat_devptr high;
 
-static void lay_out_with(const char *conf)
+static void lay_large(void)
 {
-    instance = api_make(API_PLEAT, "capacity:2G,backing:memory", conf);
-    pleat_devptr first = api_alloc(instance, 0, (size_t)N_FIRST * GRANULE, NULL);
     pleat_devptr large = api_alloc(instance, 0, (size_t)N_LARGE * GRANULE, NULL);
     api_free(instance, 0, large, NULL);
     low = api_alloc(instance, 0, GRANULE, NULL);
@@ -31,6 +30,20 @@ static void lay_out_with(const char *conf)
     ck_assert_uint_eq(low, large);
     ck_assert_uint_eq(high, large + (pleat_devptr)(N_LARGE - 1) * GRANULE);
     api_free(instance, 0, middle, NULL);
+}
+
+static void lay_out_with_room(const char *sim_conf, size_t n_first)
+{
+    instance = api_make(API_PLEAT, sim_conf, MIXED ",short:compact");
+    first = api_alloc(instance, 0, n_first * GRANULE, NULL);
+    lay_large();
+}
+
+static void lay_out_with(const char *conf)
+{
+    instance = api_make(API_PLEAT, "capacity:2G,backing:memory", conf);
+    first = api_alloc(instance, 0, (size_t)N_FIRST * GRANULE, NULL);
+    lay_large();
     api_free(instance, 0, first, NULL);
     ck_assert_int_eq(pleat_device_set_limit(instance, 0, (uint64_t)(N_FIRST + N_LARGE) * GRANULE),
                      PLEAT_OK);
@@ -182,6 +195,27 @@ START_TEST(nothing_moves_under_a_capture)
 }
 END_TEST
 
+/* The reserve is the room in which memory moves, so a request touches it after that. Where nothing
+ * may move, the request has it at once. */
+START_TEST(memory_moves_before_the_reserve_is_touched)
+{
+    enum { N_LIVE = 188, N_WANTED = 34 }; /* of 256 granules, 4 are reserved */
+    unsigned number = 0;
+    lay_out_with_room("capacity:512M,backing:memory", N_LIVE);
+    if (_i == 1) {
+        ck_assert_int_eq(pleat_mapping_observe(instance, look_on, NULL, &number), PLEAT_OK);
+    }
+    pleat_devptr ptr = api_alloc(instance, 0, (size_t)N_WANTED * GRANULE, NULL);
+    ck_assert_uint_eq(api_stats(instance, 0).tied_granules, _i == 1 ? N_LARGE - 2 : 0);
+    if (_i == 1) {
+        ck_assert_int_eq(pleat_mapping_unobserve(instance, number), PLEAT_OK);
+    }
+    api_free(instance, 0, ptr, NULL);
+    api_free(instance, 0, first, NULL);
+    clear();
+}
+END_TEST
+
 /* Chunks of a quarter would tie 28 of 60 MiB, which is too much (tests/api/oom_test.c has a case
  * where it is not). */
 START_TEST(the_advice_is_counted)
@@ -255,6 +289,7 @@ SUITE(api_compact)
     tcase_add_test(is_short, observed_mappings_stay);
     tcase_add_test(is_short, nothing_moves_under_a_capture);
     TCase *failing = suite_case(suite, "failing", api_sim_load, NULL);
+    tcase_add_loop_test(failing, memory_moves_before_the_reserve_is_touched, 0, 2);
     tcase_add_loop_test(failing, a_failure_in_the_move_is_no_loss, 0, 60);
     tcase_add_test(laid_out, the_advice_is_counted);
     TCase *whom = suite_case(suite, "whom it serves", api_sim_load, NULL);

@@ -65,7 +65,7 @@ static uint64_t compact_beside(void)
     for (unsigned i = 0; i < suite_part(N_COMPACTIONS); i++) {
         pleat_compaction out;
         uint64_t before = atomic_load(&n_done);
-        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_OK);
         n_split += out.n_split;
         while (atomic_load(&n_done) < before + 100) {
         }
@@ -116,7 +116,7 @@ static void *compact_only(void *arg)
     pleat_compaction out;
     (void)arg;
     for (unsigned i = 0; i < 50; i++) {
-        atomic_fetch_add(&n_wrong, pleat.a->ops->compact(pleat.a, 0, &out) != PLEAT_OK);
+        atomic_fetch_add(&n_wrong, pleat.a->ops->compact(pleat.a, 0, false, &out) != PLEAT_OK);
     }
     return NULL;
 }

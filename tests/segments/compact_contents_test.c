@@ -115,7 +115,7 @@ static void lend(const owned *o)
 static void compact(void)
 {
     pleat_compaction out;
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_OK);
     sum.n_split += out.n_split;
     sum.moved_bytes += out.moved_bytes;
     sum.won_bytes += out.won_bytes;

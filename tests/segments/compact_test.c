@@ -82,7 +82,7 @@ static const char TWO_RUNS[] = "##....................#####.....";
 
 static pleat_status compact(pleat_compaction *out)
 {
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, out);
     pleat_assert_sound();
     told_assert_agrees(pleat.a);
     for (unsigned i = 0; i < N_LARGE; i++) {
@@ -248,7 +248,7 @@ START_TEST(a_capture_under_way_is_refused)
     keep(TWO_RUNS);
     captures_begin(2);
     captures_name_stream(2);
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_ECAPTURE);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_ECAPTURE);
     ck_assert_uint_eq(out.n_split, 99);
     captures_end(2);
     captures_name_stream(2);
@@ -373,7 +373,7 @@ START_TEST(an_undo_that_is_refused_once_is_tried_again)
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, forgive, &n);
     pleat.sim.fail_from("cuMemMap", 4, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_uint_eq(n, 2);
     ck_assert_int_eq(st, PLEAT_EDRIVER);
@@ -389,7 +389,7 @@ START_TEST(memory_of_which_only_some_is_mapped_is_mended_too)
     pleat.sim.fail_from("cuMemMap", 5, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemUnmap", 1, CU_UNKNOWN);
     pleat_compaction out;
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
@@ -408,7 +408,7 @@ START_TEST(an_undo_that_is_refused_and_then_torn_ends)
     pleat.sim.fail_from("cuMemMap", 6, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemUnmap", 1, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemRetainAllocationHandle", (uint64_t)_i, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     compacted();
@@ -430,7 +430,7 @@ START_TEST(a_place_of_which_only_some_is_mapped_is_mended_too)
     keep("#####....................##.....");
     pleat.sim.fail_from("cuMemMap", 6, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemUnmap", 1, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(st, PLEAT_EPOISONED);
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, pleat.streams[1], &ptr), PLEAT_EPOISONED);
@@ -458,7 +458,7 @@ START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
     pleat_stats before = pleat_counted_mixed();
     pleat.sim.fail_at("cuMemMap", (uint64_t)_i, CU_UNKNOWN);
     pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
     ck_assert_int_eq(st, _i == 0 ? PLEAT_EDRIVER : PLEAT_EPOISONED);
     pleat.a->ops->stats(pleat.a, &now);
@@ -468,7 +468,7 @@ START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
                       before.resident_bytes + n_aside * now.granule_bytes + now.idle_bytes);
     ck_assert_uint_eq(now.resident_bytes, vmm_sim_counted(&pleat.sim).physical_bytes);
     if (_i > 0) { /* as long as the driver does not unmap, nothing is compacted */
-        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_EPOISONED);
+        ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_EPOISONED);
     }
     pleat_devptr ptr;
     pleat.sim.fail_never();
@@ -491,7 +491,7 @@ START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
     uint64_t n_unmaps = pleat_calls("cuMemUnmap");
     pleat.sim.fail_from("cuStreamSynchronize", 0, CU_UNKNOWN);
     pleat.sim.fail_from("cuCtxSynchronize", 0, CU_UNKNOWN);
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_EPOISONED);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_EPOISONED);
     pleat.sim.fail_never();
     ck_assert_uint_eq(pleat_calls("cuMemUnmap"), n_unmaps + 1); /* of the blocks' addresses */
     ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);

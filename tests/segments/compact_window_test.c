@@ -171,7 +171,7 @@ static pleat_status compact_at(uint64_t k, action *const *what)
     act = what;
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, act_after, NULL);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     if (is_late && n_calls > k) {
         void *is_done = NULL;
         ck_assert_int_eq(pthread_join(late, &is_done), 0);
@@ -327,7 +327,7 @@ START_TEST(what_moves_may_lose_its_lane)
     compactor = pthread_self();
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, act_at_entry, &n_created);
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, &out), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_OK);
     ck_assert_uint_gt(pleat.sim.n_faults(), 0);
     pleat.sim.fail_never();
     pl_driver_watch(pleat.sim.drv, NULL, NULL);
@@ -433,7 +433,7 @@ START_TEST(a_request_is_refused_where_shared_chunks_hold_what_it_lacks)
     uint64_t limit = (uint64_t)(chunks_granules_held() + 7) * GRANULE; /* room for the move */
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, limit), PLEAT_OK);
     bool is_shared = _i == 1 && share();
-    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, request, &out),
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, request, false, &out),
                      is_shared ? PLEAT_ENOMEM_DEVICE : PLEAT_OK);
     ck_assert_uint_eq(out.n_split, is_shared ? 99 : 1);
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);

@@ -19,6 +19,7 @@
 #include "segments/pleat/compact/split.h"
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/front/front.h"
+#include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capturers.h"
@@ -202,39 +203,50 @@ static pleat_status split_chunks(pl_space *space, size_t n_lacking, pleat_compac
 /* Granules that have to be won for the request, else nothing is moved. */
 static size_t lacking(const pl_space *space, size_t request)
 {
-    size_t cap = pl_space_cap(space);
-    size_t need = space->chunks.n_pinned +
-                  ((request + space->granule_bytes - 1) >> space->granule_log2);
+    size_t n = (request + space->granule_bytes - 1) >> space->granule_log2;
 
-    return need > cap ? need - cap : 0;
+    return pl_policy_lacks(space, n);
+}
+
+/* The device is at rest. */
+static pleat_status compact_still(pl_space *space, size_t n_lacking, pleat_compaction *told)
+{
+    size_t n_held = space->chunks.n_held;
+    pleat_status st = split_chunks(space, n_lacking, told);
+    size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
+    size_t keep = n_held > n_won ? n_held - n_won : 0;
+    pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */
+
+    return st == PLEAT_OK ? failed : st;
+}
+
+static pleat_status compact(pl_space *space, pleat_compaction *told)
+{
+    pleat_status st = pl_still_wait(space);
+    st = st == PLEAT_OK ? pl_still_settle(space) : st;
+
+    return st == PLEAT_OK ? compact_still(space, 0, told) : st;
 }
 
 /* Looks before it waits: a compaction that wins too little would hold up the program for nothing.
  * Memory freed meanwhile may then do without a move. */
-static pleat_status compact(pl_space *space, size_t request, pleat_compaction *told)
+static pleat_status compact_for(pl_space *space, size_t request, pleat_compaction *told)
 {
     size_t n_lacking = lacking(space, request);
-    if (request > 0 && n_lacking == 0) {
+    if (n_lacking == 0) {
         return PLEAT_OK;
     }
-    if (request > 0 && space->blocks.store.tally.n_tied_granules < n_lacking) {
+    if (space->blocks.store.tally.n_tied_granules < n_lacking) {
         return PLEAT_ENOMEM_DEVICE;
     }
     pleat_status st = pl_still_wait(space);
     st = st == PLEAT_OK ? pl_still_settle(space) : st;
-    n_lacking = request > 0 ? lacking(space, request) : 0;
-    if (st != PLEAT_OK || (request > 0 && n_lacking == 0)) {
-        return st;
-    }
-    size_t n_held = space->chunks.n_held;
-    st = split_chunks(space, n_lacking, told);
-    size_t n_won = (size_t)(told->won_bytes >> space->granule_log2);
-    size_t keep = n_held > n_won ? n_held - n_won : 0;
-    pleat_status failed = pl_trim_idle_to(space, keep); /* chunks made for nothing */
-    return st == PLEAT_OK ? failed : st;
+    n_lacking = lacking(space, request);
+    return st == PLEAT_OK && n_lacking > 0 ? compact_still(space, n_lacking, told) : st;
 }
 
-pleat_status pl_pleat_compact(pl_allocator *a, size_t request, pleat_compaction *out)
+pleat_status pl_pleat_compact(pl_allocator *a, size_t request, bool is_observed,
+                              pleat_compaction *out)
 {
     pl_space *space = (pl_space *)a;
     pleat_compaction told = { .n_split = 0 };
@@ -244,7 +256,10 @@ pleat_status pl_pleat_compact(pl_allocator *a, size_t request, pleat_compaction 
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
     pl_fronts_unbind(space, 0);
-    pleat_status st = compact(space, request, &told);
+    pleat_status st = is_observed    ? PLEAT_EBUSY
+                      : request == 0 ? compact(space, &told)
+                                     : compact_for(space, request, &told);
+    space->chunks.n_unmoved = space->blocks.store.tally.n_tied_granules;
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);
     pl_space_leave(space);

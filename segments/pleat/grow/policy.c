@@ -82,6 +82,24 @@ bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
            (uint64_t)n_saved * cap >= A_WAIT_GRANULES * room;
 }
 
+size_t pl_policy_lacks(const pl_space *space, size_t n_granules)
+{
+    size_t need = space->chunks.n_pinned + n_granules;
+    size_t cap = pl_space_cap(space);
+
+    cap = need > cap ? cap : pl_reserve_cap(space, cap);
+    return need > cap ? need - cap : 0;
+}
+
+/* What the last compaction could not win is not tried again. */
+bool pl_policy_may_compact(const pl_space *space, size_t n_granules)
+{
+    size_t n_lacking = pl_policy_lacks(space, n_granules);
+
+    return space->options.when_short == PL_SHORT_COMPACT && n_lacking > 0 &&
+           space->blocks.store.tally.n_tied_granules >= n_lacking + space->chunks.n_unmoved;
+}
+
 /* ---- the reserve ----------------------------------------------------------------------------- */
 
 enum { SHARE_LOG2 = 6 };

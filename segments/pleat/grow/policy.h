@@ -40,6 +40,13 @@ void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
  * instead of creating n_saved granules? */
 bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved);
 
+/* Granules that have to be won for the request, as memory lies now, if the reserve is open; if the
+ * reserve would do, those that keep it closed. 0: none. */
+size_t pl_policy_lacks(const pl_space *space, size_t n_granules);
+/* Shall live memory move for the request (short:compact) before the reserve is touched? The reserve
+ * is the room in which memory moves. */
+bool pl_policy_may_compact(const pl_space *space, size_t n_granules);
+
 /* ---- the reserve ----
  *
  * Memory is left to libraries of the program and to other processes.

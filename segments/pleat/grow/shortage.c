@@ -264,7 +264,8 @@ static bool wait_for_all(trial *t)
 static bool may_use_reserve(const trial *t)
 {
     return t->space->chunks.reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0 &&
-           !lacks_its_place(t);
+           !lacks_its_place(t) &&
+           !pl_policy_may_compact(t->space, pl_request_granules(t->space, t->rq));
 }
 
 /* Would the request hardly find memory without the reserve, if all pending memory were free? */

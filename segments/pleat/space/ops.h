@@ -47,7 +47,8 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected);
 /* grow: trim.c; compact: compact.c */
 pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
 pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes);
-pleat_status pl_pleat_compact(pl_allocator *a, size_t request, pleat_compaction *out);
+pleat_status pl_pleat_compact(pl_allocator *a, size_t request, bool is_observed,
+                              pleat_compaction *out);
 void pl_pleat_count_tied(pl_allocator *a, pl_tied *out);
 
 /* pools: private_ops.c, checkpoint.c, restore.c */

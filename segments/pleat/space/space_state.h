@@ -181,6 +181,7 @@ typedef struct pl_space_chunks {
     size_t reserve_granules; /* const: left to others, see policy.h */
     size_t n_others;         /* chunks of others when the driver was last asked */
     size_t ask_free_at;      /* ask the driver again from this n_held on */
+    size_t n_unmoved;        /* tied granules that the last compaction has left */
     uint64_t n_takes;        /* chunks that were taken and buy slack: see policy.h */
     uint64_t n_taken;        /* chunks taken so far */
     uint64_t n_released;     /* granules given back so far */

@@ -134,7 +134,7 @@ static void do_all_else(void)
     ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_OK);
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, s.resident_bytes), PLEAT_OK);
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
-    (void)!pleat.a->ops->compact(pleat.a, 0, &told);
+    (void)!pleat.a->ops->compact(pleat.a, 0, false, &told);
 }
 
 static void assert_bounded(void)

@@ -31,7 +31,7 @@ pleat_status chunks_compact_failing_at(uint64_t k, bool *has_hit)
 {
     pleat_compaction out;
     pleat.sim.fail_at(NULL, k, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     *has_hit = pleat.sim.n_faults() > 0;
     pleat.sim.fail_never();
     ck_assert(st == PLEAT_OK || (*has_hit && st == PLEAT_EDRIVER));
@@ -42,7 +42,7 @@ pleat_status chunks_compact_failing_from(const char *call, uint64_t k)
 {
     pleat_compaction out;
     pleat.sim.fail_from(call, k, CU_UNKNOWN);
-    pleat_status st = pleat.a->ops->compact(pleat.a, 0, &out);
+    pleat_status st = pleat.a->ops->compact(pleat.a, 0, false, &out);
     pleat.sim.fail_never();
     ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
     return st;
