@@ -84,7 +84,7 @@ static pleat_status compact_and_ask(const pl_want *w, pleat_status st, pleat_sta
 {
     pleat_compaction told = { .n_split = 0 };
     uint64_t begin_ms = pl_clock_ms();
-    if (st != PLEAT_ENOMEM_DEVICE || !may_compact(w)) {
+    if (!is_shortage(st) || !may_compact(w)) {
         return st;
     }
     *moved = pl_gpu_compact(w->gpu, w->bytes, &told);

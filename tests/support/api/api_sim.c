@@ -40,6 +40,8 @@ void api_sim_load(void)
     load(drv, "pleat_sim_delay", &sim.delay);
     load(drv, "pleat_sim_delay_after", &sim.delay_after);
     load(drv, "pleat_sim_hazards", &sim.hazards);
+    load(drv, "pleat_sim_use", &sim.use);
+    load(drv, "pleat_sim_use_end", &sim.use_end);
     pl_driver_close(drv); /* the shared object stays loaded */
 }
 

@@ -15,6 +15,8 @@ typedef struct api_sim {
     int (*work)(void *stream, const pleat_sim_access *accesses, size_t n);
     int (*fill)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
     int (*verify)(void *stream, uint64_t ptr, uint64_t bytes, uint64_t seed);
+    int (*use)(void *stream, void *after, uint64_t ptr, uint64_t bytes, uint64_t *use);
+    int (*use_end)(void *stream, uint64_t use);
     void (*finish)(void);
     void (*fail_at)(const char *call, uint64_t k, int code);
     void (*fail_from)(const char *call, uint64_t k, int code);
