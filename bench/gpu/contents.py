@@ -166,7 +166,8 @@ def main():
     options = driver.options(__doc__, ("--graph", {"action": "store_true"}),
                              ("--compact", {"action": "store_true"}))
     end = time.monotonic() + options.seconds - 2
-    torch = torch_run.begin("pleat")
+    large = ("chunk_share:64",) if options.compact else ()  # a compaction splits large chunks
+    torch = torch_run.begin("pleat", *large)
     keeper = Keeper(torch, SEED)
     out = {"binding": torch_run.binding()}
     if options.graph:
