@@ -185,7 +185,7 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
                 (unsigned long long)s->largest_pool.second);
 }
 
-/* Why live memory was not moved for the request. */
+/* Why a compaction did not serve the request. */
 static const char *why_not_moved(pleat_status moved)
 {
     switch (moved) {
@@ -200,7 +200,7 @@ static const char *why_not_moved(pleat_status moved)
     case PLEAT_ENOMEM_DEVICE:
         return "too little of it can be moved: pools with graphs and shared memory stay";
     default:
-        return "there was no room for the first move";
+        return "it found no room to begin, or won too little";
     }
 }
 
@@ -212,7 +212,7 @@ static void say_tied(const pl_shortage *s, pl_text *text)
     say_amount(text, "", s->tied);
     pl_text_add(text, " are free in chunks that are partly in use");
     if (s->is_compacted) {
-        pl_text_add(text, "; short:compact moved nothing, as %s", why_not_moved(s->moved));
+        pl_text_add(text, "; short:compact did not help, as %s", why_not_moved(s->moved));
     } else if (s->would.to_win >= missing) {
         say_amount(text, "; short:compact, or pleat_device_compact, would win ", s->would.to_win);
     }

@@ -33,7 +33,7 @@ typedef struct pl_shortage {
     bool is_unordered;   /* streams are not ordered after each other */
     bool is_known_by_id; /* so a stream can be waited for only where a call names it */
     bool is_compacted;   /* short:compact is in force */
-    pleat_status moved;  /* why that moved nothing, or PLEAT_OK */
+    pleat_status moved;  /* why that moved nothing; PLEAT_OK: it was not enough */
 } pl_shortage;
 
 /* The verdict and its sentence with all numbers. `room`: of the request; NULL = none. `moved`: how

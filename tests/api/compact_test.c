@@ -176,7 +176,7 @@ START_TEST(observed_mappings_stay)
 {
     unsigned number;
     ck_assert_int_eq(pleat_mapping_observe(instance, look_on, NULL, &number), PLEAT_OK);
-    assert_refused(LACKING, "short:compact moved nothing, as mappings are observed");
+    assert_refused(LACKING, "short:compact did not help, as mappings are observed");
     ck_assert_int_eq(pleat_mapping_unobserve(instance, number), PLEAT_OK);
     api_free(instance, 0, api_alloc(instance, 0, (size_t)LACKING * GRANULE, NULL), NULL);
 }
@@ -188,7 +188,7 @@ START_TEST(nothing_moves_under_a_capture)
     pleat_devptr ptr;
     api_torch_begin_capture(instance, 0, stream);
     (void)!pleat_block_alloc(instance, 0, 512, stream, &ptr); /* now pleat knows */
-    assert_refused(LACKING, "short:compact moved nothing, as a capture is under way");
+    assert_refused(LACKING, "short:compact did not help, as a capture is under way");
     api_torch_end_capture(instance, 0, stream);
     api_stream_end(instance, 0, stream);
     api_free(instance, 0, api_alloc(instance, 0, (size_t)LACKING * GRANULE, NULL), NULL);

@@ -40,8 +40,8 @@ void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
  * instead of creating n_saved granules? */
 bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved);
 
-/* Granules that have to be won for the request, as memory lies now, if the reserve is open; if the
- * reserve would do, those that keep it closed. 0: none. */
+/* Granules that a compaction has to win for the request; 0: none. If the request fits with the
+ * reserve, as many as keep the reserve closed. */
 size_t pl_policy_lacks(const pl_space *space, size_t n_granules);
 /* Shall live memory move for the request (short:compact) before the reserve is touched? The reserve
  * is the room in which memory moves. */
