@@ -152,7 +152,6 @@ static void measure_replays(const bench_ab_plan *plan, const bench_ab_cell *cell
     bench_timeline *timeline = cell->is_drawn ? &slot->timeline : NULL;
     slot->is_ok = measure_with(plan, cell, options, timeline, &slot->result, &slot->failure);
     slot->has_compacted = slot->is_ok && cell->kind == BENCH_AB_REPLAY &&
-                          slot->result.record.oom_count > 0 &&
                           bench_compacted_setup(plan, cell, options.setup, &setup);
     if (slot->has_compacted) {
         options.setup = &setup;
@@ -192,8 +191,6 @@ static bool is_card_known(const bench_work *work, const bench_record *unlimited,
     return false;
 }
 
-static const char replayed[] = "replayed";
-
 static bool replay_card(const bench_ab_cell *cell, bench_replay_options options, unsigned i,
                         bench_ab_card *card, bench_failure *failure)
 {
@@ -204,12 +201,12 @@ static bool replay_card(const bench_ab_cell *cell, bench_replay_options options,
     }
     *card = (bench_ab_card){ .outcome = bench_record_is_clean(&record) ? BENCH_OUTCOME_COMPLETES
                                                                        : BENCH_OUTCOME_FAILS,
-                             .how = replayed,
+                             .how = bench_ab_replayed,
                              .first_failure_event = record.first_failure_event };
     return true;
 }
 
-/* The cards on which a replay of pleat failed, with short:compact; the other cards as they are. */
+/* The cards on which pleat was replayed, with short:compact; the other cards as they are. */
 static bool compact_cards(const bench_ab_plan *plan, const bench_ab_cell *cell,
                           bench_replay_options options, bench_ab_slot *slot)
 {
@@ -218,12 +215,12 @@ static bool compact_cards(const bench_ab_plan *plan, const bench_ab_cell *cell,
         return true;
     }
     options.setup = &setup;
+    slot->has_compacted = true;
     bool ok = true;
     for (unsigned i = 0; i < BENCH_N_CARDS && ok; i++) {
         const bench_ab_card *card = &slot->cards[i];
         slot->compacted_cards[i] = *card;
-        if (card->outcome == BENCH_OUTCOME_FAILS && card->how == replayed) {
-            slot->has_compacted = true;
+        if (card->how == bench_ab_replayed) {
             ok = replay_card(cell, options, i, &slot->compacted_cards[i], &slot->failure);
         }
     }

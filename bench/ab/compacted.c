@@ -65,10 +65,22 @@ unsigned bench_compacted_pleat(const bench_ab_plan *plan)
     return a;
 }
 
+/* Of pleat's own figures, beside which others were measured. */
+static bool has_failed(const bench_ab_cell *cell)
+{
+    bool fails = cell->kind == BENCH_AB_REPLAY && cell->result.record.oom_count > 0;
+    for (unsigned i = 0; cell->kind == BENCH_AB_CARDS && i < BENCH_N_CARDS && !fails; i++) {
+        fails = cell->cards[i].outcome == BENCH_OUTCOME_FAILS &&
+                cell->cards[i].how == bench_ab_replayed;
+    }
+    return fails;
+}
+
 bool bench_compacted_has(const bench_ab_plan *plan, unsigned work)
 {
     for (unsigned i = 0; i < plan->n_cells; i++) {
-        if (plan->cells[i].work == &plan->works[work] && plan->cells[i].compacted) {
+        const bench_ab_cell *cell = &plan->cells[i];
+        if (cell->work == &plan->works[work] && cell->compacted && has_failed(cell)) {
             return true;
         }
     }

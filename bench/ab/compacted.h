@@ -1,8 +1,8 @@
-/* compacted.h - pleat with short:compact, beside pleat, where pleat fails.
+/* compacted.h - pleat with short:compact, beside pleat, for works that pleat fails on some size.
  *
- * The option acts only when a request is about to fail. So it is measured where a request of pleat
- * failed, and pleat's own figures stand for it elsewhere. Works that pleat completes on all sizes
- * have no such row. A study with `short` in --conf or PLEAT_CONF has none, nor has a fleet. */
+ * The option is measured beside each replay of pleat, as its chunks are larger from the start.
+ * Works that pleat completes on all sizes have no such row. A study with `short` in --conf or
+ * PLEAT_CONF has none, nor has a fleet. */
 #ifndef PLEAT_BENCH_COMPACTED_H
 #define PLEAT_BENCH_COMPACTED_H
 

@@ -11,6 +11,8 @@
 #define FIT_RUNS 8 /* runs of a search, roughly; failing ones stop early */
 #define CARD_RUNS 1
 
+const char bench_ab_replayed[] = "replayed";
+
 /* Opens all works before the first run, so that a typing error in the last one shows at once. */
 static bool open_works(bench_ab_plan *plan)
 {

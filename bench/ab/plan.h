@@ -71,9 +71,11 @@ typedef enum bench_ab_kind {
 /* The outcome of a work on a card. */
 typedef struct bench_ab_card {
     bench_outcome outcome;
-    const char *how; /* static: "replayed", or why no replay was needed; NULL = unknown */
+    const char *how; /* static: bench_ab_replayed, or why no replay was needed; NULL = unknown */
     uint64_t first_failure_event;
 } bench_ab_card;
+
+extern const char bench_ab_replayed[];
 
 /* The event and the device of a moment. */
 typedef struct bench_ab_moment {

@@ -9,6 +9,8 @@ enum {
     FRUGAL_TIMES = 4,
     /* `chunk_share` is divided by this where memory costs nothing. */
     AMPLE_PART = 2,
+    /* And by this where live memory may move: what is tied can then be had back. */
+    MOVING_PART = 3,
     /* Free granules allowed, in percent of the most granules ever pinned. Without slack, memory
      * would grow by the few granules that a request lacks, in many small chunks. */
     SLACK_PERCENT = 1,
@@ -23,12 +25,14 @@ enum {
 static uint64_t share_of(const pl_space *space)
 {
     uint64_t share = space->options.chunk_share;
+    unsigned part = 1;
 
     if (space->options.growth == PL_GROWTH_FRUGAL) {
         return share * FRUGAL_TIMES;
     }
-    bool is_ample = space->options.growth == PL_GROWTH_AMPLE && share >= AMPLE_PART;
-    return is_ample ? share / AMPLE_PART : share;
+    part *= space->options.growth == PL_GROWTH_AMPLE ? AMPLE_PART : 1;
+    part *= space->options.when_short == PL_SHORT_COMPACT ? MOVING_PART : 1;
+    return share > part ? share / part : 1;
 }
 
 unsigned pl_policy_order(const pl_space *space, size_t cap)

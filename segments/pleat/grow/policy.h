@@ -7,7 +7,9 @@
  *   how large a chunk is    a chunk of c granules costs 1/c of a driver's call a granule, and
  *                           ties about c/2 granules wherever a block ends inside it: a share of
  *                           what may still be created. On a small device, and near the end of any,
- *                           what is tied decides whether a program completes
+ *                           what is tied decides whether a program completes. Where live
+ *                           memory may move (short:compact) chunks are larger, as a move
+ *                           unties
  *   take before creating    a take costs as little as a creation and holds nothing more, but may
  *                           have to be made again in each iteration. So takes buy slack: the more
  *                           takes were made, the more may be created before the next take
