@@ -11,7 +11,7 @@ endfunction()
 
 if(NOT PLEAT_SANITIZE)
     set(tests "${PROJECT_SOURCE_DIR}/tests")
-    foreach(check IN ITEMS lint_layers lint_size lint_docs lint_words lint_figures lint_self_test)
+    foreach(check IN ITEMS lint_layers lint_form lint_docs lint_words lint_figures lint_self_test)
         pleat_add_check(${check} lint Python3::Interpreter -B "${tests}/lint/${check}.py")
     endforeach()
     pleat_add_check(mutations lint Python3::Interpreter -B "${tests}/mutate/mutate.py" --check)
