@@ -69,6 +69,9 @@ json_t *bench_output_object(const bench_record *r)
     json_object_set_new(object, "events", integer(r->n_events));
     json_object_set_new(object, "device_ops", ops_object(r));
     json_object_set_new(object, "calls", calls_object(r));
+    char placement[17];
+    snprintf(placement, sizeof placement, "%016llx", (unsigned long long)r->placement);
+    json_object_set_new(object, "placement", json_string(placement));
     json_object_set_new(object, "bytes_created", integer(r->bytes_created));
     json_object_set_new(object, "bytes_mapped", integer(r->bytes_mapped));
     json_object_set_new(object, "alloc_retries", integer(r->retries));

@@ -32,7 +32,8 @@ typedef struct replay {
     uint64_t n_seen;     /* events over all loops, including the current one */
     bench_own own;       /* used when timed */
     uint64_t live_bytes; /* in blocks of 512 */
-    double start_us;     /* driver time at the start of the loops */
+    pleat_devptr last_ptr;
+    double start_us; /* driver time at the start of the loops */
     bool is_stopped;
     bool is_later;            /* in a later pass: only the driver's time counts */
     bench_timeline *timeline; /* NULL: none, or ended */
@@ -95,6 +96,14 @@ static void end_call(replay *r, uint64_t begin)
     }
 }
 
+/* FNV-1a, by words. The first address of an allocator is arbitrary, so distances count. */
+static void note_placement(replay *r, pleat_devptr ptr)
+{
+    uint64_t distance = r->last_ptr == 0 ? 0 : ptr - r->last_ptr;
+    r->record->placement = (r->record->placement ^ distance) * UINT64_C(0x100000001b3);
+    r->last_ptr = ptr;
+}
+
 static bool do_alloc(replay *r, const bench_event *event)
 {
     void *stream = r->streams[event->stream];
@@ -111,6 +120,7 @@ static bool do_alloc(replay *r, const bench_event *event)
     if (st != PLEAT_OK) {
         return note_failed_allocation(r, event);
     }
+    note_placement(r, ptr);
     r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
     slot *s = &r->slots[event->slot];
     *s = (slot){

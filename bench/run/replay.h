@@ -43,6 +43,7 @@ typedef struct bench_record {
     uint64_t n_events; /* a and f lines, of all loops */
     uint64_t ops_map, ops_unmap, ops_alloc, ops_free;
     uint64_t calls[PL_N_ENTRIES];
+    uint64_t placement; /* a hash of all addresses in order, each relative to the one before */
     uint64_t bytes_created, bytes_mapped;
     uint64_t host_syncs, stream_waits, hazards, retries;
     double driver_us;         /* of all loops; */

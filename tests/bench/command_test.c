@@ -77,6 +77,7 @@ static const char *const record_keys[] = {
     "events",
     "device_ops",
     "calls",
+    "placement",
     "bytes_created",
     "bytes_mapped",
     "alloc_retries",
@@ -90,7 +91,7 @@ static const char *const record_keys[] = {
     "least_memory_bytes",
     "ratio",
 };
-enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 21 };
+enum { N_RECORD_KEYS = sizeof record_keys / sizeof record_keys[0], N_REPLAY_KEYS = 22 };
 static const char *const op_keys[] = { "map", "unmap", "alloc", "free" };
 
 START_TEST(replay_prints_one_object_for_each_work_and_allocator)

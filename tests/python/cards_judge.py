@@ -13,6 +13,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import cards  # noqa: E402
+import placements  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv[1])
 SIZES = ("24G", "1.02x", cards.LEAST)
@@ -57,8 +58,17 @@ def check_least(rows, printed):
         check(line in printed, f"no {line} in\n{printed}")
 
 
+def check_placements(pleat):
+    """The hash repeats itself, and notices other addresses."""
+    trace = cards.BUNDLED[0]
+    line = placements.line_of(pleat, trace, "1.02x", "")
+    check(line == placements.line_of(pleat, trace, "1.02x", ""), "the same replay has two hashes")
+    check(line != placements.line_of(pleat, trace, "1.02x", "chunks:granule"), "one hash for two")
+
+
 def main():
     pleat = BUILD / "pleat"
+    check_placements(pleat)
     runs = cards.drawn_runs(pleat, 2, 1)
     check(runs == cards.drawn_runs(pleat, 2, 1), "the same seed draws other runs")
     check(runs != cards.drawn_runs(pleat, 2, 2), "another seed draws the same runs")
