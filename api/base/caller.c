@@ -8,7 +8,7 @@
 #include "vmm/base/lasting.h"
 #include "vmm/base/lock.h"
 
-_Thread_local pl_caller_own pl_caller_self = { .front = &pl_front_none };
+_Thread_local pl_caller *pl_caller_self;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
@@ -21,7 +21,7 @@ static struct {
 /* The thread ends. Later destructors may call again, and then get a new record. */
 static void leave_record(void *record)
 {
-    pl_caller_self = (pl_caller_own){ .front = &pl_front_none };
+    pl_caller_self = NULL;
     pl_lock_acquire(&all.lock);
     ((pl_caller *)record)->is_taken = false;
     pl_lock_release(&all.lock);
@@ -63,7 +63,7 @@ static pl_caller *make(void)
 
 bool pl_caller_join(void)
 {
-    if (pl_caller_self.record) {
+    if (pl_caller_self) {
         return true;
     }
     (void)pthread_once(&once, prepare);
@@ -73,7 +73,7 @@ bool pl_caller_join(void)
         leave_record(record);
         return false;
     }
-    pl_caller_self.record = record;
+    pl_caller_self = record;
     return record != NULL;
 }
 
@@ -93,7 +93,7 @@ void pl_caller_begin_child(void)
 {
     pl_lock_init(&all.lock, PL_RANK_STATS);
     for (pl_caller *record = all.first; record; record = record->next) {
-        if (record != pl_caller_self.record) {
+        if (record != pl_caller_self) {
             memset(record->n_uses, 0, sizeof record->n_uses);
             record->is_taken = false;
         }

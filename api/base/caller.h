@@ -25,15 +25,8 @@ typedef struct pl_caller {
     int last_device;                     /* owner: device of the thread's last free (own.c) */
 } pl_caller;
 
-/* Two variables that hot calls read, side by side: in a shared library, finding a thread's variable
- * costs a call. */
-typedef struct pl_caller_own {
-    pl_caller *record;      /* NULL before its first call */
-    struct pl_front *front; /* the thread's front used last; pl_front_none = none */
-} pl_caller_own;
-
-extern _Thread_local pl_caller_own pl_caller_self;
-extern struct pl_front pl_front_none; /* front.h: in front.c */
+/* NULL before the thread's first call. */
+extern _Thread_local pl_caller *pl_caller_self;
 
 /* Give the thread a record. False: no host memory. */
 bool pl_caller_join(void);

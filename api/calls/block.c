@@ -5,7 +5,6 @@
 #include "api/calls/block.h"
 
 #include "api/base/sized.h"
-#include "api/instance/front.h"
 #include "api/instance/short.h"
 #include "api/instance/whereabouts.h"
 #include "api/tag/scope.h"
@@ -191,9 +190,6 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
     if (is_likely(w.gpu && st == PLEAT_OK)) {
         w.asked = info.is_asked ? &info : NULL;
         st = alloc_routed(&w, stream, n_errors, out);
-        if (st == PLEAT_OK && !pl_front_of(instance->handle, device, stream)) {
-            pl_front_offer(instance, w.gpu, w.stream, stream);
-        }
         put_stream(w.stream, stream);
         debug_walk(w.gpu, st);
     } else if (w.gpu) {
@@ -221,30 +217,29 @@ __attribute__((cold, noinline)) static pleat_status alloc_short(pl_want w, uint6
     return pl_short_alloc(&w, n_errors, st, out);
 }
 
-/* The path without a front, or after a front with no block. */
-static inline __attribute__((always_inline)) pleat_status alloc_behind(
-    pleat handle, int device, size_t bytes, bool is_patient, void *stream, pl_front *front,
-    pleat_devptr *out)
+static inline __attribute__((always_inline)) pleat_status alloc_block(pleat handle, int device,
+                                                                      size_t bytes, void *stream,
+                                                                      bool is_patient,
+                                                                      pleat_devptr *out)
 {
+    if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
+        return refuse_size(bytes, out);
+    }
     uint64_t n_errors = count_errors();
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
         return pl_error_status();
     }
     pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
-    bool has_tag = !front && pl_scopes_self.tag != 0; /* a thread with a tag has no fronts */
+    bool has_tag = pl_scopes_self.tag != 0;
     pl_stream *on = gpu && is_likely(!has_tag) ? plain_stream(gpu, stream, PLEAT_HISTORY_FRAMES)
                                                : NULL;
     pleat_status st;
     if (is_likely(on != NULL)) {
-        const pl_allocator_ops *ops = gpu->ops;
-        st = front ? ops->alloc_past(gpu->allocator, front, bytes, on, NULL, out)
-                   : ops->alloc(gpu->allocator, bytes, on, out);
+        st = gpu->ops->alloc(gpu->allocator, bytes, on, out);
         if (!is_likely(st == PLEAT_OK)) {
             pl_want w = { .gpu = gpu, .bytes = bytes, .stream = on, .is_patient = is_patient };
             st = alloc_short(w, n_errors, st, out);
-        } else if (!front) {
-            pl_front_offer(use.instance, gpu, on, stream);
         }
         put_stream(on, stream);
         debug_walk(gpu, st);
@@ -254,28 +249,6 @@ static inline __attribute__((always_inline)) pleat_status alloc_behind(
     }
     pl_use_leave(use);
     return st;
-}
-
-static inline __attribute__((always_inline)) pleat_status alloc_block(pleat handle, int device,
-                                                                      size_t bytes, void *stream,
-                                                                      bool is_patient,
-                                                                      pleat_devptr *out)
-{
-    if (bytes - 1 >= most_bytes || !out) { /* zero wraps around */
-        return refuse_size(bytes, out);
-    }
-    bool may_hit = bytes <= PL_FRONT_MOST_BYTES;
-    pl_front *front = may_hit ? pl_front_go_in_for(handle, device, stream) : NULL;
-    if (front) {
-        bool is_hit = front->alloc(front, bytes, out);
-        pl_front_leave(front);
-        if (is_hit) {
-            return PLEAT_OK;
-        }
-    } else {
-        front = pl_front_of(handle, device, stream);
-    }
-    return alloc_behind(handle, device, bytes, is_patient, stream, front, out);
 }
 
 pleat_status pleat_block_alloc(pleat handle, int device, size_t bytes, void *stream,
@@ -323,9 +296,7 @@ static __attribute__((noinline)) pleat_status with_block(pl_instance *instance, 
     return st;
 }
 
-/* The way without the front. */
-static __attribute__((noinline)) pleat_status free_behind(pleat handle, int device,
-                                                          pleat_devptr ptr, void *stream)
+pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
 {
     uint64_t n_errors = count_errors();
     pl_use use = pl_use_enter(handle);
@@ -347,46 +318,6 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, int devi
     }
     pl_use_leave(use);
     return st;
-}
-
-/* The thread is inside the front, and the front declined the block. The front is bound to the
- * call's arguments, so the call need not save them. */
-static __attribute__((noinline)) pleat_status free_declined(pl_front *front, pleat_devptr ptr)
-{
-    uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
-    void *stream = (void *)(uintptr_t)front->stream;
-    pl_front_leave(front);
-    return free_behind(pl_front_handle(key), pl_front_device(key), ptr, stream);
-}
-
-static inline pleat_status free_into(pl_front *front, pleat_devptr ptr)
-{
-    if (!is_likely(front->free(front, ptr))) {
-        return free_declined(front, ptr);
-    }
-    pl_front_leave(front);
-    return PLEAT_OK;
-}
-
-/* Not, or not at once, into the front that the thread used last. */
-static __attribute__((noinline)) pleat_status free_elsewhere(pleat handle, int device,
-                                                             pleat_devptr ptr, void *stream)
-{
-    uint64_t key = pl_front_key(handle, device);
-    pl_front *front = pl_front_find(key, stream);
-    return front && pl_front_go_in(front, key) ? free_into(front, ptr)
-                                               : free_behind(handle, device, ptr, stream);
-}
-
-pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *stream)
-{
-    pl_front *front = pl_caller_self.front;
-    bool is_in = front->stream == stream && pl_front_go_in(front, pl_front_key(handle, device));
-    if (is_likely(is_in)) {
-        return free_into(front, ptr);
-    }
-    return front == &pl_front_none ? free_behind(handle, device, ptr, stream)
-                                   : free_elsewhere(handle, device, ptr, stream);
 }
 
 pleat_status pleat_block_record_stream(pleat handle, int device, pleat_devptr ptr, void *stream)

@@ -2,12 +2,10 @@
  *
  * Every block belongs to the device's idle stream (vmm/idle.h), which runs no work. So a block
  * freed without a use is free at once, and uses of other streams are waited for. The idle stream is
- * never captured, so the driver is not asked about it. Each thread has a front (front.h): blocks
- * that the thread frees unused serve its next requests, without a lock. A block that a stream has
- * used takes the general path, to its fence. Holds no lock. */
+ * never captured, so the driver is not asked about it. A block that a stream has used takes the way
+ * to its fence. Holds no lock. */
 #include "api/pleat_host.h"
 
-#include "api/instance/front.h"
 #include "api/instance/short.h"
 #include "api/instance/whereabouts.h"
 #include "vmm/base/cancel.h"
@@ -17,10 +15,6 @@
 #define MOST_BYTES ((size_t)1 << 60)
 
 static const pl_capture_info at_rest = { .is_asked = true };
-
-/* The idle stream's key in fronts: no address, so no stream's handle. Its place among the thread's
- * fronts differs from the default stream's place. */
-#define IDLE_KEY ((const void *)(UINTPTR_MAX - 0x1000))
 
 static pleat_status refuse_instance(void)
 {
@@ -71,19 +65,7 @@ static __attribute__((cold, noinline)) pleat_status refuse_size(size_t bytes, co
     return pl_error_set(PLEAT_ESIZE, bytes, "no host has %zu bytes", bytes);
 }
 
-/* One request on the idle stream. front: had no block for the request; NULL = no front. */
-static inline pleat_status ask(const pl_want *w, pl_front *front, pleat_devptr *out)
-{
-    if (front && !pl_history_wants_stack(&w->gpu->history, PLEAT_HISTORY_FRAMES)) {
-        return w->gpu->ops->alloc_past(w->gpu->allocator, front, w->bytes, w->stream, w->asked,
-                                       out);
-    }
-    return pl_want_ask(w, out);
-}
-
-/* The way without the front, or behind it. */
-static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int device, size_t bytes,
-                                                           pl_front *front, pleat_devptr *out)
+static inline pleat_status alloc(pleat handle, int device, size_t bytes, pleat_devptr *out)
 {
     pl_want w = { .bytes = bytes, .asked = &at_rest };
     pleat_status st = PLEAT_OK;
@@ -95,11 +77,9 @@ static __attribute__((noinline)) pleat_status alloc_behind(pleat handle, int dev
     w.gpu = pl_use_gpu(use.instance, device);
     w.stream = idle_of(use.instance, w.gpu, &st);
     if (w.stream) {
-        st = ask(&w, front, out);
+        st = pl_want_ask(&w, out);
         if (__builtin_expect(st != PLEAT_OK, 0)) {
             st = pl_short_alloc(&w, n_errors, st, out);
-        } else if (!front) {
-            pl_front_offer(use.instance, w.gpu, w.stream, IDLE_KEY);
         }
         if (st != PLEAT_EFORKED) {
             pl_gpu_debug_walk(w.gpu);
@@ -115,14 +95,7 @@ pleat_status pleat_host_alloc(pleat handle, int device, size_t bytes, void **out
     if (bytes - 1 >= MOST_BYTES || !out) { /* zero wraps around */
         return refuse_size(bytes, out);
     }
-    pl_front *front = pl_front_of(handle, device, IDLE_KEY);
-    bool is_hit = false;
-    if (front && bytes <= PL_FRONT_MOST_BYTES &&
-        pl_front_go_in(front, pl_front_key(handle, device))) {
-        is_hit = front->alloc(front, bytes, &ptr);
-        pl_front_leave(front);
-    }
-    pleat_status st = is_hit ? PLEAT_OK : alloc_behind(handle, device, bytes, front, &ptr);
+    pleat_status st = alloc(handle, device, bytes, &ptr);
     if (st == PLEAT_OK) {
         *out = (void *)(uintptr_t)ptr;
     }
@@ -194,14 +167,6 @@ static pleat_status with_block(pleat handle, int device, void *ptr, void *stream
 
 pleat_status pleat_host_free(pleat handle, int device, void *ptr, void *stream)
 {
-    pl_front *front = stream == PLEAT_HOST_UNUSED ? pl_front_of(handle, device, IDLE_KEY) : NULL;
-    if (front && pl_front_go_in(front, pl_front_key(handle, device))) {
-        bool is_kept = front->free(front, (uintptr_t)ptr);
-        pl_front_leave(front);
-        if (is_kept) {
-            return PLEAT_OK;
-        }
-    }
     return with_block(handle, device, ptr, stream, true);
 }
 

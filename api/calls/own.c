@@ -1,28 +1,14 @@
 /* own.c - frees a block whose stream and device the caller does not name.
  *
- * First asks the thread's fronts, which take a block just allocated. Then asks the devices,
- * starting with the device of the last free. The block's stream may have been destroyed. So
- * allocator:pleat gives its handle to the driver only if the program promised to keep the stream.
- * Models of other caches ask the driver about the stream, as their originals do. Holds no lock. */
+ * Asks the devices, starting with the device of the last free. The block's stream may have been
+ * destroyed. So allocator:pleat gives its handle to the driver only if the program promised to keep
+ * the stream. Models of other caches ask the driver about the stream, as their originals do. Holds
+ * no lock. */
 #include "api/calls/block.h"
 
-#include "api/instance/front.h"
+#include "api/instance/instance.h"
 #include "api/parts/stack.h"
 #include "vmm/streams/stream.h"
-
-/* The parts of pl_front_key without the device. */
-static const uint64_t key_without_device = ~((uint64_t)UINT16_MAX << 16);
-
-static inline bool free_to_front(pl_front *front, pleat handle, pleat_devptr ptr)
-{
-    uint64_t key = atomic_load_explicit(&front->key, memory_order_relaxed);
-    if ((key & key_without_device) != pl_handle_word(handle) || !pl_front_go_in(front, key)) {
-        return false;
-    }
-    bool is_kept = front->free(front, ptr);
-    pl_front_leave(front);
-    return is_kept;
-}
 
 /* For allocators without such a free: names the stream of the allocation, or the legacy stream if
  * that stream is forgotten. */
@@ -80,7 +66,7 @@ static pleat_status free_somewhere(pl_use use, pleat_devptr ptr)
 }
 
 /* When no device could free the block, the call that names a device refuses and says why. */
-static __attribute__((noinline)) pleat_status free_behind(pleat handle, pleat_devptr ptr)
+pleat_status pl_block_free_own(pleat handle, pleat_devptr ptr)
 {
     pl_use use = pl_use_enter(handle);
     if (!use.instance) {
@@ -92,19 +78,8 @@ static __attribute__((noinline)) pleat_status free_behind(pleat handle, pleat_de
         return st;
     }
     if (st == PLEAT_EFOREIGN || st == PLEAT_EDOUBLEFREE) {
-        return pleat_block_free(handle, pl_caller_self.record->last_device, ptr, NULL);
+        return pleat_block_free(handle, pl_caller_self->last_device, ptr, NULL);
     }
     return pl_error_set(st, 0, "the block at 0x%llx could not be freed: %s",
                         (unsigned long long)ptr, pleat_status_text(st));
-}
-
-pleat_status pl_block_free_own(pleat handle, pleat_devptr ptr)
-{
-    pl_fronts *own = pl_fronts_self;
-    for (unsigned i = 0; own && i < PL_FRONTS_OF_THREAD; i++) {
-        if (free_to_front(&own->front[i], handle, ptr)) {
-            return PLEAT_OK;
-        }
-    }
-    return free_behind(handle, ptr);
 }

@@ -41,19 +41,6 @@ static pleat_status record_locked(pl_instance *instance, size_t max_entries, uns
     return st;
 }
 
-/* From now on calls bypass the fronts (api/instance/front.h). Reading the figures waits until no
- * thread is inside a front, and empties the fronts. */
-void pl_history_empty_fronts(pl_instance *instance)
-{
-    for (int i = 0; i < instance->n_devices; i++) {
-        pl_gpu *gpu = pl_use_find_gpu(instance, i);
-        pleat_stats stats;
-        if (gpu) {
-            gpu->ops->stats(gpu->allocator, &stats);
-        }
-    }
-}
-
 pleat_status pleat_history_record(pleat handle, size_t max_entries, unsigned flags)
 {
     const unsigned known = PLEAT_HISTORY_FRAMES | PLEAT_HISTORY_FREE_FRAMES | PLEAT_HISTORY_KEEP;
@@ -73,8 +60,6 @@ pleat_status pleat_history_record(pleat handle, size_t max_entries, unsigned fla
     if (st != PLEAT_OK) {
         pl_error_set(st, max_entries, "there is no host memory for a history of %zu entries",
                      max_entries);
-    } else if (max_entries > 0) {
-        pl_history_empty_fronts(use.instance);
     }
     pl_use_leave(use);
     return st;

@@ -27,9 +27,6 @@ pleat_status pleat_watch(pleat handle, pleat_change_fn see, void *context)
         }
     }
     pl_lock_release(&instance->lock);
-    if (see) {
-        pl_history_empty_fronts(instance);
-    }
     pl_use_leave(use);
     return PLEAT_OK;
 }

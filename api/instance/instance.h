@@ -133,7 +133,7 @@ static inline uint64_t pl_handle_word(pleat handle)
 static inline pl_use pl_use_enter(pleat handle)
 {
     uint32_t index = handle.slot - 1U;
-    pl_caller *self = pl_caller_self.record;
+    pl_caller *self = pl_caller_self;
     if (__builtin_expect(index < PL_N_SLOTS && self != NULL, 1)) {
         pl_caller_enter(self, index);
         if (__builtin_expect(atomic_load(&pl_live[index]) == pl_handle_word(handle), 1)) {
@@ -185,9 +185,6 @@ size_t pl_gpu_demolish(pl_gpu *gpu);
 /* Let a newly opened device record as older devices do; under the instance's lock. ENOMEM_HOST.
  * (history/record.c) */
 pleat_status pl_history_follow(pl_gpu *gpu);
-/* From now on calls bypass the fronts (front.h); wait until no thread is inside a front.
- * (history/record.c) */
-void pl_history_empty_fronts(pl_instance *instance);
 /* Move live memory together, if `request` is 0 or gets enough that way. PLEAT_OK; EBUSY
  * (mappings are observed: they may be registered); ENOTSUP; or an error of pl_allocator_ops. */
 pleat_status pl_gpu_compact(pl_gpu *gpu, size_t request, pleat_compaction *told);

@@ -150,7 +150,7 @@ pl_use pl_use_enter_unusual(pleat handle)
         st = PLEAT_OK; /* the public call around the callback keeps the instance alive */
     }
     if (st == PLEAT_OK) {
-        use = (pl_use){ &slot->instance, pl_caller_self.record, index_of(slot) };
+        use = (pl_use){ &slot->instance, pl_caller_self, index_of(slot) };
         pl_caller_enter(use.self, use.slot);
     }
     pl_api_release();

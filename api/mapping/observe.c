@@ -1,27 +1,24 @@
 /* observe.c - see observe.h.
  *
- * While an observer runs, its thread has neither a caller's record nor fronts. So every public call
- * of the observer takes the slow entrance (instance.h), which refuses the call. */
+ * While an observer runs, its thread has no caller's record. So every public call of the observer
+ * takes the slow entrance (instance.h), which refuses the call. */
 #include "api/parts/observe.h"
 
-#include "api/instance/front.h"
+#include "api/instance/instance.h"
 #include "vmm/base/cancel.h"
 
 /* Of the thread that an observer interrupts. */
 typedef struct interrupted {
-    pl_caller_own self;
-    pl_fronts *fronts;
+    pl_caller *self;
     int cancel;
     bool is_observing;
 } interrupted;
 
 static interrupted begin(void)
 {
-    interrupted thread = { pl_caller_self, pl_fronts_self, pl_cancel_off(),
-                           pl_thread_self.is_observing };
+    interrupted thread = { pl_caller_self, pl_cancel_off(), pl_thread_self.is_observing };
     pl_lock_assert_none();
-    pl_caller_self = (pl_caller_own){ .front = &pl_front_none };
-    pl_fronts_self = NULL;
+    pl_caller_self = NULL;
     pl_thread_self.is_observing = true;
     return thread;
 }
@@ -29,7 +26,6 @@ static interrupted begin(void)
 static void end(interrupted thread)
 {
     pl_thread_self.is_observing = thread.is_observing;
-    pl_fronts_self = thread.fronts;
     pl_caller_self = thread.self;
     pl_cancel_restore(thread.cancel);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "api/base/error.h"
-#include "api/instance/front.h"
 #include "vmm/base/lasting.h"
 
 _Thread_local pl_scopes pl_scopes_self;
@@ -76,15 +75,6 @@ const char *pleat_tag_name(unsigned index)
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Fronts serve requests without a tag only. */
-static void set(pl_scopes *scopes, unsigned tag)
-{
-    if ((tag != 0) != (scopes->tag != 0)) {
-        pl_fronts_hide(tag != 0);
-    }
-    scopes->tag = tag;
-}
-
 pleat_status pleat_tag_push(const char *tag)
 {
     pl_scopes *scopes = &pl_scopes_self;
@@ -96,7 +86,7 @@ pleat_status pleat_tag_push(const char *tag)
     }
     if (st == PLEAT_OK) {
         scopes->outer[scopes->n++] = (uint8_t)scopes->tag;
-        set(scopes, number);
+        scopes->tag = number;
     }
     return st;
 }
@@ -107,7 +97,7 @@ pleat_status pleat_tag_pop(void)
     if (scopes->n == 0) {
         return pl_error_set(PLEAT_EINVAL, 0, "this thread is in no scope of a tag");
     }
-    set(scopes, scopes->outer[--scopes->n]);
+    scopes->tag = scopes->outer[--scopes->n];
     return PLEAT_OK;
 }
 

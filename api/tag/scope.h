@@ -1,8 +1,7 @@
 /* scope.h - the tags of the process, and the scopes of the calling thread.
  *
  * Tags are numbered from 1 in order of first use, and stay. The list is only appended to, without a
- * lock, so that a forked child finds a whole list. In a scope the thread's fronts are hidden
- * (api/instance/front.h): so only calls on the general path look for a tag. */
+ * lock, so that a forked child finds a whole list. */
 #ifndef PLEAT_API_TAG_SCOPE_H
 #define PLEAT_API_TAG_SCOPE_H
 

@@ -120,7 +120,9 @@ static bool do_alloc(replay *r, const bench_event *event)
     if (st != PLEAT_OK) {
         return note_failed_allocation(r, event);
     }
-    note_placement(r, ptr);
+    if (!r->is_later) {
+        note_placement(r, ptr);
+    }
     r->live_bytes += bench_round_up(event->bytes, BENCH_BLOCK_UNIT);
     slot *s = &r->slots[event->slot];
     *s = (slot){

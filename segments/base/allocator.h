@@ -8,7 +8,6 @@
 #define PLEAT_SEGMENTS_ALLOCATOR_H
 
 #include "segments/base/allocator_list.h"
-#include "segments/base/fronts.h"
 #include "segments/base/heap_figures.h"
 #include "segments/base/observer.h"
 #include "segments/base/option.h"
@@ -133,11 +132,6 @@ typedef struct pl_allocator_ops {
      * allocator has no private pools. */
     pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
                                 const pl_capture_info *asked, pleat_devptr *out);
-    /* alloc on the stream of the calling thread's front, after that front could not serve the
-     * request. The front may have been unbound since. `asked` is as in alloc_asked; NULL = the
-     * driver was not asked. NULL where the allocator has no fronts. */
-    pleat_status (*alloc_past)(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
-                               const pl_capture_info *asked, pleat_devptr *out);
     /* free and record_stream may be given a stream from pl_stream_guess. */
     bool takes_guesses;
     /* `stream` is where the caller frees. If the stream is not the owner, the free counts as a
@@ -152,12 +146,6 @@ typedef struct pl_allocator_ops {
      * stream may be gone, so the driver does not get its handle. Returns as `free`. NULL: callers
      * use `free` with the stream from `query`. */
     pleat_status (*free_own)(pl_allocator *a, pleat_devptr ptr);
-    /* front_bind: bind the calling thread's unbound front to the stream, and set its alloc and
-     * free. The allocator may unbind the front later at any time. False: not possible now. The call
-     * front_unbind unbinds the front if it is bound to this allocator. NULL where the allocator has
-     * no fronts. */
-    bool (*front_bind)(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
-    void (*front_unbind)(pl_allocator *a, pl_front *front);
     pleat_status (*record_stream)(pl_allocator *a, pleat_devptr ptr, pl_stream *stream);
     /* Any address inside a live block. EFOREIGN. */
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_block_info *out);
@@ -202,8 +190,8 @@ typedef struct pl_allocator_ops {
     /* The stream is about to be destroyed, or has been. Fence the frees on the stream while that is
      * possible, then let go of the stream (pl_stream_put). NULL where streams are kept. */
     void (*retire_stream)(pl_allocator *a, pl_stream *stream);
-    /* Do not trust the stream's handle any more (pl_stream_doubt), in threads' fronts either. NULL
-     * where there are no fronts. */
+    /* Do not trust the stream's handle any more (pl_stream_doubt). NULL: there is nothing to
+     * forget. */
     void (*doubt_stream)(pl_allocator *a, pl_stream *stream);
     /* Private pools; NULL where the allocator has none. A pool's memory is
      * reused only within the pool, also by a stream that is being captured (in that stream's

@@ -27,24 +27,9 @@ static size_t slots_of(const pl_ptrmap_table *table)
 
 void pl_ptrmap_fini(pl_ptrmap *map, pl_meta *meta)
 {
-    if (!map->is_peeked) {
-        pl_meta_free(meta, map->old.slots); /* else the slots are on the list of spent tables */
-    }
-    map->n_unmoved = 0;
-    pl_ptrmap_discard(map, meta);
+    pl_meta_free(meta, map->old.slots);
     pl_meta_free(meta, map->now.slots);
-    pl_meta_free(meta, atomic_load_explicit(&map->view, memory_order_relaxed));
     pl_ptrmap_init(map);
-}
-
-void pl_ptrmap_discard(pl_ptrmap *map, pl_meta *meta)
-{
-    while (pl_ptrmap_has_spent(map)) {
-        pl_ptrmap_table *view = map->spent;
-        map->spent = view->next;
-        pl_meta_free(meta, view->slots);
-        pl_meta_free(meta, view);
-    }
 }
 
 /* ---- growing --------------------------------------------------------------------------------- */
@@ -63,24 +48,10 @@ static void move_some(pl_ptrmap *map, pl_meta *meta, size_t n)
         pl_ptrmap_put(&map->now, pl_ptrmap_key(slot), pl_ptrmap_value(slot));
     }
     if (map->n_unmoved == 0) {
-        if (!map->is_peeked) {
-            pl_meta_free(meta, map->old.slots);
-        }
+        pl_meta_free(meta, map->old.slots);
         map->old = (pl_ptrmap_table){ 0 };
         map->quick = map->most;
     }
-}
-
-/* From now on peeks read the new table. The earlier view keeps its slots. */
-static void publish(pl_ptrmap *map, pl_ptrmap_table *view)
-{
-    pl_ptrmap_table *earlier = atomic_load_explicit(&map->view, memory_order_relaxed);
-    *view = map->now;
-    if (earlier) {
-        earlier->next = map->spent;
-        map->spent = earlier;
-    }
-    atomic_store_explicit(&map->view, view, memory_order_release);
 }
 
 static pleat_status grow(pl_ptrmap *map, pl_meta *meta, size_t n_more)
@@ -94,11 +65,8 @@ static pleat_status grow(pl_ptrmap *map, pl_meta *meta, size_t n_more)
         log2++;
     }
     size_t n_slots = (size_t)1 << log2;
-    pl_ptrmap_table *view = map->is_peeked ? pl_meta_alloc(meta, sizeof *view) : NULL;
-    _Atomic pl_ptrmap_slot *slots = pl_meta_calloc(meta, n_slots, sizeof *slots);
-    if (!slots || (map->is_peeked && !view)) {
-        pl_meta_free(meta, view);
-        pl_meta_free(meta, slots);
+    pl_ptrmap_slot *slots = pl_meta_calloc(meta, n_slots, sizeof *slots);
+    if (!slots) {
         return PLEAT_ENOMEM_HOST;
     }
     move_some(map, meta, SIZE_MAX); /* at most one entry per insertion since; mostly none */
@@ -107,9 +75,6 @@ static pleat_status grow(pl_ptrmap *map, pl_meta *meta, size_t n_more)
     map->now = (pl_ptrmap_table){ .slots = slots, .mask = n_slots - 1, .shift = 64 - log2 };
     map->most = room_of(n_slots);
     map->quick = 0;
-    if (view) {
-        publish(map, view);
-    }
     return PLEAT_OK;
 }
 

@@ -18,14 +18,10 @@
  * moves a few entries out of the smaller table. A failed look-up in one table tries the second
  * table. So no call moves a million entries under the lock.
  *
- * The owner's lock guards the map. Only pl_ptrmap_peek needs no lock. A peek may miss a key, and
- * the object found may be changing at that moment. So the caller must check the object again. A
- * table that peeks may read is freed only after the owner has held peeks off (is_peeked). Source:
- * Knuth, TAOCP 3, 6.4, algorithms L and R. */
+ * The owner's lock guards the map. Source: Knuth, TAOCP 3, 6.4, algorithms L and R. */
 #ifndef PLEAT_SEGMENTS_PTRMAP_H
 #define PLEAT_SEGMENTS_PTRMAP_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -39,11 +35,9 @@ enum { PL_PTRMAP_TAG_AT = 24 }; /* hash bits that do not select the home in tabl
 typedef uintptr_t pl_ptrmap_slot; /* 0 = empty */
 
 typedef struct pl_ptrmap_table {
-    _Atomic pl_ptrmap_slot
-        *slots;     /* atomic, written under the lock; NULL, or a power of two >= 256 */
-    size_t mask;    /* number of slots - 1; 0 = no slots */
-    unsigned shift; /* 64 - log2 of the number of slots */
-    struct pl_ptrmap_table *next; /* the next spent table */
+    pl_ptrmap_slot *slots; /* NULL, or a power of two >= 256 */
+    size_t mask;           /* number of slots - 1; 0 = no slots */
+    unsigned shift;        /* 64 - log2 of the number of slots */
 } pl_ptrmap_table;
 
 /* I1  count <= most, at most 4/5 of the slots of `now`
@@ -60,9 +54,6 @@ typedef struct pl_ptrmap {
     size_t quick; /* a reservation up to this count does nothing */
     pl_ptrmap_table old;
     size_t n_unmoved;
-    bool is_peeked;                  /* const: tables go by pl_ptrmap_discard only */
-    _Atomic(pl_ptrmap_table *) view; /* atomic: a copy of `now` for peeks; NULL = none */
-    pl_ptrmap_table *spent;          /* earlier views with their slots, newest first */
 } pl_ptrmap;
 
 /* Zeroed memory is an empty map too. */
@@ -92,13 +83,7 @@ static inline pleat_status pl_ptrmap_reserve(pl_ptrmap *map, pl_meta *meta, size
 
 static inline pl_ptrmap_slot pl_ptrmap_at(const pl_ptrmap_table *table, size_t at)
 {
-    return atomic_load_explicit(&table->slots[at], memory_order_relaxed);
-}
-
-/* Release order, so that a thread without the lock sees the object behind a slot. */
-static inline void pl_ptrmap_write(pl_ptrmap_table *table, size_t at, pl_ptrmap_slot slot)
-{
-    atomic_store_explicit(&table->slots[at], slot, memory_order_release);
+    return table->slots[at];
 }
 
 __attribute__((always_inline)) static inline void *pl_ptrmap_value(pl_ptrmap_slot slot)
@@ -150,7 +135,7 @@ static inline void pl_ptrmap_put(pl_ptrmap_table *table, pleat_devptr key, void 
     for (; pl_ptrmap_at(table, at) != 0; at = (at + 1) & table->mask) {
         slot += slot < last;
     }
-    pl_ptrmap_write(table, at, slot);
+    table->slots[at] = slot;
 }
 
 /* The key's slot, or the empty slot where the search ends. */
@@ -180,12 +165,12 @@ static inline void pl_ptrmap_clear(pl_ptrmap_table *table, size_t hole)
         if (distance >= step) {
             distance -= step;
             distance = distance < PL_PTRMAP_FAR ? distance : PL_PTRMAP_FAR;
-            pl_ptrmap_write(table, hole,
-                            (pl_ptrmap_at(table, at) & ~(pl_ptrmap_slot)PL_PTRMAP_FAR) | distance);
+            table->slots[hole] = (pl_ptrmap_at(table, at) & ~(pl_ptrmap_slot)PL_PTRMAP_FAR) |
+                                 distance;
             hole = at;
         }
     }
-    pl_ptrmap_write(table, hole, 0);
+    table->slots[hole] = 0;
 }
 
 /* The key is about to be inserted. */
@@ -261,55 +246,6 @@ static inline void pl_ptrmap_remove_at(pl_ptrmap *map, pleat_devptr key, size_t 
     pl_ptrmap_clear(&map->now, at);
     map->count--;
 }
-
-/* Is `value`, found without the lock, still in slot `at`? */
-static inline bool pl_ptrmap_has_at(const pl_ptrmap *map, const void *value, size_t at)
-{
-    return __builtin_expect(at <= map->now.mask, true) &&
-           pl_ptrmap_value(pl_ptrmap_at(&map->now, at)) == value;
-}
-
-/* Remove the value of pl_ptrmap_has_at. */
-static inline void pl_ptrmap_remove_found(pl_ptrmap *map, size_t at)
-{
-    pl_ptrmap_clear(&map->now, at);
-    map->count--;
-}
-
-/* Look a key up without the lock; *slot_at becomes its slot. NULL: the key is not in the map, or
- * was missed. The object's key may have changed before the caller looks. Objects are never unmapped
- * while peeks go on. */
-__attribute__((no_sanitize("thread"))) static inline void *pl_ptrmap_peek(const pl_ptrmap *map,
-                                                                          pleat_devptr key,
-                                                                          size_t *slot_at)
-{
-    const pl_ptrmap_table *table = atomic_load_explicit(&map->view, memory_order_acquire);
-    if (!table) {
-        return NULL;
-    }
-    uint64_t hash = pl_ptrmap_hash(key);
-    size_t at = pl_ptrmap_home(table, hash);
-    pl_ptrmap_slot bits = pl_ptrmap_bits(hash);
-    for (unsigned i = 0; i < PL_PTRMAP_FAR; i++, bits++, at = (at + 1) & table->mask) {
-        pl_ptrmap_slot slot = atomic_load_explicit(&table->slots[at], memory_order_acquire);
-        if (slot == 0) {
-            return NULL;
-        }
-        if (slot % PL_PTRMAP_ALIGN == bits && pl_ptrmap_key(slot) == key) {
-            *slot_at = at;
-            return pl_ptrmap_value(slot);
-        }
-    }
-    return NULL;
-}
-
-/* Would pl_ptrmap_discard free any tables? */
-static inline bool pl_ptrmap_has_spent(const pl_ptrmap *map)
-{
-    return map->spent != NULL && map->n_unmoved == 0;
-}
-/* Free the spent tables. No thread peeks, or the caller has held peeks off. */
-void pl_ptrmap_discard(pl_ptrmap *map, pl_meta *meta);
 
 /* Walk over all values in no order. `*cursor` starts at 0. NULL at the end. The map must not change
  * meanwhile. */

@@ -181,7 +181,7 @@ typedef struct block {
 enum { N_BLOCKS = 24, N_TURNS = 1500 };
 
 /* Data written and compared by the host alone. Such a block is freed unused, and serves again at
- * once, also from the thread's front. */
+ * once. */
 static void write_alone(const block *b)
 {
     memset(b->ptr, (int)(b->seed & 0xff), b->bytes);
@@ -253,12 +253,12 @@ START_TEST(random_operations_on_four_streams_keep_contents)
 }
 END_TEST
 
-/* ---- fronts ---------------------------------------------------------------------------------- */
+/* ---- unused memory -------------------------------------------------------------------------- */
 
-enum { N_PAIRS = 3000 }; /* more than it takes to bind a front */
+enum { N_PAIRS = 3000 };
 
-/* Small blocks come and go in the thread's front, exact in all figures. */
-START_TEST(a_front_serves_what_was_freed_unused)
+/* Exact in all figures. */
+START_TEST(what_was_freed_unused_serves_again_without_the_driver)
 {
     open_host(0, "depth:4", "");
     put(get(4096), PLEAT_HOST_UNUSED);
@@ -280,8 +280,8 @@ START_TEST(a_front_serves_what_was_freed_unused)
 }
 END_TEST
 
-/* A use that was named keeps the block out of the front, whatever the free says. */
-START_TEST(a_front_takes_nothing_that_a_stream_uses)
+/* A use that was named keeps the block away from others, whatever the free says. */
+START_TEST(what_a_stream_uses_is_not_unused)
 {
     open_host(0, "depth:1048576", ",wait_ms:0");
     for (int i = 0; i < N_PAIRS; i++) {
@@ -304,7 +304,7 @@ START_TEST(a_front_takes_nothing_that_a_stream_uses)
 }
 END_TEST
 
-START_TEST(a_block_freed_twice_is_named_by_the_front_too)
+START_TEST(a_block_freed_twice_is_named)
 {
     open_host(0, "depth:4", "");
     for (int i = 0; i < N_PAIRS; i++) {
@@ -478,11 +478,11 @@ SUITE(api_host)
     tcase_add_loop_test(tcase, what_work_uses_serves_nobody_before_it_is_over, 0, N_WAYS);
     tcase_add_test(tcase, a_short_host_waits_for_work);
     tcase_add_loop_test(tcase, random_operations_on_four_streams_keep_contents, 0, 8);
-    tcase = suite_case(suite, "fronts", NULL, NULL);
+    tcase = suite_case(suite, "unused", NULL, NULL);
     suite_one_thread(tcase);
-    tcase_add_test(tcase, a_front_serves_what_was_freed_unused);
-    tcase_add_test(tcase, a_front_takes_nothing_that_a_stream_uses);
-    tcase_add_test(tcase, a_block_freed_twice_is_named_by_the_front_too);
+    tcase_add_test(tcase, what_was_freed_unused_serves_again_without_the_driver);
+    tcase_add_test(tcase, what_a_stream_uses_is_not_unused);
+    tcase_add_test(tcase, a_block_freed_twice_is_named);
     tcase = suite_case(suite, "refusals", NULL, NULL);
     suite_one_thread(tcase);
     tcase_add_loop_test(tcase, a_limit_is_kept, 0, N_WAYS);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "api/adapters/pleat_torch.h"
-#include "api/instance/front.h"
 #include "api/pleat_pool.h"
 #include "tests/support/api/api_torch.h"
 #include "tests/support/suite.h"
@@ -35,15 +34,6 @@ static pleat_devptr expect_block(pleat instance, int device, size_t requested, s
 static void expect_size(pleat instance, int device, size_t requested, size_t bytes)
 {
     api_free(instance, device, expect_block(instance, device, requested, bytes), NULL);
-}
-
-static unsigned n_kept(void)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; pl_fronts_self && i < PL_FRONTS_OF_THREAD; i++) {
-        n += atomic_load(&pl_fronts_self->front[i].n_kept);
-    }
-    return n;
 }
 
 /* ---- the option ------------------------------------------------------------------------------ */
@@ -84,19 +74,6 @@ START_TEST(other_allocators_keep_to_the_option)
 {
     pleat instance = api_make(API_TORCH, "capacity:1G", "roundup_power2_divisions:4");
     expect_size(instance, 0, 84 * MIB, 96 * MIB);
-    api_unmake(instance);
-}
-END_TEST
-
-/* The sizes of a front are requested sizes. So a front keeps no enlarged block. */
-START_TEST(threads_keep_nothing_while_requests_are_made_larger)
-{
-    pleat instance = api_make(API_PLEAT, "capacity:64M", "roundup_power2_divisions:4");
-    for (unsigned i = 0; i < 3000; i++) {
-        size_t requested = i % 2 ? 9 * KIB : 10 * KIB;
-        expect_size(instance, 0, requested, 10 * KIB);
-        ck_assert_uint_eq(n_kept(), 0);
-    }
     api_unmake(instance);
 }
 END_TEST
@@ -155,22 +132,20 @@ START_TEST(a_setting_ends_the_one_of_the_configuration_on_devices_opened_later)
 }
 END_TEST
 
-START_TEST(what_a_thread_kept_before_serves_no_larger_request)
+START_TEST(what_was_freed_before_serves_no_larger_request)
 {
     pleat instance = api_torch_make(API_PLEAT, "capacity:64M", "");
     for (unsigned i = 0; i < 2; i++) {
         api_free(instance, 0, api_alloc(instance, 0, 9 * KIB, NULL), NULL);
     }
-    ck_assert_uint_eq(n_kept(), 1);
     ck_assert_int_eq(round_all(4), PLEAT_OK);
-    ck_assert_uint_eq(n_kept(), 0);
     expect_size(instance, 0, 9 * KIB, 10 * KIB);
     ck_assert_uint_eq(api_stats(instance, 0).allocation[0].current, 0);
     api_unmake(instance);
 }
 END_TEST
 
-/* The sizes of a front are block sizes. So enlarged blocks serve requests of their size. */
+/* Enlarged blocks serve requests of their size. */
 START_TEST(blocks_made_larger_outlive_the_setting)
 {
     pleat_devptr large[8];
@@ -180,7 +155,7 @@ START_TEST(blocks_made_larger_outlive_the_setting)
         large[i] = expect_block(instance, 0, 9 * KIB, 12 * KIB);
     }
     ck_assert_int_eq(round_all(1), PLEAT_OK);
-    for (unsigned i = 0; i < PL_FRONT_PATIENCE + 2; i++) {
+    for (unsigned i = 0; i < 1000; i++) {
         expect_size(instance, 0, 9 * KIB, 9 * KIB);
     }
     for (unsigned i = 0; i < 8; i++) {
@@ -287,12 +262,11 @@ SUITE(api_rounding)
     TCase *option = suite_case(suite, "option", api_sim_load, NULL);
     tcase_add_test(option, a_request_gets_a_block_of_the_next_step);
     tcase_add_test(option, other_allocators_keep_to_the_option);
-    tcase_add_test(option, threads_keep_nothing_while_requests_are_made_larger);
     tcase_add_test(option, a_private_pool_makes_its_blocks_larger_too);
     TCase *setting = suite_case(suite, "setting", api_sim_load, NULL);
     tcase_add_test(setting, a_setting_holds_on_all_devices_until_the_next);
     tcase_add_test(setting, a_setting_ends_the_one_of_the_configuration_on_devices_opened_later);
-    tcase_add_test(setting, what_a_thread_kept_before_serves_no_larger_request);
+    tcase_add_test(setting, what_was_freed_before_serves_no_larger_request);
     tcase_add_test(setting, blocks_made_larger_outlive_the_setting);
     tcase_add_test(setting, a_setting_that_is_none_changes_nothing);
     tcase_add_test(setting, an_allocator_that_takes_none_says_so);

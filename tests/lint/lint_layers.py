@@ -13,7 +13,7 @@ from tags import doubled_types
 # The rooms of a layer, from bottom to top: an include goes to the same room or down.
 ROOMS = (
     ("segments/base", *(f"segments/pleat/{name}" for name in (
-        "space", "front", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops"))),
+        "space", "streams", "pools", "buffers", "grow", "compact", "sleep", "ops"))),
     ("segments/base", "segments/classic", "segments/classic/torch"),
     ("api", *(f"api/{name}" for name in (
         "base", "parts", "config", "instance", "tag", "mapping", "snapshot", "history", "pool",

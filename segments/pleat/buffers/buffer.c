@@ -1,8 +1,8 @@
 /* buffer.c - see buffer.h. Guarded by the device lock. */
 #include "segments/pleat/buffers/buffer.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/run.h"
@@ -134,19 +134,11 @@ void pl_buffer_destroy_all(pl_space *space)
 
 /* ---- live blocks ----------------------------------------------------------------------------- */
 
-/* Count one more live block of so many bytes; 0 bytes where a block is cut. */
-static void count_begin(pl_space *space, size_t bytes)
-{
-    if (!pl_usages_begin_below_peak(&space->blocks.usages, PLEAT_SIZES_LARGE, bytes, bytes)) {
-        pl_fronts_begin(space, PLEAT_SIZES_LARGE, bytes, bytes);
-    }
-}
-
 static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
 {
     b->requested = b->bytes;
     b->lane = lane->number;
-    b->holder = NULL;
+    b->is_claimed = false;
     lane->n_live++;
     b->segment->area->n_used++;
     buffer->n_runs++;
@@ -199,7 +191,7 @@ void pl_buffer_enter(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *l
 {
     add(space, buffer, b, lane);
     buffer->committed_bytes += b->bytes;
-    count_begin(space, b->bytes);
+    pl_usages_begin(&space->blocks.usages, PLEAT_SIZES_LARGE, b->bytes, b->bytes);
     pl_heap_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
@@ -239,7 +231,7 @@ pleat_status pl_buffer_cut(pl_space *space, pl_buffer *buffer, pleat_devptr at)
     high->uses = copied.uses;
     b->requested = b->bytes;
     add(space, buffer, high, pl_space_lane_at(space, b->lane));
-    count_begin(space, 0);
+    pl_usages_begin(&space->blocks.usages, PLEAT_SIZES_LARGE, 0, 0);
     if (pl_buffer_heap(buffer) != NULL) {
         pl_stat_add(&pl_buffer_heap(buffer)->blocks, 1);
     }

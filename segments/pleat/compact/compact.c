@@ -18,7 +18,6 @@
  * and free meanwhile. */
 #include "segments/pleat/compact/split.h"
 #include "segments/pleat/compact/still.h"
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/ops.h"
@@ -255,7 +254,6 @@ pleat_status pl_pleat_compact(pl_allocator *a, size_t request, bool is_observed,
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
-    pl_fronts_unbind(space, 0);
     pleat_status st = is_observed    ? PLEAT_EBUSY
                       : request == 0 ? compact(space, &told)
                                      : compact_for(space, request, &told);

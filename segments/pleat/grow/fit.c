@@ -2,7 +2,6 @@
  * the space's lock. */
 #include "segments/pleat/grow/grow.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/private.h"
@@ -270,16 +269,7 @@ static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
 
 /* ---- looking further ------------------------------------------------------------------------- */
 
-enum { MOST_REFRESHES = 256, MOST_EMPTIED = 16 };
-
-/* A bound, as threads that run beside the request may fill their fronts again and again. */
-static bool empty_fronts(pl_space *space, pl_request *rq)
-{
-    bool any = rq->n_done[PL_EMPTIED] < MOST_EMPTIED && pl_fronts_empty(space);
-
-    rq->n_done[PL_EMPTIED] += any;
-    return any;
-}
+enum { MOST_REFRESHES = 256 };
 
 /* Record worthy ticks where that is allowed, and ask which ticks have passed. So pleat sees
  * memory that the program has waited for since. */
@@ -336,10 +326,9 @@ static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_reques
     if (rq->n_done[PL_POLLED] == 0) { /* nothing was waited for yet */
         pl_deadline_begin();
     }
-    if (empty_fronts(space, rq) || refresh(space, rq)) {
+    if (refresh(space, rq)) {
         return PL_STEP_AGAIN;
     }
-    rq->n_done[PL_EMPTIED] = 0;
     *out = rq->in == NULL ? fit_in_other_class(space, rq) : NULL;
     return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
 }
@@ -353,9 +342,6 @@ pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
         }
         if (__builtin_expect(rq->pool != NULL && rq->pool->is_asleep, false)) {
             return PLEAT_EASLEEP;
-        }
-        if (__builtin_expect(pl_ptrmap_has_spent(&space->blocks.live), false)) {
-            pl_fronts_discard_tables(space);
         }
         pleat_status st = pl_ptrmap_reserve(&space->blocks.live, &space->meta,
                                             space->flights.n + 1);

@@ -10,7 +10,6 @@ typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 typedef enum pl_done {
     PL_POLLED,        /* fences, after the first miss */
     PL_REFRESHED,     /* looked for memory that is over */
-    PL_EMPTIED,       /* the fronts, since the last try to grow */
     PL_FOILED,        /* others may have taken memory during an attempt */
     PL_LANDED,        /* waited for other flights */
     PL_GATHERED,      /* memory was unmapped, as the request may not take */

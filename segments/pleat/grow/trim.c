@@ -6,7 +6,6 @@
 #include "segments/pleat/grow/trim.h"
 
 #include "segments/pleat/buffers/buffer.h"
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
@@ -365,7 +364,6 @@ pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint
     pl_deadline_begin();
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
-    (void)pl_fronts_empty(space);
     pleat_status st = pl_trim_to(space, (size_t)(keep_bytes >> space->granule_log2),
                                  wait ? wait_ms : 0, &n_released);
     pl_hollow_let_go(space, 0, SIZE_MAX);
@@ -479,7 +477,6 @@ pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes)
     pl_deadline_begin();
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
-    (void)pl_fronts_empty(space);
     pleat_status st = take_turn(space);
     if (st == PLEAT_OK) {
         st = set_limit(space, bytes);

@@ -5,59 +5,13 @@
 
 /* ---- live blocks ----------------------------------------------------------------------------- */
 
-static void lift(pl_usage group[PLEAT_N_SIZES])
-{
-    for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
-        if (group[i].room < 0) {
-            group[i].peak += (uint64_t)-group[i].room;
-            group[i].room = 0;
-        }
-    }
-}
-
-static void use(pl_usage group[PLEAT_N_SIZES], unsigned pool, uint64_t n)
-{
-    group[PLEAT_SIZES_ALL].room -= (int64_t)n;
-    group[pool].room -= (int64_t)n;
-    lift(group);
-}
-
-void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
-{
-    use(u->n, pool, 1);
-    use(u->bytes, pool, bytes);
-    use(u->requested, pool, requested);
-}
-
-static int64_t give(pl_usage group[PLEAT_N_SIZES], int64_t n)
-{
-    group[PLEAT_SIZES_ALL].room += n;
-    group[PLEAT_SIZES_SMALL].room += n;
-    return n;
-}
-
-void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
-{
-    front->room_n -= give(u->n, n);
-    front->room_bytes -= give(u->bytes, bytes);
-    front->room_requested -= give(u->requested, requested);
-}
-
-void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes, int64_t requested)
-{
-    pl_usages_give_room(u, front, -n, -bytes, -requested);
-    lift(u->n);
-    lift(u->bytes);
-    lift(u->requested);
-}
-
 static void read_group(const pl_usage group[PLEAT_N_SIZES], pleat_stat out[PLEAT_N_SIZES])
 {
     uint64_t all_freed = group[PLEAT_SIZES_SMALL].freed + group[PLEAT_SIZES_LARGE].freed;
 
     for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         uint64_t freed = i == PLEAT_SIZES_ALL ? all_freed : group[i].freed;
-        uint64_t current = group[i].peak - (uint64_t)group[i].room;
+        uint64_t current = group[i].current;
         out[i] = (pleat_stat){
             .current = current,
             .peak = group[i].peak,
@@ -77,8 +31,7 @@ void pl_usages_read(const pl_usages *u, pleat_stats *out)
 static void reset_group(pl_usage group[PLEAT_N_SIZES])
 {
     for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
-        group[i].peak -= (uint64_t)group[i].room;
-        group[i].room = 0;
+        group[i].peak = group[i].current;
     }
 }
 

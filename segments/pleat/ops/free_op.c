@@ -6,10 +6,10 @@
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/plan.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/checkpoint.h"
 #include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
@@ -109,7 +109,7 @@ static pleat_status find_block(pl_space *space, pleat_devptr ptr, pl_block **b)
     if (*b == NULL) {
         return not_live(space, ptr);
     }
-    return (*b)->holder != NULL ? PLEAT_EDOUBLEFREE : PLEAT_OK;
+    return (*b)->is_claimed ? PLEAT_EDOUBLEFREE : PLEAT_OK;
 }
 
 /* For calls that name a stream and a block: find both, and note the capture of the stream. In a
@@ -166,7 +166,6 @@ static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_strea
         return st;
     }
     pl_space_enter(space);
-    (void)pl_quick_catch_up(space, stream, &info);
     if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
@@ -211,7 +210,7 @@ static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
     if (b == NULL) {
         return not_live(space, ptr);
     }
-    if (b->holder != NULL) {
+    if (b->is_claimed) {
         return PLEAT_EDOUBLEFREE;
     }
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
@@ -234,9 +233,6 @@ pleat_status pl_pleat_free_own(pl_allocator *a, pleat_devptr ptr)
     pl_space *space = pl_space_enter((pl_space *)a);
     bool is_told = pl_capture_all_told(space);
 
-    if (space->fronts != NULL) {
-        pl_quick_free_all_late(space, 0);
-    }
     pleat_status st = pl_quick_free_own(space, ptr, is_told) ? PLEAT_OK
                                                              : free_own_generally(space, ptr);
     pl_space_leave(space);

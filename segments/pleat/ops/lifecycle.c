@@ -4,7 +4,6 @@
 #include "segments/base/rounding.h"
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/compact/still.h"
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/sleep/sleep.h"
 #include "segments/pleat/space/ops.h"
@@ -112,7 +111,6 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     pl_block_store_init(&space->blocks.store, &space->meta);
     pl_space_init_segments(space);
     pl_ptrmap_init(&space->blocks.live);
-    space->blocks.live.is_peeked = true;
     *out = &space->base;
     return PLEAT_OK;
 
@@ -410,7 +408,6 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_fronts_unbind(space, 0);
     *n_live = space->blocks.live.count + space->places.n_buffers;
     *n_leaked = 0;
     pl_space_leave(space);
@@ -432,17 +429,13 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 
 /* ---- rounding -------------------------------------------------------------------------------- */
 
-/* A front gives blocks by the requested size, rounded to the quantum. The quick way knows no
- * further size. So while requests are made larger, every request takes the general way, without
- * fronts. Live blocks keep their size. */
+/* The quick way knows no further size than the requested one, rounded to the quantum. So while
+ * requests are made larger, every request takes the general way. Live blocks keep their size. */
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
     memcpy(space->roundup_divisions, divisions, sizeof space->roundup_divisions);
     space->is_rounding = pl_rounding_is_on(divisions);
-    if (space->is_rounding) { /* last, as this may drop the lock */
-        pl_fronts_unbind(space, 0);
-    }
     pl_space_leave(space);
 }

@@ -1,5 +1,4 @@
 /* look_ops.c - the allocator's answers about itself. Nothing changes, except for peaks. */
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
 #include "segments/pleat/space/heap.h"
@@ -34,7 +33,7 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
     pleat_status st = PLEAT_EFOREIGN;
 
     const pl_block *b = block_at(space, ptr);
-    if (b != NULL && b->state == PL_BLOCK_LIVE && b->holder == NULL &&
+    if (b != NULL && b->state == PL_BLOCK_LIVE && !b->is_claimed &&
         pl_ptrmap_find(&space->blocks.live, b->base) == b) {
         pl_stream *owner = pl_space_lane_at(space, b->lane)->stream;
         *out = (pleat_block_info){
@@ -56,11 +55,7 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
 int pl_pleat_check(pl_allocator *a)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
-
-    pl_fronts_stop(space);
-    pl_fronts_count(space);
     int broken = pl_walk_space(space);
-    pl_fronts_go(space);
     pl_space_leave(space);
     return broken;
 }
@@ -69,7 +64,6 @@ void pl_pleat_stats(pl_allocator *a, pleat_stats *out)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_fronts_count(space);
     pl_figures_read(space, out);
     pl_space_leave(space);
 }
@@ -80,11 +74,8 @@ static bool visit(pl_space *space, size_t most, pleat_devptr *from,
                   void (*see)(void *context, const pl_piece *piece), void *context)
 {
     pl_space_enter(space);
-    pl_fronts_stop(space);
-    pl_fronts_count(space);
     bool is_more = pl_walk_visit(space, most, from, see, context);
     pl_lock_touch(most < SIZE_MAX ? most : 0); /* a whole visit is one long hold by design */
-    pl_fronts_go(space);
     pl_space_leave(space);
     return is_more;
 }
@@ -107,7 +98,6 @@ void pl_pleat_reset_peaks(pl_allocator *a)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_fronts_count(space);
     pl_usages_reset_peaks(&space->blocks.usages);
     space->chunks.peak_held = space->chunks.n_held;
     space->chunks.peak_shown = space->chunks.n_pinned - space->chunks.n_flying;

@@ -4,11 +4,11 @@
  * by the space's lock, rank 20. */
 
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/grow.h"
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/sleep/sleep.h"
 #include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
@@ -55,10 +55,7 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     rq->lane->n_live++;
     b->segment->area->n_used++;
     pl_ptrmap_insert(&space->blocks.live, b->base, b);
-    if (!pl_usages_begin_below_peak(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes,
-                                    requested)) {
-        pl_fronts_begin(space, pl_stats_pool(b->bytes), b->bytes, requested);
-    }
+    pl_usages_begin(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes, requested);
     pl_heap_begin_live(b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
@@ -146,9 +143,8 @@ static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t byt
         return st;
     }
     pl_space_enter(space);
-    pl_front *front = pl_quick_catch_up(space, stream, &info);
     if (pool != NULL || info.is_capturing || space->is_rounding ||
-        !pl_quick_alloc(space, front, stream, bytes, out)) {
+        !pl_quick_alloc(space, stream, bytes, out)) {
         st = alloc_generally(space, pool, bytes, stream, &info, out);
     }
     pl_space_leave(space);
@@ -160,27 +156,6 @@ static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, p
     return op_alloc_asked(a, NULL, bytes, stream, NULL, out);
 }
 
-static pleat_status op_alloc_past(pl_allocator *a, pl_front *front, size_t bytes, pl_stream *stream,
-                                  const pl_capture_info *asked, pleat_devptr *out)
-{
-    pl_space *space = (pl_space *)a;
-    bool is_told = pl_capture_is_told(space, stream);
-    pl_capture_info answer;
-    pleat_status st = is_told ? PLEAT_OK : pl_capture_ask_about(space, stream, asked, &answer);
-
-    if (st != PLEAT_OK) {
-        return st;
-    }
-    pl_space_enter(space);
-    bool is_quick = (is_told || !answer.is_capturing) && !space->is_rounding;
-    if (!is_quick || !pl_quick_alloc_past(space, front, stream, bytes, out)) {
-        pl_capture_info at_rest = { .is_capturing = false };
-        st = alloc_generally(space, NULL, bytes, stream, is_told ? &at_rest : &answer, out);
-    }
-    pl_space_leave(space);
-    return st;
-}
-
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
@@ -189,13 +164,10 @@ const pl_allocator_ops pl_pleat_ops = {
     .destroy = pl_pleat_destroy,
     .alloc = op_alloc,
     .alloc_asked = op_alloc_asked,
-    .alloc_past = op_alloc_past,
     .takes_guesses = true,
     .free = pl_pleat_free,
     .free_asked = pl_pleat_free_asked,
     .free_own = pl_pleat_free_own,
-    .front_bind = pl_pleat_front_bind,
-    .front_unbind = pl_pleat_front_unbind,
     .record_stream = pl_pleat_record_stream,
     .query = pl_pleat_query,
     .share = pl_pleat_share,

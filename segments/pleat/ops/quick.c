@@ -1,7 +1,6 @@
 /* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
 #include "segments/pleat/ops/quick.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
@@ -121,28 +120,12 @@ static inline bool has_room(const pl_space *space)
            space->blocks.store.n_spare > 0;
 }
 
-/* Count a block as live. */
-static inline void count_begun(pl_space *space, pl_front *front, size_t bytes, size_t requested)
-{
-    unsigned pool = pl_stats_pool(bytes);
-    bool has_room = front != NULL && pool == PLEAT_SIZES_SMALL &&
-                    pl_front_use_room(front, bytes, requested);
-
-    if (!has_room && !pl_usages_begin_below_peak(&space->blocks.usages, pool, bytes, requested)) {
-        pl_fronts_begin(space, pool, bytes, requested);
-    }
-}
-
-static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t requested,
-                      pleat_devptr *out)
+static HOT bool alloc(pl_space *space, pl_lane *lane, size_t requested, pleat_devptr *out)
 {
     size_t bytes = (requested + PL_BLOCK_QUANTUM - 1) & ~(size_t)(PL_BLOCK_QUANTUM - 1);
 
     if (!has_room(space)) {
         return false;
-    }
-    if (front != NULL && pl_front_has(front, requested)) {
-        return pl_fronts_serve(space, front, requested, out);
     }
     pl_index *index;
     pl_block *b = find(space, lane, bytes, &index);
@@ -154,7 +137,7 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     size_t first = pl_segment_first_and_last(b->segment, base, bytes, &last);
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->blocks.live, base);
-    count_begun(space, front, bytes, requested);
+    pl_usages_begin(&space->blocks.usages, pl_stats_pool(bytes), bytes, requested);
     space->n_calls++;
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
@@ -163,12 +146,11 @@ static HOT bool alloc(pl_space *space, pl_front *front, pl_lane *lane, size_t re
     return true;
 }
 
-bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
-                    pleat_devptr *out)
+bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out)
 {
     pl_lane *lane = pl_space_lane_of(space, stream, false);
 
-    return is_at_rest(space, lane) && alloc(space, front, lane, requested, out);
+    return is_at_rest(space, lane) && alloc(space, lane, requested, out);
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -280,31 +262,11 @@ static inline freed look(const pl_space *space, const pl_lane *lane, pl_block *b
                     .stamp = pl_lane_stamp(space, lane) };
 }
 
-/* The calling thread's front gets the room if there is no other: its next request may be for it. */
-static inline void count_ended(pl_space *space, pl_front *front, const pl_block *b)
-{
-    size_t bytes = b->bytes;
-    size_t requested = b->requested;
-    unsigned pool = pl_stats_pool(bytes);
-
-    if (front != NULL && space->fronts == front && front->next == NULL &&
-        pool == PLEAT_SIZES_SMALL) {
-        pl_usages_count_freed(&space->blocks.usages, PLEAT_SIZES_SMALL, bytes, requested);
-        pl_front_add_heap(front, bytes, requested);
-        return;
-    }
-    pl_usages_end(&space->blocks.usages, pool, bytes, requested);
-}
-
-/* A live block, out of the map, is freed now. front: the calling thread's, or NULL. is_counted: as
- * freed, in the figures. */
-static inline void end_live(pl_space *space, pl_lane *lane, pl_front *front, const pl_block *b,
-                            bool is_counted)
+/* A live block, out of the map, is freed now. */
+static inline void end_live(pl_space *space, pl_lane *lane, const pl_block *b)
 {
     space->n_calls++;
-    if (__builtin_expect(!is_counted, true)) {
-        count_ended(space, front, b);
-    }
+    pl_usages_end(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
     lane->n_live--;
     b->segment->area->n_used--;
 }
@@ -324,7 +286,7 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     lane->pending_bytes += bytes;
     space->streams.n_pending_bytes += bytes;
     space->blocks.store.tally.bytes[PL_BLOCK_FREE] += bytes;
-    b->state = PL_BLOCK_FREE; /* for looks without the lock, if a neighbour absorbs b */
+    b->state = PL_BLOCK_FREE;
     if (f->low != NULL) {
         b = join_below(space, lane, b, f->stamp);
         if (f->high != NULL) {
@@ -349,7 +311,7 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
         return false;
     }
     pl_ptrmap_remove_at(&space->blocks.live, b->base, slot);
-    end_live(space, lane, NULL, b, false);
+    end_live(space, lane, b);
     free_beside(space, lane, &f);
     (void)pl_settle_freed(space, lane, bytes, is_named);
     return true;
@@ -361,76 +323,8 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_lane *lane = pl_space_lane_of(space, stream, false);
     pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
-    return b != NULL && b->holder == NULL && is_at_rest(space, lane) &&
+    return b != NULL && !b->is_claimed && is_at_rest(space, lane) &&
            free_and_settle(space, lane, b, slot, true);
-}
-
-/* A late block leaves the map. */
-static inline void unmap(pl_space *space, const pl_late *late)
-{
-    if (__builtin_expect(pl_ptrmap_has_at(&space->blocks.live, late->block, late->at), true)) {
-        pl_ptrmap_remove_found(&space->blocks.live, late->at);
-    } else if (pl_ptrmap_remove(&space->blocks.live, late->block->base) != late->block) {
-        pl_assert(false);
-    }
-}
-
-/* Returns the lane if a block was freed, the lane is at rest, and the lock was not dropped since.
- * Else NULL. Settling may drop the lock. Then a thread may empty the front, or unbind the front. */
-static HOT pl_lane *free_late(pl_space *space, pl_front *front, bool is_named)
-{
-    pl_lane *rest = NULL;
-
-    for (uint32_t n = pl_front_n_late(front); n > 0;) {
-        bool is_counted;
-        pl_late late = pl_front_take_late(front, n--, &is_counted);
-        size_t bytes = late.block->bytes;
-        pl_lane *lane = pl_space_lane_at(space, front->lane);
-        freed f = look(space, lane, late.block);
-        pl_assert(late.block->lane == front->lane && late.block->uses == NULL); /* of a front */
-        rest = is_at_rest(space, lane) && may_free(space, lane, &f) ? lane : NULL;
-        unmap(space, &late);
-        if (__builtin_expect(rest != NULL, true)) {
-            end_live(space, lane, front, late.block, is_counted);
-            free_beside(space, lane, &f);
-        } else {
-            end_live(space, lane, NULL, late.block, is_counted);
-            pl_run_free(space, late.block, lane->number, f.stamp);
-        }
-        if (pl_settle_freed(space, lane, bytes, is_named)) {
-            n = pl_front_n_late(front);
-            rest = NULL;
-        }
-    }
-    return rest;
-}
-
-bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
-                         size_t requested, pleat_devptr *out)
-{
-    pl_lane *lane = free_late(space, front, true);
-
-    if (lane == NULL) {
-        lane = pl_space_lane_of(space, stream, false);
-        front = front->allocator == &space->base ? front : NULL;
-        if (!is_at_rest(space, lane)) {
-            return false;
-        }
-    }
-    return alloc(space, front, lane, requested, out);
-}
-
-/* Drops the lock for one front at most, and leaves the front empty. Then start again from the first
- * front, as fronts may have been unbound meanwhile. */
-void pl_quick_free_all_late(pl_space *space, uint32_t named)
-{
-    pl_front *front = pl_fronts_own(space->fronts, 0);
-
-    while (front != NULL) {
-        bool is_named = front->lane == named && pl_front_n_late(front) > 0;
-        (void)free_late(space, front, is_named);
-        front = pl_fronts_own(is_named ? space->fronts : front->next, 0);
-    }
 }
 
 bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
@@ -438,7 +332,7 @@ bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
     size_t slot;
     pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
-    if (b == NULL || b->holder != NULL) {
+    if (b == NULL || b->is_claimed) {
         return false;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);

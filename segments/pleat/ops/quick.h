@@ -11,37 +11,14 @@
 #ifndef PLEAT_SEGMENTS_QUICK_H
 #define PLEAT_SEGMENTS_QUICK_H
 
-#include "segments/pleat/front/front.h"
+#include "segments/pleat/space/space.h"
 
-/* Allocate a block for a stream at rest. front: the calling thread's front for the stream, without
- * late blocks, or NULL. False: nothing has changed. */
-bool pl_quick_alloc(pl_space *space, pl_front *front, const pl_stream *stream, size_t requested,
-                    pleat_devptr *out);
+/* Allocate a block for a stream at rest. False: nothing has changed. */
+bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out);
 /* Free a live block, in a call that names the owner. The owner is at rest. False: nothing has
  * changed. */
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr);
-/* First the late blocks of the calling thread's front become free memory, then as pl_quick_alloc.
- * May drop the lock. */
-bool pl_quick_alloc_past(pl_space *space, pl_front *front, const pl_stream *stream,
-                         size_t requested, pleat_devptr *out);
-/* Free the late blocks of all the thread's fronts. named: the lane of the call's stream; 0 = none,
- * or the stream is being captured. Only the named stream gets a tick. */
-void pl_quick_free_all_late(pl_space *space, uint32_t named);
 /* As pl_quick_free, in a call that names no stream. is_told: no stream is being captured. */
 bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told);
-
-/* Do the work that the calling thread has put off. Returns the thread's front for the stream, or
- * NULL. */
-static inline pl_front *pl_quick_catch_up(pl_space *space, const pl_stream *stream,
-                                          const pl_capture_info *info)
-{
-    uint32_t lane = pl_lane_number(stream, false);
-
-    if (__builtin_expect(space->fronts == NULL, true)) {
-        return NULL;
-    }
-    pl_quick_free_all_late(space, info->is_capturing ? 0 : lane);
-    return pl_fronts_own(space->fronts, lane);
-}
 
 #endif

@@ -15,7 +15,6 @@
  * walk of one block, and the walk of a heap takes the block out of the list again. */
 
 #include "segments/pleat/buffers/buffer.h"
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ops.h"
 
@@ -221,7 +220,7 @@ static pleat_status add_from(walk *w, const pl_segment *seg, const pl_block *b, 
 
     while (b != NULL && w->n_breaths == n_breaths) {
         pleat_devptr next = pl_block_end(b);
-        if (b->state == PL_BLOCK_LIVE && b->base >= *at && b->holder == NULL) {
+        if (b->state == PL_BLOCK_LIVE && b->base >= *at && !b->is_claimed) {
             pleat_status st = add_block(w, seg, b->base, b->bytes);
             if (st != PLEAT_OK && st != PLEAT_EPENDING) {
                 return st;
@@ -273,7 +272,6 @@ pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_lis
     out->n_chunks = 0;
     out->n_blocks = 0;
     pl_space_enter(space);
-    (void)pl_fronts_empty(space); /* blocks freed by threads, but not handed over yet */
     pl_space_wait_for_move(space);
     space->places.n_walking++;
     pleat_status st = add_heap(&w, heap);

@@ -4,7 +4,7 @@
  * The lanes and their streams' objects stay as long as the roster. From its first
  * checkpoint on a pool keeps the memory of blocks that end (private.h), so the roster holds none.
  *
- * A block that a restore is about to free is claimed (PL_BLOCK_CLAIM in holder). The block is live
+ * A block that a restore is about to free is claimed (is_claimed). The block is live
  * for all walkers, but a call that names the block waits until the restore is over. */
 #ifndef PLEAT_SEGMENTS_CHECKPOINT_H
 #define PLEAT_SEGMENTS_CHECKPOINT_H
@@ -36,7 +36,7 @@ void pl_pool_walk_on(pl_pool_walk *walk, pleat_devptr at, pl_block *block);
 /* The block is live and claimed. */
 static inline bool pl_block_is_claimed(const pl_block *b)
 {
-    return b->holder == PL_BLOCK_CLAIM;
+    return b->is_claimed;
 }
 
 /* The live block at ptr, once no restore is about to free the block; NULL: none. May drop the

@@ -24,8 +24,8 @@
  * the blocks that the restore will enter into the map of live blocks. So a thread that reserves
  * slots in the map leaves these slots free. */
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/pools/survey.h"
+#include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/run.h"
@@ -54,7 +54,7 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
     size_t bytes = b->bytes;
 
-    b->holder = NULL;
+    b->is_claimed = false;
     pl_live_leave(space, b);
     if (b->uses != NULL && !is_wanted) {
         pl_shared_free(space, b, NULL);
@@ -126,7 +126,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     unsigned pool = pl_stats_pool(b->bytes);
 
     b->requested = wanted->requested;
-    b->holder = NULL;
+    b->is_claimed = false;
     b->queue_next = NULL;
     b->lane = wanted->lane;
     b->stamp = wanted->stamp;
@@ -135,9 +135,7 @@ static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
     b->segment->area->n_used++;
     pl_ptrmap_move(&space->blocks.live, &space->meta, MOVES);
     pl_ptrmap_insert(&space->blocks.live, b->base, b);
-    if (!pl_usages_begin_below_peak(&space->blocks.usages, pool, b->bytes, b->requested)) {
-        pl_fronts_begin(space, pool, b->bytes, b->requested);
-    }
+    pl_usages_begin(&space->blocks.usages, pool, b->bytes, b->requested);
     space->n_calls++;
     space->flights.n--;
     r->n_promised--;

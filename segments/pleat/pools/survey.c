@@ -38,7 +38,7 @@ static pleat_status claim(pl_restore *r, pl_block *b)
         .stream = pl_stream_handle(pl_space_lane_at(r->space, b->lane)->stream),
         .lane = b->lane,
     };
-    b->holder = PL_BLOCK_CLAIM;
+    b->is_claimed = true;
     return PLEAT_OK;
 }
 
@@ -130,7 +130,7 @@ static pleat_status take_piece(pl_restore *r, pl_block **b, pleat_devptr from, p
         pl_shared_leave_line(r->space, *b);
         pl_segment_become((*b)->segment, &r->space->blocks.store, *b, PL_BLOCK_FLIGHT);
         (*b)->was = PL_BLOCK_SHARED;
-        (*b)->holder = PL_BLOCK_CLAIM;
+        (*b)->is_claimed = true;
         break;
     case PL_BLOCK_CAPTURED:
     case PL_BLOCK_FLIGHT:
@@ -216,7 +216,7 @@ pleat_status pl_survey(pl_restore *r)
 static void undo_piece(pl_space *space, pl_block *piece)
 {
     if (piece->was == PL_BLOCK_SHARED) {
-        piece->holder = NULL;
+        piece->is_claimed = false;
         pl_shared_resume(space, piece);
     } else {
         pl_piece_put_back(space, piece);
@@ -232,7 +232,7 @@ void pl_survey_undo(pl_restore *r)
         pleat_devptr end = pl_block_end(b);
         pl_block *next = b->next;
         if (b->state == PL_BLOCK_LIVE && pl_block_is_claimed(b)) {
-            b->holder = NULL;
+            b->is_claimed = false;
         } else if (pl_piece_is_own(b)) {
             undo_piece(r->space, b);
             next = NULL;

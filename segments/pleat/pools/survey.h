@@ -26,13 +26,13 @@ typedef struct pl_restore {
  * segments. */
 static inline bool pl_piece_is_own(const pl_block *b)
 {
-    return b->state == PL_BLOCK_FLIGHT && b->holder == PL_BLOCK_CLAIM;
+    return b->state == PL_BLOCK_FLIGHT && b->is_claimed;
 }
 
 /* A piece in flight keeps the lane and the tick of the free block, and refers to the lane. */
 static inline void pl_piece_join_lane(const pl_space *space, pl_block *piece)
 {
-    piece->holder = PL_BLOCK_CLAIM;
+    piece->is_claimed = true;
     if (piece->lane != PL_LANE_SETTLED) {
         pl_space_lane_at(space, piece->lane)->n_refs++;
     }
@@ -40,7 +40,7 @@ static inline void pl_piece_join_lane(const pl_space *space, pl_block *piece)
 
 static inline void pl_piece_leave_lane(const pl_space *space, pl_block *piece)
 {
-    piece->holder = NULL;
+    piece->is_claimed = false;
     if (piece->lane != PL_LANE_SETTLED) {
         pl_space_lane_at(space, piece->lane)->n_refs--;
     }

@@ -6,7 +6,6 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/ops.h"
@@ -63,7 +62,6 @@ static pleat_status make_way(pl_space *space, size_t n)
     size_t n_released;
 
     if (space->chunks.n_held + space->chunks.n_creating + n > soft) {
-        (void)pl_fronts_empty(space);
         (void)!pl_trim_to(space, soft > n ? soft - n : 0, space->wait_ms, &n_released);
     }
     size_t cap = pl_space_ceiling(space); /* a limit may have been set meanwhile */

@@ -56,10 +56,9 @@ typedef struct pl_block {
     };
     union {
         struct pl_block *queue_prev; /* neighbours in the block's queue */
-        struct pl_front *holder;     /* live: freed, in this front's magazine; NULL = not;
-                                      * or claimed */
+        bool is_claimed; /* live, or in flight: a restore is about to free it (checkpoint.h) */
     };
-    struct pl_block *queue_next; /* holder: the next in the magazine */
+    struct pl_block *queue_next;
 
     pleat_devptr base;
     size_t bytes;
@@ -88,9 +87,6 @@ typedef struct pl_block {
         uint8_t marks; /* all three */
     };
 } pl_block;
-
-/* In holder: a restore is about to free the block (checkpoint.h). */
-#define PL_BLOCK_CLAIM ((struct pl_front *)1)
 
 /* Prefetch the part of the block at that offset of pl_block; NULL = no block. */
 static inline void pl_block_expect(const pl_block *b, size_t offset)

@@ -5,7 +5,6 @@
 #ifndef PLEAT_SEGMENTS_LIVE_H
 #define PLEAT_SEGMENTS_LIVE_H
 
-#include "segments/base/fronts.h"
 #include "segments/pleat/space/segment.h"
 #include "vmm/base/pleat_types.h"
 
@@ -62,10 +61,10 @@ static inline void pl_live_end(pl_segment *seg, pl_tally *tally, const pl_block 
 
 /* ---- in the statistics ----------------------------------------------------------------------- */
 
-/* A figure of the live blocks of a size pool; current = peak - room. */
+/* A figure of the live blocks of a size pool. */
 typedef struct pl_usage {
+    uint64_t current;
     uint64_t peak;
-    int64_t room;   /* up to the peak; negative only while a peak is lifted */
     uint64_t freed; /* of the small and the large pool; all = both */
 } pl_usage;
 
@@ -75,57 +74,37 @@ typedef struct pl_usages {
     pl_usage requested[PLEAT_N_SIZES];
 } pl_usages;
 
-/* Count a block as live, if that lifts no peak. False: nothing has changed. */
-static inline bool pl_usages_begin_below_peak(pl_usages *u, unsigned pool, uint64_t bytes,
-                                              uint64_t requested)
+static inline void pl_usage_add(pl_usage *u, uint64_t n)
 {
-    int64_t n = (int64_t)bytes;
-    int64_t r = (int64_t)requested;
+    u->current += n;
+    u->peak = u->current > u->peak ? u->current : u->peak;
+}
 
-    if (u->n[PLEAT_SIZES_ALL].room < 1 || u->n[pool].room < 1 ||
-        u->bytes[PLEAT_SIZES_ALL].room < n || u->bytes[pool].room < n ||
-        u->requested[PLEAT_SIZES_ALL].room < r || u->requested[pool].room < r) {
-        return false;
-    }
-    u->n[PLEAT_SIZES_ALL].room -= 1;
-    u->n[pool].room -= 1;
-    u->bytes[PLEAT_SIZES_ALL].room -= n;
-    u->bytes[pool].room -= n;
-    u->requested[PLEAT_SIZES_ALL].room -= r;
-    u->requested[pool].room -= r;
-    return true;
+/* A block of the size pool becomes live. */
+static inline void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
+{
+    pl_usage_add(&u->n[PLEAT_SIZES_ALL], 1);
+    pl_usage_add(&u->n[pool], 1);
+    pl_usage_add(&u->bytes[PLEAT_SIZES_ALL], bytes);
+    pl_usage_add(&u->bytes[pool], bytes);
+    pl_usage_add(&u->requested[PLEAT_SIZES_ALL], requested);
+    pl_usage_add(&u->requested[pool], requested);
 }
 
 static inline void pl_usages_end(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested)
 {
-    u->n[PLEAT_SIZES_ALL].room += 1;
-    u->n[pool].room += 1;
+    u->n[PLEAT_SIZES_ALL].current -= 1;
+    u->n[pool].current -= 1;
     u->n[pool].freed += 1;
-    u->bytes[PLEAT_SIZES_ALL].room += (int64_t)bytes;
-    u->bytes[pool].room += (int64_t)bytes;
+    u->bytes[PLEAT_SIZES_ALL].current -= bytes;
+    u->bytes[pool].current -= bytes;
     u->bytes[pool].freed += bytes;
-    u->requested[PLEAT_SIZES_ALL].room += (int64_t)requested;
-    u->requested[pool].room += (int64_t)requested;
+    u->requested[PLEAT_SIZES_ALL].current -= requested;
+    u->requested[pool].current -= requested;
     u->requested[pool].freed += requested;
 }
 
-/* The same, but the room goes to somebody else. */
-static inline void pl_usages_count_freed(pl_usages *u, unsigned pool, uint64_t bytes,
-                                         uint64_t requested)
-{
-    u->n[pool].freed += 1;
-    u->bytes[pool].freed += bytes;
-    u->requested[pool].freed += requested;
-}
-
-/* figures.c: the same as the first, and lifts peaks; figures of it; its peaks are now. */
-void pl_usages_begin(pl_usages *u, unsigned pool, uint64_t bytes, uint64_t requested);
-/* Room of the small pool, and of all, goes from a front to the pools; from them to a front, which
- * lifts peaks if they have less. */
-void pl_usages_give_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes,
-                         int64_t requested);
-void pl_usages_take_room(pl_usages *u, pl_front *front, int64_t n, int64_t bytes,
-                         int64_t requested);
+/* figures.c */
 void pl_usages_read(const pl_usages *u, pleat_stats *out);
 void pl_usages_reset_peaks(pl_usages *u);
 

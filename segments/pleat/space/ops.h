@@ -33,10 +33,6 @@ pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *cha
                                     pl_stream *stream);
 pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
 
-/* front: front.c */
-bool pl_pleat_front_bind(pl_allocator *a, pl_front *front, pl_stream *stream, uint64_t key);
-void pl_pleat_front_unbind(pl_allocator *a, pl_front *front);
-
 /* streams: owner_ops.c */
 void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream);
 void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream);

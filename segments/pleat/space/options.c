@@ -6,7 +6,6 @@
 static const char *const growth_words[] = { "balanced", "frugal", "ample", NULL };
 static const char *const cross_words[] = { "order", "settled", NULL };
 static const char *const chunk_words[] = { "granule", "mixed", NULL };
-static const char *const front_words[] = { "on", "off", NULL };
 static const char *const short_words[] = { "refuse", "compact", NULL };
 static const char *const capture_words[] = { "ask", "told", NULL };
 
@@ -22,8 +21,6 @@ static const pl_option rows[] = {
       .help = "mixed: large chunks while memory is plentiful" },
     { "chunk_share", PL_OPTION_NUMBER, AT(chunk_share), .initial = 1500, .least = 1,
       .most = 1000000, .help = "largest chunk: this part of what may still be created" },
-    { "front", PL_OPTION_WORD, AT(front), .words = front_words,
-      .help = "on: a thread keeps small blocks that it freed, for its next requests" },
     { "short", PL_OPTION_WORD, AT(when_short), .words = short_words,
       .help = "compact: before a request fails, move live memory; no other thread may launch" },
     { "reserve_mb", PL_OPTION_NUMBER, AT(reserve_bytes), .initial = 512, .most = 1 << 24,

@@ -7,7 +7,6 @@
 typedef enum pl_growth { PL_GROWTH_BALANCED, PL_GROWTH_FRUGAL, PL_GROWTH_AMPLE } pl_growth;
 typedef enum pl_cross_stream { PL_CROSS_ORDER, PL_CROSS_SETTLED } pl_cross_stream;
 typedef enum pl_chunks { PL_CHUNKS_GRANULE, PL_CHUNKS_MIXED } pl_chunks;
-typedef enum pl_front_word { PL_FRONT_ON, PL_FRONT_OFF } pl_front_word;
 typedef enum pl_short { PL_SHORT_REFUSE, PL_SHORT_COMPACT } pl_short;
 typedef enum pl_capture_ask { PL_CAPTURE_ASK, PL_CAPTURE_TOLD } pl_capture_ask;
 
@@ -18,7 +17,6 @@ typedef struct pl_pleat_options {
     unsigned chunk_share;   /* see policy.h */
     pl_short when_short;    /* compact: move live memory before a request fails (api/instance) */
     pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
-    pl_front_word front;    /* on: threads keep small blocks after a free */
     uint64_t reserve_bytes; /* most of the device left for others */
 } pl_pleat_options;
 

@@ -90,7 +90,7 @@ typedef struct pl_space_blocks {
     pl_block_store store;
     pl_ptrmap live;
     size_t n_in_buffers;   /* live blocks in buffers: not in the live map */
-    pl_usages usages;      /* of live blocks, including blocks in fronts */
+    pl_usages usages;      /* of live blocks */
     pl_block_queue stale;  /* I5 */
     size_t n_stale;        /* blocks in it */
     pl_block_queue poison; /* I5 */
@@ -223,10 +223,7 @@ typedef struct pl_space {
     pl_space_flights flights;
     uint64_t n_calls;  /* allocations and frees so far */
     uint64_t n_pieces; /* pieces of runs looked at so far, and steps of a pl_pace */
-    pl_front *fronts;  /* those that are bound */
-    unsigned n_fronts;
-    unsigned n_stops;                           /* while not 0, no owner is inside a front */
-    bool is_rounding;                           /* requests are made larger: pl_space_round */
+    bool is_rounding;  /* requests are made larger: pl_space_round */
     unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: pl_space_round */
 } pl_space;
 

@@ -2,7 +2,6 @@
  * waits on space.flights.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/streams/capturers.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capture.h"
 #include "vmm/base/clock.h"
@@ -57,7 +56,6 @@ void pl_capturers_note(pl_space *space)
 {
     pl_thread_life *life = pl_thread_life_own();
 
-    pl_fronts_unbind(space, 0); /* from now on each call counts */
     is_capturer = life != NULL;
     pl_capturer *own = find_own(space);
     if (own == NULL && life != NULL) {

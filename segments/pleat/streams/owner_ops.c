@@ -4,7 +4,6 @@
 #include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capture.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
@@ -119,7 +118,6 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
     pl_space *space = pl_space_enter((pl_space *)a);
 
     if (is_expected) {
-        pl_fronts_unbind(space, 0);
         pl_capturers_note(space); /* the thread may also make captures that it does not announce */
     }
     atomic_fetch_add(&space->captures.n_expected, is_expected ? 1 : SIZE_MAX);
@@ -170,7 +168,6 @@ void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
 
     pl_stream_take_over(stream); /* nobody captures a stream that is about to be destroyed */
     pl_space_enter(space);
-    pl_fronts_unbind(space, pl_lane_number(stream, false));
     if (is_seen) {
         see(space, stream, &info);
     }
@@ -190,6 +187,5 @@ void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream)
     pl_space *space = pl_space_enter((pl_space *)a);
 
     pl_stream_doubt(stream);
-    pl_fronts_unbind(space, pl_lane_number(stream, false));
     pl_space_leave(space);
 }

@@ -6,7 +6,6 @@
  * Meanwhile n_refs of the lane keeps the lane. */
 #include "segments/pleat/streams/tick.h"
 
-#include "segments/pleat/front/front.h"
 #include "segments/pleat/space/plan.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
@@ -73,14 +72,10 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     }
     tick.number = pl_lane_stamp(space, lane);
     lane->next_tick = ++space->streams.clock;
-    bool is_legacy = pl_stream_is_legacy(lane->stream);
     lane->is_recording = true;
     lane->n_refs++;
     pleat_status st = pl_fly_one(
         space, (pl_task){ PL_TASK_RECORD, .stream = lane->stream, .fence = &tick.fence });
-    if (is_legacy && !pl_stream_is_legacy(lane->stream)) { /* handle 0 means several streams */
-        pl_fronts_unbind(space, lane->number);
-    }
     lane->n_refs--;
     lane->is_recording = false;
     pl_space_wake(space); /* perhaps pl_lanes_retire waits for the end of the recording */

@@ -49,19 +49,18 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { "capacity:64G", "front:off", 0, 40 * MIB, false, false, false, false },
-    { "capacity:4G", "front:off", 0, 2 * MIB, true, true, false, false },
-    { "capacity:4G", "front:off,stream_identity:handle,capture:told", 1, 40 * MIB, true, true, true,
-      false },
+    { "capacity:64G", "", 0, 40 * MIB, false, false, false, false },
+    { "capacity:4G", "", 0, 2 * MIB, true, true, false, false },
+    { "capacity:4G", "stream_identity:handle,capture:told", 1, 40 * MIB, true, true, true, false },
     /* where the two ways may take different ones of two equally good places */
-    { "capacity:4G", "front:off,stream_identity:handle,capture:told", N_STREAMS, 40 * MIB, true,
-      false, false, false },
-    { "capacity:4G", "front:off,stream_identity:handle,capture:told", N_STREAMS, 4 * MIB, true,
-      true, true, false },
-    { "capacity:1G,depth:64", "front:off", N_STREAMS, 4 * MIB, true, true, true, false },
-    { "capacity:96M", "front:off,wait_ms:0", 0, 40 * MIB, false, false, false, true },
-    { "capacity:256M", "front:off,stream_identity:handle,capture:told,wait_ms:1000", N_STREAMS,
-      40 * MIB, true, false, true, true },
+    { "capacity:4G", "stream_identity:handle,capture:told", N_STREAMS, 40 * MIB, true, false, false,
+      false },
+    { "capacity:4G", "stream_identity:handle,capture:told", N_STREAMS, 4 * MIB, true, true, true,
+      false },
+    { "capacity:1G,depth:64", "", N_STREAMS, 4 * MIB, true, true, true, false },
+    { "capacity:96M", "wait_ms:0", 0, 40 * MIB, false, false, false, true },
+    { "capacity:256M", "stream_identity:handle,capture:told,wait_ms:1000", N_STREAMS, 40 * MIB,
+      true, false, true, true },
 };
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0], N_PARTING = 5, N_SEEDS = 4 };
 
