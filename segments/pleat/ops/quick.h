@@ -5,7 +5,7 @@
  * blocks, one index and a few counts. They do not need the general way (fit.c, run.h), with runs of
  * several pieces, captures, private pools and growing. The functions check for the common case, and
  * otherwise change nothing. They give the result of the general way: the same block for the same
- * request. With several streams, or if memory is short, the block may differ, but fits as well.
+ * request, and the same order of what is free. `api_quick` plays random sequences both ways.
  *
  * Guarded by the space's lock. */
 #ifndef PLEAT_SEGMENTS_QUICK_H

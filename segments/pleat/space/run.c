@@ -377,6 +377,9 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
     pleat_devptr end = pl_block_end(b);
     size_t n_looks = 0;
     b = merge_alike(space, b);
+    if (b->lane != PL_LANE_SETTLED) { /* grown by a freed block, so it goes last */
+        pl_queue_renew(pending_of(pl_space_lane_at(space, b->lane), b), b);
+    }
     size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
     space->n_pieces += n_looks / LOOKS_A_PIECE;
     pl_space_loosen(space, n);
