@@ -134,13 +134,8 @@ void pl_buffer_destroy_all(pl_space *space)
 
 /* ---- live blocks ----------------------------------------------------------------------------- */
 
-static void add(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
+static void add(pl_space *space, pl_buffer *buffer)
 {
-    b->requested = b->bytes;
-    b->lane = lane->number;
-    b->is_claimed = false;
-    lane->n_live++;
-    b->segment->area->n_used++;
     buffer->n_runs++;
     space->blocks.n_in_buffers++;
 }
@@ -168,19 +163,12 @@ static bool are_alike(const pl_block *low, const pl_block *high)
 
 static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_block *high)
 {
-    pl_heap *heap = pl_buffer_heap(buffer);
-
     tell_gone(space, low);
     tell_gone(space, high);
     subtract(space, buffer);
-    pl_space_lane_at(space, high->lane)->n_live--;
-    if (heap != NULL) {
-        pl_stat_sub(&heap->blocks, 1);
-    }
-    low->segment->area->n_used--;
+    pl_ledger_united(space, pl_space_lane_at(space, high->lane), high);
     low->uses = low->uses != NULL ? low->uses : high->uses;
     high->uses = NULL;
-    pl_usages_end(&space->blocks.usages, PLEAT_SIZES_LARGE, 0, 0);
     pl_segment_absorb(low->segment, &space->blocks.store, low, high);
     low->requested = low->bytes;
     pl_space_tell_block(space, PL_ACTION_ALLOC, low);
@@ -189,11 +177,9 @@ static pl_block *join(pl_space *space, pl_buffer *buffer, pl_block *low, pl_bloc
 
 void pl_buffer_enter(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *lane)
 {
-    add(space, buffer, b, lane);
+    add(space, buffer);
     buffer->committed_bytes += b->bytes;
-    pl_usages_begin(&space->blocks.usages, PLEAT_SIZES_LARGE, b->bytes, b->bytes);
-    pl_heap_begin_live(b);
-    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+    pl_ledger_born(space, lane, b, b->bytes);
 }
 
 void pl_buffer_join(pl_space *space, pl_buffer *buffer, pleat_devptr at)
@@ -230,11 +216,11 @@ pleat_status pl_buffer_cut(pl_space *space, pl_buffer *buffer, pleat_devptr at)
     pl_block *high = pl_segment_split(seg, &space->blocks.store, b, at);
     high->uses = copied.uses;
     b->requested = b->bytes;
-    add(space, buffer, high, pl_space_lane_at(space, b->lane));
-    pl_usages_begin(&space->blocks.usages, PLEAT_SIZES_LARGE, 0, 0);
-    if (pl_buffer_heap(buffer) != NULL) {
-        pl_stat_add(&pl_buffer_heap(buffer)->blocks, 1);
-    }
+    high->requested = high->bytes;
+    high->lane = b->lane;
+    high->is_claimed = false;
+    add(space, buffer);
+    pl_ledger_divided(space, pl_space_lane_at(space, b->lane), high);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, high);
     return PLEAT_OK;
@@ -247,11 +233,11 @@ void pl_buffer_free(pl_space *space, pl_buffer *buffer, pl_block *b, pl_lane *pl
 
     subtract(space, buffer);
     buffer->committed_bytes -= bytes;
-    pl_live_leave(space, b);
+    pl_ledger_freed(space, b);
     if (b->uses != NULL) {
         pl_shared_free(space, b, NULL);
     } else {
-        pl_live_complete(space, b);
+        pl_ledger_completed(space, b);
         pl_run_free(space, b, owner->number, pl_lane_stamp(space, owner));
     }
     (void)pl_settle_freed(space, plain, bytes, true);

@@ -42,7 +42,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     size_t bytes = b->bytes;
 
-    pl_live_complete(space, b);
+    pl_ledger_completed(space, b);
     if (__builtin_expect(lane->is_capture, false)) {
         lane->is_mixed = lane->is_mixed ||
                          (is_capturing && b->stamp != pl_capture_number_of(space, lane));
@@ -58,7 +58,7 @@ static void free_plainly(pl_space *space, pl_block *b, pl_lane *plain, bool is_c
 static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing,
                        bool is_named)
 {
-    pl_live_leave(space, b);
+    pl_ledger_freed(space, b);
     if (__builtin_expect(b->uses != NULL, false)) {
         size_t bytes = b->bytes;
         pl_shared_free(space, b, is_capturing ? plain->capture : NULL);

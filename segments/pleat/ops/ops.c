@@ -27,8 +27,8 @@ static void take_back(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
 
-    pl_live_leave(space, b);
-    pl_live_complete(space, b);
+    pl_ledger_freed(space, b);
+    pl_ledger_completed(space, b);
     pl_run_free(space, b, lane->number, pl_lane_stamp(space, lane));
 }
 
@@ -47,17 +47,10 @@ static pleat_status keep_for_capture(pl_space *space, pl_block *b, const pl_requ
 
 static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t requested)
 {
-    b->requested = requested;
-    b->lane = rq->lane->number;
     if (__builtin_expect(rq->lane->is_capture, false)) {
         b->stamp = pl_capture_number_of(space, rq->lane);
     }
-    rq->lane->n_live++;
-    b->segment->area->n_used++;
-    pl_ptrmap_insert(&space->blocks.live, b->base, b);
-    pl_usages_begin(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes, requested);
-    pl_heap_begin_live(b);
-    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+    pl_ledger_born(space, rq->lane, b, requested);
 }
 
 /* Find a block for the request, within the limit of a heap. */

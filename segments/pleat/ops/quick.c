@@ -1,6 +1,7 @@
 /* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
 #include "segments/pleat/ops/quick.h"
 
+#include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
@@ -75,13 +76,10 @@ static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
 static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, pl_index *index, size_t from,
                           size_t bytes)
 {
-    pl_tally *tally = &space->blocks.store.tally;
     bool is_pending = b->lane != PL_LANE_SETTLED;
 
-    tally->bytes[PL_BLOCK_FREE] -= bytes;
     if (is_pending) {
-        lane->pending_bytes -= bytes;
-        space->streams.n_pending_bytes -= bytes;
+        pl_ledger_pends_not(space, lane, false, bytes);
     }
     if (b->bytes > bytes) {
         pl_block *low = pl_segment_cut_low(b->segment, &space->blocks.store, b, from,
@@ -94,7 +92,6 @@ static HOT pl_block *take(pl_space *space, pl_lane *lane, pl_block *b, pl_index 
     if (is_pending) {
         leave_queue(space, lane, b);
     }
-    tally->n_blocks[PL_BLOCK_FREE]--;
     return b;
 }
 
@@ -103,14 +100,12 @@ static HOT void begin_live(pl_space *space, pl_lane *lane, pl_block *b, size_t r
                            size_t first, size_t last)
 {
     pl_segment *seg = b->segment;
-    b->state = PL_BLOCK_LIVE;
+
+    pl_turn_live(seg, &space->blocks.store.tally, b, first, last);
+    pl_space_pin_loose(space, pl_segment_pin_between(seg, first, last));
     b->lane = lane->number;
     b->requested = requested;
-    pl_live_begin_between(seg, &space->blocks.store.tally, first, last);
-    size_t n = pl_segment_pin_between(seg, first, last);
-    pl_space_pin_loose(space, n);
-    lane->n_live++;
-    seg->area->n_used++;
+    pl_ledger_count_born(space, lane, b, pl_stats_pool(b->bytes));
 }
 
 /* Room reserved for flights belongs to other threads. */
@@ -137,7 +132,6 @@ static HOT bool alloc(pl_space *space, pl_lane *lane, size_t requested, pleat_de
     size_t first = pl_segment_first_and_last(b->segment, base, bytes, &last);
     pl_block_expect(b->prev, offsetof(pl_block, base));
     pl_ptrmap_expect(&space->blocks.live, base);
-    pl_usages_begin(&space->blocks.usages, pl_stats_pool(bytes), bytes, requested);
     space->n_calls++;
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
@@ -176,7 +170,6 @@ static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 /* b becomes a free block by itself. */
 static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint64_t stamp)
 {
-    space->blocks.store.tally.n_blocks[PL_BLOCK_FREE]++;
     b->stamp = stamp;
     b->is_indexed = false;
     b->marks = 0;
@@ -191,7 +184,6 @@ static inline pl_block *join_below(pl_space *space, pl_lane *lane, pl_block *b, 
 {
     pl_block *low = b->prev;
 
-    space->blocks.store.tally.n_blocks[PL_BLOCK_FREE]++;
     renew(lane, low, stamp);
     pl_segment_absorb(b->segment, &space->blocks.store, low, b);
     return low;
@@ -262,15 +254,6 @@ static inline freed look(const pl_space *space, const pl_lane *lane, pl_block *b
                     .stamp = pl_lane_stamp(space, lane) };
 }
 
-/* A live block, out of the map, is freed now. */
-static inline void end_live(pl_space *space, pl_lane *lane, const pl_block *b)
-{
-    space->n_calls++;
-    pl_usages_end(&space->blocks.usages, pl_stats_pool(b->bytes), b->bytes, b->requested);
-    lane->n_live--;
-    b->segment->area->n_used--;
-}
-
 /* The life of the block has ended, may_free holds, and the lane is at rest. pl_settle_freed comes
  * next. */
 static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
@@ -282,11 +265,8 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
     size_t last;
     size_t first = pl_segment_first_and_last(seg, b->base, bytes, &last);
 
-    pl_live_end_between(seg, &space->blocks.store.tally, first, last);
-    lane->pending_bytes += bytes;
-    space->streams.n_pending_bytes += bytes;
-    space->blocks.store.tally.bytes[PL_BLOCK_FREE] += bytes;
-    b->state = PL_BLOCK_FREE;
+    pl_turn_free(seg, &space->blocks.store.tally, b, first, last);
+    pl_ledger_pends(space, lane, false, bytes);
     if (f->low != NULL) {
         b = join_below(space, lane, b, f->stamp);
         if (f->high != NULL) {
@@ -311,7 +291,8 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
         return false;
     }
     pl_ptrmap_remove_at(&space->blocks.live, b->base, slot);
-    end_live(space, lane, b);
+    pl_ledger_count_freed(space, lane, b, pl_stats_pool(bytes));
+    pl_ledger_count_completed(b);
     free_beside(space, lane, &f);
     (void)pl_settle_freed(space, lane, bytes, is_named);
     return true;

@@ -55,13 +55,13 @@ static void free_claimed(pl_space *space, pl_block *b, bool is_wanted)
     size_t bytes = b->bytes;
 
     b->is_claimed = false;
-    pl_live_leave(space, b);
+    pl_ledger_freed(space, b);
     if (b->uses != NULL && !is_wanted) {
         pl_shared_free(space, b, NULL);
         note_free(space, plain, bytes);
         return;
     }
-    pl_live_complete(space, b);
+    pl_ledger_completed(space, b);
     if (is_wanted) {
         pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FLIGHT);
         b->was = PL_BLOCK_FREE;
@@ -122,25 +122,16 @@ enum { MOVES = 4 };
 static void make_live(pl_restore *r, pl_block *b, const pl_roster_block *wanted)
 {
     pl_space *space = r->space;
-    pl_lane *lane = pl_space_lane_at(space, wanted->lane);
-    unsigned pool = pl_stats_pool(b->bytes);
 
-    b->requested = wanted->requested;
-    b->is_claimed = false;
     b->queue_next = NULL;
-    b->lane = wanted->lane;
     b->stamp = wanted->stamp;
     pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_LIVE);
-    lane->n_live++;
-    b->segment->area->n_used++;
     pl_ptrmap_move(&space->blocks.live, &space->meta, MOVES);
-    pl_ptrmap_insert(&space->blocks.live, b->base, b);
-    pl_usages_begin(&space->blocks.usages, pool, b->bytes, b->requested);
     space->n_calls++;
     space->flights.n--;
     r->n_promised--;
     r->n_made++;
-    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
+    pl_ledger_born(space, pl_space_lane_at(space, wanted->lane), b, wanted->requested);
 }
 
 /* Note that the block waits for the stream of the piece. The list of uses has room for all
@@ -184,8 +175,7 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
     pl_block *b = piece;
 
     if (was_shared) {
-        pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, piece);
-        piece->segment->area->n_used--;
+        pl_ledger_completed(space, piece);
     }
     pl_piece_leave_lane(space, piece);
     piece->uses = NULL;

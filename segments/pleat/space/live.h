@@ -47,6 +47,26 @@ static inline void pl_live_end_between(pl_segment *seg, pl_tally *tally, size_t 
     }
 }
 
+/* A free block becomes live, or a live one free. The tally has no number and bytes of live blocks,
+ * since the statistics have. */
+static inline void pl_turn_live(pl_segment *seg, pl_tally *tally, pl_block *b, size_t first,
+                                size_t last)
+{
+    tally->n_blocks[PL_BLOCK_FREE]--;
+    tally->bytes[PL_BLOCK_FREE] -= b->bytes;
+    b->state = PL_BLOCK_LIVE;
+    pl_live_begin_between(seg, tally, first, last);
+}
+
+static inline void pl_turn_free(pl_segment *seg, pl_tally *tally, pl_block *b, size_t first,
+                                size_t last)
+{
+    pl_live_end_between(seg, tally, first, last);
+    b->state = PL_BLOCK_FREE;
+    tally->n_blocks[PL_BLOCK_FREE]++;
+    tally->bytes[PL_BLOCK_FREE] += b->bytes;
+}
+
 static inline void pl_live_begin(pl_segment *seg, pl_tally *tally, const pl_block *b)
 {
     pl_live_begin_between(seg, tally, pl_segment_granule(seg, b->base),

@@ -1,6 +1,8 @@
 /* run.c - see run.h. Guarded by the device lock. Never fails, never calls the driver. */
 #include "segments/pleat/space/run.h"
 
+#include "segments/pleat/space/ledger.h"
+
 /* The index of a block that leads a run, or is settled. In a private pool, and in a heap, the index
  * exists, since pl_area_reserve_index was called before the block came. */
 static pl_index *index_of(const pl_space *space, const pl_block *b)
@@ -155,18 +157,6 @@ static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
     return b->is_private ? &lane->private_pending : &lane->pending;
 }
 
-static void add_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
-{
-    *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) += bytes;
-    space->streams.n_pending_bytes += bytes;
-}
-
-static void subtract_pending(pl_space *space, pl_lane *lane, const pl_block *b, size_t bytes)
-{
-    *(b->is_private ? &lane->private_bytes : &lane->pending_bytes) -= bytes;
-    space->streams.n_pending_bytes -= bytes;
-}
-
 /* Does the private pool own all memory under b, which pends? Memory that the pool has not used yet
  * is everybody's: any request may wait for it. */
 static inline bool belongs_to_pool(const pl_block *b)
@@ -198,7 +188,7 @@ static inline void queue(pl_space *space, pl_block *b)
         b->stamp = last->stamp;
     }
     pl_queue_push(pending, b);
-    add_pending(space, lane, b, b->bytes);
+    pl_ledger_pends(space, lane, b->is_private, b->bytes);
     if (last == NULL) {
         pl_space_note_busy(space, lane);
     }
@@ -212,7 +202,7 @@ static inline void unqueue(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     pl_block_queue *pending = pending_of(lane, b);
     pl_queue_remove(pending, b);
-    subtract_pending(space, lane, b, b->bytes);
+    pl_ledger_pends_not(space, lane, b->is_private, b->bytes);
     if (pending->first == NULL) {
         pl_space_note_busy(space, lane);
     }
@@ -245,7 +235,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
     if (low->lane != PL_LANE_SETTLED || high->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, is_low_busier ? low->lane : high->lane);
         pl_block *busier = is_low_busier ? low : high;
-        add_pending(space, lane, busier, is_low_busier ? high->bytes : low->bytes);
+        pl_ledger_pends(space, lane, busier->is_private, is_low_busier ? high->bytes : low->bytes);
         if (!is_low_busier) {
             pl_queue_replace(pending_of(lane, high), high, low);
             low->lane = high->lane;
@@ -402,7 +392,7 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     pl_block *rest = pl_segment_split(b->segment, &space->blocks.store, b, b->base + bytes);
     if (b->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, b->lane);
-        subtract_pending(space, lane, b, bytes);
+        pl_ledger_pends_not(space, lane, b->is_private, bytes);
         pl_queue_replace(pending_of(lane, b), b, rest);
     }
     pl_segment_become(b->segment, &space->blocks.store, b,

@@ -317,6 +317,7 @@ pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b
     pl_assert(b->base < at && at < pl_block_end(b) && b->state == PL_BLOCK_FREE &&
               from == pl_segment_granule(seg, b->base));
     seg->n_reshaped++;
+    store->tally.n_blocks[PL_BLOCK_FREE]++;
     low->base = b->base;
     low->bytes = (size_t)(at - b->base);
     low->segment = seg;
@@ -343,6 +344,7 @@ void pl_segment_take_low(pl_segment *seg, pl_block_store *store, pl_block *b, pl
     pl_assert(b->prev == low && pl_block_end(low) == b->base && b->state == PL_BLOCK_FREE &&
               from == pl_segment_granule(seg, low->base));
     seg->n_reshaped++;
+    store->tally.n_blocks[PL_BLOCK_FREE]--;
     if (from != granule) { /* low was the last to start in `from`, b the first in `granule` */
         seg->last[from] = b;
         if (seg->last[granule] == b) {
