@@ -481,6 +481,35 @@ START_TEST(scratch_addresses_that_are_mapped_in_part_are_unmapped_later)
 }
 END_TEST
 
+/* The refusal was undone but for the old chunk's second mapping. A trim unmaps that first: the
+ * driver would keep the chunk's memory, and no count would have it. While the driver refuses, the
+ * memory is held and counted. */
+START_TEST(a_chunk_that_is_still_mapped_elsewhere_is_not_released)
+{
+    pleat_compaction out;
+    uint64_t released;
+    keep(TWO_RUNS);
+    pleat.sim.fail_at("cuMemMap", (uint64_t)_i, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat.a->ops->compact(pleat.a, 0, false, &out), PLEAT_EPOISONED);
+    pleat.sim.fail_never();
+    for (unsigned i = 0; i < N_LARGE; i++) {
+        if (blocks[i] != 0) {
+            pleat_put(blocks[i], 1);
+        }
+    }
+    pleat_put(first, 1);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    (void)!pleat.a->ops->trim(pleat.a, 0, true, &released);
+    pleat.sim.fail_never();
+    pleat_assert_sound();
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_OK);
+    pleat_assert_sound();
+    ck_assert_uint_eq(vmm_sim_counted(&pleat.sim).physical_bytes, 0);
+    pleat.has_failed_undo = pl_device_counted(pleat.dev).n_undo_failures > 0;
+}
+END_TEST
+
 /* Copies may still run. Their memory is neither unmapped nor given to any request. The old chunk is
  * in its place again. */
 START_TEST(copies_that_cannot_be_waited_for_forbid_requests)
@@ -547,6 +576,7 @@ SUITE(segments_compact)
     tcase_add_test(faults, memory_of_which_only_some_is_mapped_is_mended_too);
     tcase_add_test(faults, scratch_addresses_that_stay_mapped_are_unmapped_later);
     tcase_add_loop_test(faults, scratch_addresses_that_are_mapped_in_part_are_unmapped_later, 0, 3);
+    tcase_add_loop_test(faults, a_chunk_that_is_still_mapped_elsewhere_is_not_released, 1, 4);
     tcase_add_test(faults, copies_that_cannot_be_waited_for_forbid_requests);
     tcase_add_test(faults, an_old_chunk_that_cannot_be_released_is_idle);
     tcase_add_test(faults, without_memory_of_the_driver_what_is_free_makes_room);

@@ -21,6 +21,7 @@
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/ops.h"
+#include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capturers.h"
 #include "vmm/base/deadline.h"
 
@@ -199,12 +200,12 @@ static pleat_status split_chunks(pl_space *space, size_t n_lacking, pleat_compac
     return st;
 }
 
-/* Granules that have to be won for the request, else nothing is moved. */
+/* Granules that have to be won for the request, else nothing is moved; 0 without a request. */
 static size_t lacking(const pl_space *space, size_t request)
 {
     size_t n = (request + space->granule_bytes - 1) >> space->granule_log2;
 
-    return pl_policy_lacks(space, n);
+    return n > 0 ? pl_policy_lacks(space, n) : 0;
 }
 
 /* The device is at rest. */
@@ -219,20 +220,13 @@ static pleat_status compact_still(pl_space *space, size_t n_lacking, pleat_compa
     return st == PLEAT_OK ? failed : st;
 }
 
-static pleat_status compact(pl_space *space, pleat_compaction *told)
-{
-    pleat_status st = pl_still_wait(space);
-    st = st == PLEAT_OK ? pl_still_settle(space) : st;
-
-    return st == PLEAT_OK ? compact_still(space, 0, told) : st;
-}
-
-/* Looks before it waits: a compaction that wins too little would hold up the program for nothing.
- * Memory freed meanwhile may then do without a move. */
-static pleat_status compact_for(pl_space *space, size_t request, pleat_compaction *told)
+/* For a request it looks before it waits: a compaction that wins too little would hold up the
+ * program for nothing. Memory freed meanwhile may then do without a move. */
+static pleat_status compact(pl_space *space, size_t request, pleat_compaction *told)
 {
     size_t n_lacking = lacking(space, request);
-    if (n_lacking == 0) {
+
+    if (request > 0 && n_lacking == 0) {
         return PLEAT_OK;
     }
     if (space->blocks.store.tally.n_tied_granules < n_lacking) {
@@ -241,7 +235,8 @@ static pleat_status compact_for(pl_space *space, size_t request, pleat_compactio
     pleat_status st = pl_still_wait(space);
     st = st == PLEAT_OK ? pl_still_settle(space) : st;
     n_lacking = lacking(space, request);
-    return st == PLEAT_OK && n_lacking > 0 ? compact_still(space, n_lacking, told) : st;
+    bool is_to_move = st == PLEAT_OK && (request == 0 || n_lacking > 0);
+    return is_to_move ? compact_still(space, n_lacking, told) : st;
 }
 
 pleat_status pl_pleat_compact(pl_allocator *a, size_t request, bool is_observed,
@@ -254,9 +249,7 @@ pleat_status pl_pleat_compact(pl_allocator *a, size_t request, bool is_observed,
     pl_space_enter(space);
     bool is_inside = pl_capturers_enter(space, false);
     pl_still_begin(space); /* one compaction at a time: the space has one scratch range */
-    pleat_status st = is_observed    ? PLEAT_EBUSY
-                      : request == 0 ? compact(space, &told)
-                                     : compact_for(space, request, &told);
+    pleat_status st = is_observed ? PLEAT_EBUSY : compact(space, request, &told);
     space->chunks.n_unmoved = space->blocks.store.tally.n_tied_granules;
     pl_still_end(space);
     pl_capturers_leave(space, is_inside);

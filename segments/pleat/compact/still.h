@@ -21,16 +21,14 @@ pleat_status pl_still_settle(pl_space *space);
 
 /* ---- scratch addresses, and torn memory ----
  *
- * Addresses where a compaction copies from chunk to chunk, and memory that a compaction has torn.
+ * Addresses where a compaction copies from chunk to chunk (pl_scratch_close in plan.h gives them
+ * back), and memory that a compaction has torn.
  *
  * Every function here is called with the space's lock held, and drops the lock. */
 
 /* Reserve addresses for a chunk of the order, and as many beside it. PLEAT_OK; ENOSPACE_VA;
  * EPOISONED (addresses of an earlier compaction cannot be unmapped); EDRIVER. */
 pleat_status pl_scratch_open(pl_space *space, unsigned order);
-/* Give the addresses back. PLEAT_OK; EPOISONED: the addresses are still mapped. */
-pleat_status pl_scratch_close(pl_space *space);
-
 /* Map what is torn. Drops the lock. PLEAT_OK; EPOISONED. */
 pleat_status pl_torn_mend(pl_space *space);
 

@@ -290,6 +290,7 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
         return PLEAT_OK;
     }
     pleat_status st = pl_trim_quiesce(space, wait_ms);
+    pl_scratch_clear(space);
     pl_flying flying;
     pl_space_take_off(space, &flying); /* not before: a flight must not wait for the GPU */
     pleat_status failed = release_idle(space, keep_granules, &to.n_so_far);

@@ -10,14 +10,25 @@ void pl_pile_make_idle(pl_space *space, const pl_pile *pile)
     }
 }
 
+void pl_scratch_clear(pl_space *space)
+{
+    if (space->flights.scratch_bytes > 0 && !space->flights.is_compacting) {
+        space->flights.is_compacting = true;
+        (void)!pl_scratch_close(space);
+        space->flights.is_compacting = false;
+        pl_space_wake(space);
+    }
+}
+
 pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released)
 {
     size_t n = pile->n_granules;
 
+    pl_scratch_clear(space);
     while (space->blocks.poison.first == NULL && space->blocks.n_unmapping > 0) {
         pl_space_wait(space); /* a refused unmap would leave addresses mapped */
     }
-    if (space->blocks.poison.first != NULL) {
+    if (space->blocks.poison.first != NULL || space->flights.scratch_bytes > 0) {
         pl_pile_make_idle(space, pile);
         pl_driver_set_detail("the driver did not unmap addresses whose memory is elsewhere by now");
         return PLEAT_EDRIVER;
