@@ -229,6 +229,36 @@ static bool is_text(const char *begin, size_t n)
     return true;
 }
 
+/* What people have in the place of a file: packed, or not fetched. NULL: none of these. */
+static const char *name_stranger(const char *begin, size_t n)
+{
+    static const struct {
+        size_t at;
+        size_t n;
+        const char *bytes;
+        const char *words;
+    } strangers[] = {
+        { 0, 3, "BZh", "packed by bzip2: unpack it first" },
+        { 0, 5, "\xfd\x37zXZ", "packed by xz: unpack it first" },
+        { 0, 4, "\x28\xb5\x2f\xfd", "packed by zstd: unpack it first" },
+        { 0, 6, "7z\xbc\xaf\x27\x1c", "an archive of 7-Zip: unpack it first" },
+        { 257, 5, "ustar", "an archive of tar: unpack it first" },
+        { 0, 2, "\xff\xfe", "text in UTF-16: write it in UTF-8" },
+        { 0, 2, "\xfe\xff", "text in UTF-16: write it in UTF-8" },
+        { 0, 23, "version https://git-lfs",
+          "only a pointer of Git LFS: git lfs pull fetches the file" },
+        { 0, 1, "<", "a page of the web, not the file that the page is about: fetch that one" },
+    };
+
+    for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++) {
+        size_t end = strangers[i].at + strangers[i].n;
+        if (n >= end && memcmp(begin + strangers[i].at, strangers[i].bytes, strangers[i].n) == 0) {
+            return strangers[i].words;
+        }
+    }
+    return NULL;
+}
+
 /* A trace is text and begins with a trace line. A file that does not, but is called a pickle or
  * holds words of a snapshot, was a pickle before. */
 static bool check_text(const char *path, const char *begin, size_t n, bench_failure *failure)
@@ -267,6 +297,10 @@ static bool find_kind(const char *path, file_kind *out, bench_failure *failure)
     bool is_whole = bench_bytes_peek(path, begin, sizeof begin, &n, &damage);
     if (is_whole && n == 0) {
         return bench_fail(failure, "%s: the file is empty", path);
+    }
+    const char *stranger = name_stranger(begin, n);
+    if (stranger != NULL) {
+        return bench_fail(failure, "%s: %s", path, stranger);
     }
     *out = begins_snapshot(begin, n) ? FILE_SNAPSHOT : FILE_TRACE;
     const char *newline = memchr(begin, '\n', n);

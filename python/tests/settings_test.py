@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, Run
+from conftest import RUNTIME, SIMULATOR, SOURCE, Run
 
 BINDINGS = ("class", "hooks")
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -208,6 +208,36 @@ except (RuntimeError, ValueError):
     )
     assert named(done.stderr) == ["max_split_size_mb", "expandable_segments"]
     assert done.stdout.strip() == "refused"
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("backend", ("native", "cudaMallocAsync"))
+def test_a_backend_is_named_and_breaks_nothing(
+    run_cuda: Run, run_python: Run, binding: str, backend: str
+) -> None:
+    draw = random.Random(f"{binding} {backend}")
+    keys = ["backend", "max_split_size_mb", "pinned_num_register_threads"][: draw.randint(1, 3)]
+    draw.shuffle(keys)
+    text = text_of(keys).replace("backend:native", f"backend:{backend}")
+    conf = {draw.choice(VARIABLES[::2]): text}
+    code = (
+        INSTALL.format(binding=binding)
+        + f"""
+import warnings
+warnings.simplefilter("ignore")  # newer versions have another name for the last
+set_ = torch.cuda.memory._set_allocator_settings
+a = empty(MIB)
+torch.empty(4096).pin_memory()
+torch.cuda.memory._snapshot()
+set_("backend:{backend}")
+set_("max_split_size_mb:32,backend:{backend}")
+"""
+    )
+    if backend == "native":
+        done = run_cuda(code, **conf)
+    else:  # torch takes its backend as it is imported
+        done = run_python("-c", code, LD_PRELOAD=str(RUNTIME), PLEAT_SIM=SIMULATOR, **conf)
+    assert sorted(named(done.stderr)) == ["backend", "max_split_size_mb"]
 
 
 def test_settings_of_pinned_memory_act_until_it_is_pleats(run_cuda: Run) -> None:

@@ -473,6 +473,8 @@ END_TEST
 
 START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
 {
+    static const char tar[512] = { [0] = 's',   [1] = '.',   [2] = 'p',   [257] = 'u',
+                                   [258] = 's', [259] = 't', [260] = 'a', [261] = 'r' };
     static const struct {
         const char *ending;
         const char *content;
@@ -495,6 +497,16 @@ START_TEST(a_file_that_is_no_snapshot_says_what_it_is)
           6, ": neither text nor a pickle: no trace", ": neither text nor a pickle" },
         { ".pickle", "\x80\x04", 2, ": the file is cut short: it has 2 bytes",
           ": the file is cut short: it has 2 bytes" },
+        { ".bz2", "BZh91AY&SY", 10, ": packed by bzip2: unpack", ": packed by bzip2" },
+        { ".xz", "\xfd\x37zXZ\0\0\x04", 8, ": packed by xz: unpack", ": packed by xz" },
+        { ".zst", "\x28\xb5\x2f\xfd\x24", 5, ": packed by zstd: unpack", ": packed by zstd" },
+        { ".7z", "7z\xbc\xaf\x27\x1c", 6, ": an archive of 7-Zip", ": an archive of 7-Zip" },
+        { ".json", "\xff\xfe{\0", 4, ": text in UTF-16", ": text in UTF-16" },
+        { ".pickle", "version https://git-lfs.github.com/spec/v1\n", 43, ": only a pointer of Git",
+          ": only a pointer of Git LFS: git lfs pull" },
+        { ".pickle", "<html>a, b</html>\n", 18, ": a page of the web", ": a page of the web" },
+        { ".trace", "<!DOCTYPE html>\n", 16, ": a page of the web", ": a page of the web" },
+        { ".tar", tar, sizeof tar, ": an archive of tar: unpack", ": an archive of tar" },
         { ".dat", "hello\n", 6, ":1: not a line of a trace: hello", ": a trace. verify is for" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -126,6 +126,7 @@ def install(
                 "CUDA is initialised already: call pleat.torch.install() before the first use of "
                 "CUDA (the first .cuda(), .to('cuda') or torch.cuda call that needs a device)"
             )
+        _settings.read_by_torch()
         with undone_on_failure():
             _binding, _installed = put_under_torch(text, wanted)
         os.environ.setdefault("NCCL_GRAPH_REGISTER", "0")

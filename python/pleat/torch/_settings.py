@@ -6,13 +6,14 @@ run. The table has all keys of torch 2.6 to 2.15.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any, Callable, NamedTuple
 
 import torch
 
-from .._conf import split_conf
+from .._conf import join_conf, split_conf
 
 # The first one that is set counts, as in torch.
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -118,6 +119,22 @@ def limit() -> str | None:
     return parts if float(parts) > 0 else LEAST_LIMIT
 
 
+def read_by_torch() -> None:
+    """Let torch read its settings while its own allocator is at work, if they have a backend.
+
+    torch reads them at their first use, often at the first pinned tensor, and then refuses a
+    backend that is not the allocator at work. An error here comes again at that first use.
+    """
+    name, given = read()
+    if "backend" not in given or name == "PYTORCH_HIP_ALLOC_CONF":  # torch for CUDA reads no HIP
+        return
+    for setter in (getattr(torch._C, known, None) for known in SETTERS):
+        if setter is not None:
+            with contextlib.suppress(RuntimeError, ValueError):
+                setter(os.environ[name])
+            return
+
+
 def tell_start(binding: str, has_other_limit: bool) -> None:
     """Name the settings of the environment that have no effect."""
     name, given = read()
@@ -147,11 +164,13 @@ def _watched(
     original: Callable[..., Any], binding: str, has_pinned: Callable[[], bool]
 ) -> Callable[..., Any]:
     def set_settings(text: str) -> Any:
-        done = original(text)  # raises where torch refuses the text
+        given = split_conf(text)
+        # torch refuses a backend that is not the allocator at work.
+        rest = join_conf({key: value for key, value in given.items() if key != "backend"})
+        done = original(rest if "backend" in given else text)  # raises where torch refuses it
         acting = set() if has_pinned() else {TORCHS}
         if binding == "class":
             acting.add(CLASS)
-        given = split_conf(text)
         if given.get("throw_on_cudamalloc_oom") == "True":
             acting.add(START)  # the class then heeds the fraction at each request
         _say("torch's settings", _idle(acting), given)

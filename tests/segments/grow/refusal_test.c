@@ -447,6 +447,7 @@ static pthread_t first_thread;
 static pthread_t second_thread;
 static bool has_second;
 static bool is_joined;
+static bool ends_within;
 static unsigned n_first; /* driver calls of the first call */
 static unsigned begin_at;
 static sem_t second_is_shrinking; /* or has returned */
@@ -474,8 +475,16 @@ static void join_second(void)
     }
 }
 
+/* Not for ever: either call may wait for a flight of the other. */
+static void wait_a_while(sem_t *sem)
+{
+    for (unsigned n = 0; n < 5000 && sem_trywait(sem) != 0; n++) {
+        usleep(200);
+    }
+}
+
 /* The second call begins in a driver call of the first, and comes to its end in the first unmapping
- * of the first. */
+ * of the first, or after the first. */
 static void interleave(pl_entry entry, int failure, uint64_t bytes, void *context)
 {
     (void)failure;
@@ -484,23 +493,21 @@ static void interleave(pl_entry entry, int failure, uint64_t bytes, void *contex
     if (!pthread_equal(pthread_self(), first_thread)) {
         if (entry == PL_CU_mem_unmap) {
             sem_post(&second_is_shrinking);
-            for (unsigned n = 0; n < 1000 && sem_trywait(&second_may_go_on) != 0; n++) {
-                usleep(200); /* not for ever: the first may wait for this call's flight */
-            }
+            wait_a_while(&second_may_go_on);
             sem_post(&second_may_go_on);
         }
         return;
     }
     if (!has_second && n_first++ == begin_at) {
         has_second = pthread_create(&second_thread, NULL, set_second_limit, NULL) == 0;
-        sem_wait(&second_is_shrinking);
+        wait_a_while(&second_is_shrinking);
     }
-    if (entry == PL_CU_mem_unmap) {
+    if (entry == PL_CU_mem_unmap && ends_within) {
         join_second();
     }
 }
 
-static void refuse_two_limits(unsigned at)
+static void refuse_two_limits(unsigned at, bool is_within)
 {
     pleat_open_with(SIM, PL_CROSS_ORDER, 20);
     pleat_devptr shared = pleat_get(20 * (size_t)GRANULE, 1);
@@ -516,6 +523,7 @@ static void refuse_two_limits(unsigned at)
     is_joined = false;
     n_first = 0;
     begin_at = at;
+    ends_within = is_within;
     sem_init(&second_is_shrinking, 0, 0);
     sem_init(&second_may_go_on, 0, 0);
     pleat.sim.fail_from("cuMemUnmap", 0, 999);
@@ -537,7 +545,7 @@ START_TEST(of_two_limits_that_are_refused_none_stays)
     unsigned at = 0;
 
     do {
-        refuse_two_limits(at++);
+        refuse_two_limits(at++, _i == 0);
     } while (has_second && at < FIRST_CALLS);
     ck_assert_uint_gt(at, 1);
 }
@@ -556,5 +564,5 @@ SUITE(segments_refusal)
     TCase *threads = suite_case(suite, "threads", NULL, NULL);
     tcase_add_loop_test(threads, streams_that_hang_hold_up_no_memory_of_others, 0, N_HANGING);
     tcase_add_test(threads, what_other_threads_do_ends_a_wait);
-    tcase_add_test(threads, of_two_limits_that_are_refused_none_stays);
+    tcase_add_loop_test(threads, of_two_limits_that_are_refused_none_stays, 0, 2);
 }
