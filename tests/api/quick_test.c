@@ -228,8 +228,33 @@ START_TEST(the_straight_path_answers_as_the_general_way)
 }
 END_TEST
 
+/* Blocks join and are cut for ever. The structs of those that went serve again. */
+START_TEST(pairs_for_ever_take_no_host_memory)
+{
+    enum { N_ROUNDS = 4000, N_BLOCKS = 3 };
+    pleat instance = api_make(API_PLEAT, "capacity:1G", "");
+    pleat_devptr ptrs[N_BLOCKS];
+    uint64_t bytes = 0;
+    for (unsigned round = 0; round < N_ROUNDS; round++) {
+        for (unsigned i = 0; i < N_BLOCKS; i++) {
+            ptrs[i] = api_alloc(instance, 0, 4096, NULL);
+        }
+        for (unsigned i = 0; i < N_BLOCKS; i++) { /* in all orders: joins below, above and both */
+            unsigned k = (i * (1 + round % 2) + round) % N_BLOCKS;
+            api_free(instance, 0, ptrs[k], NULL);
+        }
+        if (round == N_ROUNDS / 2) {
+            bytes = api_stats(instance, 0).metadata_bytes;
+        }
+    }
+    ck_assert_uint_eq(api_stats(instance, 0).metadata_bytes, bytes);
+    api_unmake(instance);
+}
+END_TEST
+
 SUITE(api_quick)
 {
     TCase *both = suite_case(suite, "with a history and without", api_sim_load, NULL);
     tcase_add_loop_test(both, the_straight_path_answers_as_the_general_way, 0, N_SHAPES * N_SEEDS);
+    tcase_add_test(both, pairs_for_ever_take_no_host_memory);
 }
