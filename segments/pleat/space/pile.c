@@ -24,7 +24,6 @@ pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released)
 {
     size_t n = pile->n_granules;
 
-    pl_scratch_clear(space);
     while (space->blocks.poison.first == NULL && space->blocks.n_unmapping > 0) {
         pl_space_wait(space); /* a refused unmap would leave addresses mapped */
     }
