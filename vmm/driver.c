@@ -314,6 +314,14 @@ void pl_driver_note_lost(pl_driver *drv)
     atomic_fetch_add_explicit(&drv->n_lost, 1, memory_order_relaxed);
 }
 
+pl_tell_fn pl_driver_teller(const pl_driver *drv)
+{
+    pl_tell_fn tell = NULL;
+    void *address = pl_driver_symbol(drv, "pleat_sim_tell");
+    memcpy(&tell, &address, sizeof(address));
+    return tell != NULL && tell(PL_TOLD_OWN, NULL, 0, 0, 0) ? tell : NULL;
+}
+
 void *pl_driver_symbol(const pl_driver *drv, const char *name)
 {
     return dlsym(drv->object, name);

@@ -70,6 +70,23 @@ const char *pl_entry_symbol(pl_entry entry); /* "cuMemCreate", without _v2 */
 uint64_t pl_driver_n_lost(const pl_driver *drv);
 void pl_driver_note_lost(pl_driver *drv);
 
+/* What the simulator hears of blocks: pleat_sim_told, which it explains (pleat_sim.h). */
+typedef enum pl_told {
+    PL_TOLD_BLOCK,
+    PL_TOLD_BYTES,
+    PL_TOLD_FREE,
+    PL_TOLD_REUSE,
+    PL_TOLD_JOIN,
+    PL_TOLD_PART,
+    PL_TOLD_OWN,
+    PL_TOLD_DISCARD,
+} pl_told;
+typedef bool (*pl_tell_fn)(pl_told what, void *stream, uint64_t ptr, uint64_t bytes,
+                           uint64_t place);
+/** Whom to tell of blocks; NULL: nobody, as the driver is no simulator, or one that does not
+ *  listen. */
+pl_tell_fn pl_driver_teller(const pl_driver *drv);
+
 /** A further symbol of the same shared object (the simulator's own API), or NULL. */
 void *pl_driver_symbol(const pl_driver *drv, const char *name);
 

@@ -37,6 +37,7 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
     }
     pl_cancel_restore(cancel);
     if (st == PLEAT_OK) {
+        pl_gpu_tell(gpu, PL_TOLD_JOIN, *out, most_bytes);
         pl_gpu_debug_walk(gpu);
         return st;
     }
@@ -170,6 +171,9 @@ static pleat_status change(pl_gpu *gpu, const pl_buffer_change *wanted, void *st
         st = change_on(gpu, wanted, on, n_errors);
         if (st == PLEAT_EFORKED) { /* a child touches nothing of its parent */
             return st;
+        }
+        if (st == PLEAT_OK && wanted->what == PL_BUFFER_CLOSE) {
+            pl_gpu_tell(gpu, PL_TOLD_PART, wanted->base, 0);
         }
         pl_stream_put(on);
         pl_gpu_debug_walk(gpu);

@@ -144,6 +144,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
         fini_records(gpu);
         return refuse_open(device, st);
     }
+    pl_history_tell_driver(&gpu->history, pl_driver_teller(instance->drv));
     st = choose_ops(&instance->config, gpu);
     if (st == PLEAT_OK) {
         st = make_allocator(&instance->config, gpu);

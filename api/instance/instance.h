@@ -191,5 +191,12 @@ pleat_status pl_gpu_compact(pl_gpu *gpu, size_t request, pleat_compaction *told)
 /* Walk the allocator's invariants if this build asks for it (debug level 2): after the first 1,000
  * calls, then after each eleventh. */
 void pl_gpu_debug_walk(pl_gpu *gpu);
+/* Tell the driver, where it is a simulator that listens. */
+static inline void pl_gpu_tell(const pl_gpu *gpu, pl_told what, pleat_devptr ptr, uint64_t bytes)
+{
+    if (gpu->history.tell_driver) {
+        (void)gpu->history.tell_driver(what, NULL, ptr, bytes, 0);
+    }
+}
 
 #endif

@@ -32,7 +32,7 @@ static void tell_shortage(const pl_want *w)
 {
     pl_gpu *gpu = w->gpu;
     uint64_t free_bytes = 0;
-    if (!pl_observer_is_on(&gpu->history.observer)) {
+    if (!atomic_load_explicit(&gpu->history.is_followed, memory_order_relaxed)) {
         return;
     }
     (void)pl_device_free_bytes(gpu->dev, &free_bytes); /* stays 0 when the driver cannot tell */

@@ -100,10 +100,27 @@ static void tell_watcher_locked(pl_history *history, unsigned action, const pl_e
     history->watch(&change, history->watch_context);
 }
 
+static void tell_driver(const pl_history *history, unsigned action, const pl_event *event,
+                        void *handle)
+{
+    static const pl_told told[] = {
+        [PL_ACTION_ALLOC] = PL_TOLD_BLOCK,
+        [PL_ACTION_FREE_REQUESTED] = PL_TOLD_FREE,
+        [PL_ACTION_FREE_COMPLETED] = PL_TOLD_REUSE,
+    };
+    if (history->tell_driver && action <= PL_ACTION_FREE_COMPLETED) {
+        uint64_t bytes = action == PL_ACTION_ALLOC ? event->bytes : 1;
+        (void)history->tell_driver(told[action], handle, event->base, bytes, 0);
+    }
+}
+
 static void tell(pl_history *history, unsigned action, const pl_event *event, void *handle)
 {
     pl_lock_acquire(&history->lock);
-    if (pl_observer_is_on(&history->observer)) { /* it may have stopped since the caller looked */
+    tell_driver(history, action, event, handle);
+    if (atomic_load_explicit(
+            &history->is_followed,
+            memory_order_relaxed)) { /* it may have stopped since the caller looked */
         unsigned pool = pool_index_locked(history, event->private_in);
         uint64_t n_told = atomic_load_explicit(&history->n_told, memory_order_relaxed);
         if (history->is_recording) {
@@ -246,9 +263,19 @@ static void keep_locked(pl_history *history, pl_history_ring *ring)
 
 static void listen_locked(pl_history *history)
 {
-    bool is_on = history->is_recording || history->watch != NULL;
+    bool is_followed = history->is_recording || history->watch != NULL;
+    bool is_on = is_followed || history->tell_driver != NULL;
     pl_lock_assert(&history->lock);
+    atomic_store_explicit(&history->is_followed, is_followed, memory_order_relaxed);
     atomic_store_explicit(&history->observer.is_on, is_on, memory_order_relaxed);
+}
+
+void pl_history_tell_driver(pl_history *history, pl_tell_fn to)
+{
+    pl_lock_acquire(&history->lock);
+    history->tell_driver = to;
+    listen_locked(history);
+    pl_lock_release(&history->lock);
 }
 
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,

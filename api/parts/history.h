@@ -11,6 +11,8 @@
  *   H2  n_held == min(n_told since the ring was emptied, capacity)
  *   H3  equal stacks are stored once; at most PL_HISTORY_STACK_WORDS words of them, a device
  *
+ * On the simulator the history also tells the driver of blocks (pl_driver_teller), always.
+ *
  * Guarded by the history's lock (rank 80, a leaf): every function may be called under an
  * allocator's lock. Calls no allocator and no driver. */
 #ifndef PLEAT_API_HISTORY_H
@@ -24,6 +26,7 @@
 #include "segments/base/tree.h"
 #include "vmm/base/lock.h"
 #include "vmm/base/meta.h"
+#include "vmm/driver.h"
 
 enum { PL_HISTORY_MOST_ENTRIES = 1 << 28 /* of one ring */ };
 
@@ -53,6 +56,8 @@ typedef struct pl_history_pool {
 
 typedef struct pl_history {
     pl_observer observer;       /* first member: the allocator tells this observer */
+    _Atomic bool is_followed;   /* atomic: recording or watched, so calls bypass the fronts */
+    pl_tell_fn tell_driver;     /* const: NULL = no simulator listens */
     _Atomic unsigned flags;     /* atomic: recorded stacks; 0 = not recording */
     _Atomic uint64_t n_told;    /* atomic: entries since the device was opened, watched or not */
     int device;                 /* const */
@@ -75,6 +80,8 @@ typedef struct pl_history {
 void pl_history_init(pl_history *history, int device);
 /* The allocator is gone by then. */
 void pl_history_fini(pl_history *history);
+/* The device is open: tell its driver of blocks, if it listens. */
+void pl_history_tell_driver(pl_history *history, pl_tell_fn tell);
 size_t pl_history_host_bytes(pl_history *history);
 
 /* ---- recording ---- */

@@ -120,6 +120,20 @@ pleat_status pleat_tag_set_limit(pleat handle, int device, const char *tag, uint
     return st;
 }
 
+/* The allocator's own copies touch any byte of a tag; what is unmapped loses its contents if they
+ * are not kept. */
+static void tell_begin(const pl_gpu *gpu, bool is_discarding)
+{
+    pl_gpu_tell(gpu, PL_TOLD_OWN, 0, 1);
+    pl_gpu_tell(gpu, PL_TOLD_DISCARD, 0, is_discarding);
+}
+
+static void tell_end(const pl_gpu *gpu, pleat_status st)
+{
+    pl_gpu_tell(gpu, PL_TOLD_DISCARD, st != PLEAT_OK, 0); /* undone: the contents are back */
+    pl_gpu_tell(gpu, PL_TOLD_OWN, 0, 0);
+}
+
 /* ---- sleep and wake -------------------------------------------------------------------------- */
 
 static void tell(const pl_slept *slept, size_t out_bytes, pleat_slept *out)
@@ -168,7 +182,9 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
         return pl_error_status();
     }
     st = have_heap(gpu, number, &heap);
+    tell_begin(gpu, !wanted.is_kept);
     st = st == PLEAT_OK ? gpu->ops->heap_sleep(gpu->allocator, heap, &wanted, &slept) : st;
+    tell_end(gpu, st);
     pl_gpu_debug_walk(gpu);
     if (st == PLEAT_OK) {
         tell(&slept, out_bytes, out);
@@ -181,11 +197,19 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 
 enum { MAX_ROUNDS = 64 };
 
+static pleat_status wake_once(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_slept *out)
+{
+    tell_begin(gpu, false);
+    pleat_status st = gpu->ops->heap_wake(gpu->allocator, heap, most_bytes, out);
+    tell_end(gpu, PLEAT_OK);
+    return st;
+}
+
 /* The application is asked for memory as long as the callback frees some. */
 static pleat_status wake(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_slept *out)
 {
     pl_driver_clear_error();
-    pleat_status st = gpu->ops->heap_wake(gpu->allocator, heap, most_bytes, out);
+    pleat_status st = wake_once(gpu, heap, most_bytes, out);
     for (unsigned i = 0; i < MAX_ROUNDS && st == PLEAT_ENOMEM_DEVICE; i++) {
         bool has_freed = pl_callback_pressure(gpu->instance, gpu->ordinal, out->needed_bytes);
         if (pl_use_is_forked(gpu->instance)) {
@@ -195,7 +219,7 @@ static pleat_status wake(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_
             break;
         }
         pl_driver_clear_error();
-        st = gpu->ops->heap_wake(gpu->allocator, heap, most_bytes, out);
+        st = wake_once(gpu, heap, most_bytes, out);
     }
     return st;
 }

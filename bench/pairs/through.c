@@ -8,8 +8,8 @@
 
 /* The pluggable row calls the hooks for device 0, the hooks' own row for device 1. So the rows
  * never share blocks. */
-#define SIM_CONF "capacity:%s,compute:9.0,devices:2"
-#define SIM_HOST_CONF "capacity:1T,compute:9.0,devices:2,backing:memory,host:1T"
+#define SIM_CONF "capacity:%s,compute:9.0,devices:2,blocks:untold"
+#define SIM_HOST_CONF "capacity:1T,compute:9.0,devices:2,backing:memory,host:1T,blocks:untold"
 enum { CONF_BYTES = 4096, HOOKS_DEVICE = 1 };
 
 static pleat_devptr alloc_block(const bench_through *through, uint64_t bytes, void *stream)

@@ -8,7 +8,7 @@
 cu_result rt_work(cu_stream stream)
 {
     rt_known_forget_all();
-    return pleat_sim_work(stream, NULL, 0);
+    return pleat_sim_op_kernel(stream);
 }
 
 static rt_error launch(const char *call, cu_stream stream)

@@ -175,6 +175,11 @@ static bool read_free(const char *value, sim_conf *conf)
     return read_choice(value, "hazard", "wait", &conf->is_free_waiting);
 }
 
+static bool read_blocks(const char *value, sim_conf *conf)
+{
+    return read_choice(value, "told", "untold", &conf->is_untold);
+}
+
 static bool read_compute(const char *value, sim_conf *conf)
 {
     uint64_t major;
@@ -353,6 +358,7 @@ static const struct {
     { "without", read_without, "names of entry points, [cuStreamGetId;cuGraphLaunch]" },
     { "dead_handles", read_dead_handles, "error, hazard or crash" },
     { "waits", read_waits, "finish or refuse" },
+    { "blocks", read_blocks, "told or untold" },
     { "unkind", read_unkind,
       "of [partial_unmap;unsafe_vmm;broken_rdma;no_host_numa;host_numa_crash;green_apart;"
       "green_events]" },

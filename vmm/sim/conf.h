@@ -46,6 +46,7 @@ typedef struct sim_conf {
     bool is_host_crashing; /* the same kills the process */
     bool is_green_apart;   /* acts on a primary context leave out its green contexts */
     bool has_green_events; /* an event belongs to the green context of its creation */
+    bool is_untold;        /* pleat_sim_tell does nothing */
     bool is_wait_refused;  /* a synchronisation that would have to wait answers NOT_READY */
     int compute_major;
     int compute_minor;

@@ -146,6 +146,8 @@ extern "C" {
  *             fork:allow           the child goes on with a copy
  *             free:hazard          cuMemFree under unfinished work is a hazard (default)
  *             free:wait            cuMemFree synchronises first, as many drivers do
+ *             blocks:told          allocators tell of their blocks (pleat_sim_tell; default)
+ *             blocks:untold        nobody listens
  *             waits:finish         a synchronisation finishes what it waits for (default)
  *             waits:refuse         a synchronisation that would have to wait answers NOT_READY: as
  *                                  if the GPU were at work for ever, but for a caller who asks
@@ -185,6 +187,49 @@ typedef struct pleat_sim_access {
  *  Threads  any.
  *  Blocks   never. */
 PLEAT_SIM_API int pleat_sim_work(void *stream, const pleat_sim_access *accesses, size_t n);
+
+/** Begin an operation of the calling thread: kernels that the thread launches from now on touch
+ *  accesses[0..n), and the blocks that the thread allocates meanwhile (pleat_sim_op_kernel).
+ *
+ *  Shape    the list is copied.
+ *  Params   place: a number of the caller's, which hazards tell; 0 = none.
+ *  Failure  none: an operation that was not ended ends here.
+ *  Threads  any; takes no lock. */
+PLEAT_SIM_API void pleat_sim_op_begin(uint64_t place, const pleat_sim_access *accesses, size_t n);
+
+/** End the operation. Without an operation it does nothing.
+ *
+ *  Returns  how many hazards there were since the reset, by all threads. */
+PLEAT_SIM_API uint64_t pleat_sim_op_end(void);
+
+/** Submit a kernel: as pleat_sim_work, with the accesses of the thread's operation; without an
+ *  operation with none. */
+PLEAT_SIM_API int pleat_sim_op_kernel(void *stream);
+
+/** What an allocator tells of its blocks. */
+typedef enum pleat_sim_told {
+    PLEAT_SIM_TOLD_BLOCK,  /* a block of `bytes` at `ptr` begins, for `stream`; 0 bytes: unknown. Of
+                             a block that lives there the place is noted, and nothing else */
+    PLEAT_SIM_TOLD_BYTES,  /* the size of the block at `ptr`, untold so far; 0: for ever unknown */
+    PLEAT_SIM_TOLD_FREE,   /* the block at `ptr` is not the program's any more */
+    PLEAT_SIM_TOLD_REUSE,  /* the freed block's bytes may be used again: by the next request on its
+                             stream, or with `bytes` 1 by whomever the allocator chooses */
+    PLEAT_SIM_TOLD_JOIN,   /* blocks within [ptr, ptr + bytes) may be used as one */
+    PLEAT_SIM_TOLD_PART,   /* no longer; `ptr` as in the JOIN */
+    PLEAT_SIM_TOLD_OWN,    /* work of the calling thread is the allocator's own: `bytes` 1 or 0 */
+    PLEAT_SIM_TOLD_DISCARD /* live blocks that the calling thread unmaps lose their contents:
+                              `bytes` 1 or 0; with `ptr` 1 the contents are back after all */
+} pleat_sim_told;
+
+/** Tell the simulator of a block, so that work on freed blocks and beyond ends is a hazard.
+ *
+ *  Params   stream: as pleat_sim_work, for BLOCK. place: where in the program, a number of the
+ *           teller's; 0 = unknown.
+ *  Returns  whether blocks are heard of at all: not under blocks:untold, in a forked child, and
+ *           before the first configuration. What is unknown is ignored.
+ *  Threads  any. The caller may hold locks of its own. */
+PLEAT_SIM_API bool pleat_sim_tell(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t bytes,
+                                  uint64_t place);
 
 /** Submit work that fills [ptr, ptr + bytes) at its end with a pattern made of `seed`.
  *
@@ -317,7 +362,12 @@ typedef enum pleat_sim_hazard_kind {
     PLEAT_SIM_RACE,            /* two streams, unordered, overlap in physical bytes, with a write */
     PLEAT_SIM_CONTENTS,        /* memory mode: verify found wrong bytes */
     PLEAT_SIM_CALL_IN_DESTRUCTOR, /* of a user object; the call answers NOT_PERMITTED */
-    PLEAT_SIM_DEAD_HANDLE         /* dead_handles:hazard: `ptr` is a destroyed stream or event */
+    PLEAT_SIM_DEAD_HANDLE,        /* dead_handles:hazard: `ptr` is a destroyed stream or event */
+    PLEAT_SIM_LATE_USE,           /* work touches a block that was freed before its submission */
+    PLEAT_SIM_BEYOND_BLOCK,       /* work begins in a block and ends behind the block's end */
+    PLEAT_SIM_NO_CONTENTS,        /* work reads what a sleep has discarded */
+    PLEAT_SIM_EARLY_FREE /* a block was freed under another stream's work, and its stream's next
+                            request may get the bytes */
 } pleat_sim_hazard_kind;
 
 typedef struct pleat_sim_hazard {
@@ -325,7 +375,13 @@ typedef struct pleat_sim_hazard {
     uint64_t ptr;
     uint64_t bytes;
     uint64_t call; /* log number of the call that revealed the hazard */
-    char text[160];
+    /* The rest is 0 where it does not apply. */
+    uint64_t other_call;           /* of the earlier work */
+    uint64_t stream, other_stream; /* ids, as in the text */
+    uint64_t place, other_place;   /* of the operations (pleat_sim_op_begin) */
+    uint64_t block_ptr, block_bytes;
+    uint64_t born_place, freed_place; /* as pleat_sim_tell was told */
+    char text[512];
 } pleat_sim_hazard;
 
 /** Copy up to n hazards in order of discovery; at most 1,024 are kept.

@@ -17,6 +17,7 @@
 #include "vmm/sim/work/capture.h"
 #include "vmm/sim/work/delay.h"
 #include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/late.h"
 #include "vmm/sim/work/sim_event.h"
 #include "vmm/sim/work/sim_graph.h"
 #include "vmm/sim/work/sim_stream.h"
@@ -67,6 +68,8 @@ static void free_everything(void)
         sim_handle *handle = sim_pool_at(&sim.handles, i);
         sim_token_drop(handle);
     }
+    sim_late_fini();
+    sim_block_fini();
     sim_pool_fini(&sim.contexts);
     sim_pool_fini(&sim.handles);
     sim_pool_fini(&sim.mappings);

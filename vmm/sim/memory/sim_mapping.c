@@ -7,8 +7,10 @@
 
 #include "vmm/sim/cost.h"
 #include "vmm/sim/memory/backing.h"
+#include "vmm/sim/memory/block.h"
 #include "vmm/sim/memory/memory.h"
 #include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/scope.h"
 
 sim_mapping *sim_mapping_at(uint64_t address)
 {
@@ -246,6 +248,9 @@ cu_result sim_mapping_unmap(uint64_t ptr, uint64_t bytes)
     }
     uint64_t n_live = count_live(ptr);
     sim_hazard_check_unmap(ptr, bytes, "cuMemUnmap");
+    if (sim_scope_self()->is_discarding) {
+        sim_block_lose(ptr, bytes);
+    }
     for (uint64_t at = ptr; at < ptr + bytes;) {
         sim_mapping *mapping = sim_mapping_at(at);
         at += mapping->bytes;

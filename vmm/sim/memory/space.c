@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "vmm/sim/memory/backing.h"
+#include "vmm/sim/memory/block.h"
 #include "vmm/sim/memory/pool.h"
 
 static size_t n_leaves(const sim_space *space)
@@ -138,6 +139,7 @@ sim_reservation *sim_space_reserve(sim_space *space, uint64_t bytes, uint64_t al
     sim_reservation *reservation = sim_new(sizeof(*reservation));
     *reservation = (sim_reservation){ .base = base, .bytes = span, .is_linear = is_linear };
     insert_reservation(space, reservation);
+    sim_block_forget(base, span);
     space->all_bytes += span;
     if (!is_linear) {
         space->n_user++;
@@ -149,6 +151,7 @@ sim_reservation *sim_space_reserve(sim_space *space, uint64_t bytes, uint64_t al
 void sim_space_release(sim_space *space, sim_reservation *reservation)
 {
     size_t i = first_behind(space, reservation->base);
+    sim_block_drop(reservation->base, reservation->bytes);
     space->n_reservations--;
     memmove(&space->reservations[i], &space->reservations[i + 1],
             (space->n_reservations - i) * sizeof(space->reservations[0]));

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/late.h"
 #include "vmm/sim/work/sim_context.h"
 #include "vmm/sim/work/sim_graph.h"
 
@@ -277,7 +278,8 @@ void sim_capture_add(sim_stream *stream, const sim_task *task)
         program->tasks = sim_grow(program->tasks, program->room * sizeof(sim_task *));
         capture->nodes = sim_grow(capture->nodes, program->room * sizeof(capture->nodes[0]));
     }
-    sim_task *copy = sim_task_copy(task);
+    (void)sim_late_check(stream, task);
+    sim_task *copy = sim_task_capture(task);
     stream->capture_position++;
     program->tasks[program->n] = copy;
     capture->nodes[program->n] = (capture_node){ stream->slot, stream->capture_position, copy };

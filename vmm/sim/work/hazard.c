@@ -9,6 +9,7 @@
 
 #include "vmm/sim/memory/memory.h"
 #include "vmm/sim/memory/mempool.h"
+#include "vmm/sim/work/late.h"
 
 /* For granules with the end of an allocation. False if an access runs past the end. */
 static bool ends_within(const pleat_sim_access *access)
@@ -86,10 +87,9 @@ const pleat_sim_access *sim_hazard_conflict(const pleat_sim_access *ours, size_t
     return NULL;
 }
 
-/* The operation of another stream that conflicts with `ours` and is not ordered earlier, or
- * NULL. */
-static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
-                             const pleat_sim_access *ours)
+/* In one stream, another one than `stream`. */
+static bool find_conflict(const sim_stream *stream, const sim_stream *other,
+                          const pleat_sim_access *ours, sim_use *out)
 {
     uint64_t end = ours->ptr + ours->bytes;
     uint64_t ordered = sim_clock_get(stream->deps, other->slot);
@@ -101,30 +101,40 @@ static sim_op *find_conflict(const sim_stream *stream, const sim_stream *other,
         }
         if (op->task == NULL ||
             sim_hazard_conflict(ours, 1, op->task->accesses, op->task->n) != NULL) {
-            return op;
+            *out = (sim_use){ other, op, p };
+            return true;
         }
     }
-    return NULL;
+    return false;
+}
+
+bool sim_hazard_find_use(const sim_stream *stream, const pleat_sim_access *ours, sim_use *out)
+{
+    for (uint32_t i = 0; i < sim.n_active; i++) {
+        if (sim.active[i] != stream && find_conflict(stream, sim.active[i], ours, out)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Checks one access at one address against every stream. Returns whether a race was recorded. */
 static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, const char *how)
 {
-    for (uint32_t i = 0; i < sim.n_active; i++) {
-        const sim_stream *other = sim.active[i];
-        if (other == stream) {
-            continue;
-        }
-        const sim_op *op = find_conflict(stream, other, ours);
-        if (op != NULL) {
-            sim_hazard_add(PLEAT_SIM_RACE, ours->ptr, ours->bytes,
-                           "stream %llu and stream %llu (call %llu) are unordered%s",
-                           (unsigned long long)stream->id, (unsigned long long)other->id,
-                           (unsigned long long)op->call, how);
-            return true;
-        }
+    sim_use use;
+    if (!sim_hazard_find_use(stream, ours, &use)) {
+        return false;
     }
-    return false;
+    pleat_sim_hazard *hazard = sim_hazard_add(
+        PLEAT_SIM_RACE, ours->ptr, ours->bytes,
+        "stream %llu and stream %llu (call %llu) are unordered%s", (unsigned long long)stream->id,
+        (unsigned long long)use.stream->id, (unsigned long long)use.op->call, how);
+    hazard->stream = stream->id;
+    hazard->other_stream = use.stream->id;
+    hazard->other_place = use.op->place;
+    hazard->other_call = use.op->call;
+    sim_late_explain_race(hazard, ours, use.op->call);
+    return true;
 }
 
 /* The number of the call that submitted the oldest unfinished work. */
@@ -217,18 +227,14 @@ static bool is_touching(const sim_op *op, const pleat_sim_access *range)
 void sim_hazard_check_free(const sim_stream *stream, uint64_t ptr, uint64_t bytes)
 {
     pleat_sim_access range = { ptr, bytes, true };
-    for (uint32_t i = 0; i < sim.n_active; i++) {
-        const sim_stream *other = sim.active[i];
-        sim_op *op = other == stream ? NULL : find_conflict(stream, other, &range);
-        if (op != NULL) {
-            op->is_reported = true;
-            sim_hazard_add(PLEAT_SIM_UNMAP_IN_USE, ptr, bytes,
-                           "cuMemFreeAsync on stream %llu is not ordered after call %llu on "
-                           "stream %llu",
-                           (unsigned long long)stream->id, (unsigned long long)op->call,
-                           (unsigned long long)other->id);
-            return;
-        }
+    sim_use use;
+    if (sim_hazard_find_use(stream, &range, &use)) {
+        use.op->is_reported = true;
+        sim_hazard_add(PLEAT_SIM_UNMAP_IN_USE, ptr, bytes,
+                       "cuMemFreeAsync on stream %llu is not ordered after call %llu on "
+                       "stream %llu",
+                       (unsigned long long)stream->id, (unsigned long long)use.op->call,
+                       (unsigned long long)use.stream->id);
     }
 }
 

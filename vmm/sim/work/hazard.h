@@ -4,9 +4,9 @@
 
 #include "vmm/sim/work/sim_stream.h"
 
-/* record.c of hazards */
-void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, const char *format,
-                    ...) __attribute__((format(printf, 4, 5)));
+/* hazard_list.c. Returns the hazard, to which the caller may add. */
+pleat_sim_hazard *sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes,
+                                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 uint64_t sim_hazard_count(void);
 size_t sim_hazard_copy(pleat_sim_hazard *out, size_t n);
 void sim_hazard_reset(void);
@@ -21,6 +21,15 @@ bool sim_hazard_is_accessible(int device, const pleat_sim_access *accesses, size
 /* The same for work about to be submitted. In pools only live blocks are usable. */
 bool sim_hazard_is_usable(int device, const pleat_sim_access *accesses, size_t n,
                           const pleat_sim_access **first, uint64_t *any);
+/* A piece of unfinished work. */
+typedef struct sim_use {
+    const sim_stream *stream;
+    sim_op *op;
+    uint64_t position;
+} sim_use;
+/* Find another stream's unfinished work that conflicts with `ours` and is not ordered before the
+ * next command of `stream`. */
+bool sim_hazard_find_use(const sim_stream *stream, const pleat_sim_access *ours, sim_use *out);
 /* Check new work, before its submission, against unfinished work of other streams. `any` as
  * above. */
 void sim_hazard_check_race(const sim_stream *stream, const pleat_sim_access *accesses, size_t n,

@@ -6,29 +6,30 @@
 
 #include "vmm/sim/entries/entry.h"
 #include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/scope.h"
 
 enum { MAX_KEPT = 1024 };
 
-static pleat_sim_hazard kept[MAX_KEPT]; /* lock */
-static uint64_t n_found;                /* lock */
+static pleat_sim_hazard kept[MAX_KEPT + 1]; /* lock: the last one is not kept */
+static _Atomic uint64_t n_found;            /* atomic: written under the lock */
 
-void sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes, const char *format,
-                    ...)
+pleat_sim_hazard *sim_hazard_add(pleat_sim_hazard_kind kind, uint64_t ptr, uint64_t bytes,
+                                 const char *format, ...)
 {
-    uint64_t i = n_found++;
-    if (i >= MAX_KEPT) {
-        return;
-    }
-    kept[i] = (pleat_sim_hazard){
+    pleat_sim_hazard *hazard = &kept[n_found < MAX_KEPT ? n_found : MAX_KEPT];
+    n_found++;
+    *hazard = (pleat_sim_hazard){
         .kind = kind,
         .ptr = ptr,
         .bytes = bytes,
         .call = sim.call_number,
+        .place = sim_scope_self()->place,
     };
     va_list args;
     va_start(args, format);
-    vsnprintf(kept[i].text, sizeof(kept[i].text), format, args);
+    vsnprintf(hazard->text, sizeof(hazard->text), format, args);
     va_end(args);
+    return hazard;
 }
 
 /* Like a driver that reads behind the handle. */

@@ -115,6 +115,13 @@ static sim_stream *per_thread_stream(sim_context *context)
     return self->streams[i].stream;
 }
 
+sim_stream *sim_stream_peek(cu_stream handle)
+{
+    uint32_t number = number_of(handle);
+    bool is_live = number != UINT32_MAX && handles.slots[number] != UINT32_MAX;
+    return is_live ? sim_stream_at(handles.slots[number]) : NULL;
+}
+
 cu_result sim_stream_find(cu_stream handle, sim_stream **out)
 {
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {

@@ -44,12 +44,15 @@ typedef struct sim_task {
     bool lasts;     /* until ended or waited for; not counted */
     size_t n;
     const pleat_sim_access *accesses;
+    const uint64_t *serials; /* of a graph: sim_late_note_blocks; NULL: not captured */
+    uint64_t place;          /* of a graph: where the work was captured */
 } sim_task;
 
 typedef struct sim_op {
     uint64_t begin; /* the hull of all accesses; begin == end: none */
     uint64_t end;
-    uint64_t call; /* its number in the log */
+    uint64_t call;  /* its number in the log */
+    uint64_t place; /* the operation's (scope.h); 0: unknown */
     uint64_t access_epoch;
     sim_clock *deps;
     sim_task *task; /* NULL: work with at most one access, described in the op */
@@ -113,6 +116,8 @@ static inline bool sim_stream_is_idle(const sim_stream *stream)
 cu_result sim_stream_find(cu_stream handle, sim_stream **out);
 /* A priority outside SIM_PRIORITY_GREATEST to 0 is taken as the next one in there. It changes
  * nothing. */
+/* A created stream that is not destroyed, or NULL. Names no dead handle's hazard. */
+sim_stream *sim_stream_peek(cu_stream handle);
 cu_result sim_stream_create(sim_context *context, unsigned flags, int priority, cu_stream *out);
 void sim_stream_destroy(sim_stream *stream);
 sim_stream *sim_stream_legacy(sim_context *context);
@@ -141,12 +146,16 @@ void sim_work_finish_all(void);
 bool sim_work_finish_clock(const sim_clock *clock);
 /* Finish the stream up to the position, whatever waits:refuse says. */
 void sim_work_end(sim_stream *stream, uint64_t position);
+/* The work writes `bytes` at `ptr`, where it was taken to write one byte. False: it does not. */
+bool sim_work_extend(sim_op *op, uint64_t ptr, uint64_t bytes);
 /* As if n operations had been submitted to the device. */
 void sim_work_advance(sim_device *device, uint64_t n);
 void sim_work_init(sim_device *device);
 
 /* task.c */
 sim_task *sim_task_copy(const sim_task *task);
+/* For a graph, whose launches look at the blocks again. */
+sim_task *sim_task_capture(const sim_task *task);
 /* Does a task's effect on contents, at the task's end; its addresses are known to be accessible. */
 void sim_task_run(const sim_task *task);
 void sim_task_free(sim_task *task); /* NULL is fine */

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/late.h"
+#include "vmm/sim/work/scope.h"
 #include "vmm/sim/work/sim_stream.h"
 
 void sim_work_init(sim_device *device)
@@ -198,10 +200,15 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
     } else if (!sim_hazard_is_usable(stream->context->device, task->accesses, task->n, &first,
                                      &any)) {
         bool is_freed = (any & SIM_GRANULE_POOLED) != 0;
-        sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, first->ptr, first->bytes,
-                       "work on stream %llu touches bytes %s", (unsigned long long)stream->id,
-                       is_freed ? "that are no live block of a pool" : "without mapping or access");
+        pleat_sim_hazard *hazard = sim_hazard_add(
+            PLEAT_SIM_UNMAPPED_ACCESS, first->ptr, first->bytes,
+            "work on stream %llu touches bytes %s", (unsigned long long)stream->id,
+            is_freed ? "that are no live block of a pool" : "without mapping or access");
+        hazard->stream = stream->id;
+        sim_late_explain(hazard, first);
         op->is_reported = true;
+    } else if (sim_block_any()) {
+        (void)sim_late_check(stream, task);
     }
     if (sim.n_active > 1 || (sim.n_active == 1 && sim.active[0] != stream)) {
         sim_hazard_check_race(stream, task->accesses, task->n, any);
@@ -225,6 +232,7 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
 {
     sim_op op = {
         .call = sim.call_number,
+        .place = task->place != 0 ? task->place : sim_scope_self()->place,
         .access_epoch = sim.access_epoch,
         .is_counted = is_counted,
         .lasts = task->lasts,

@@ -6,18 +6,53 @@
 #include "vmm/sim/memory/memory.h"
 #include "vmm/sim/memory/mempool.h"
 #include "vmm/sim/work/hazard.h"
+#include "vmm/sim/work/late.h"
+#include "vmm/sim/work/scope.h"
 #include "vmm/sim/work/sim_stream.h"
 #include "vmm/sim/work/user_object.h"
 
-sim_task *sim_task_copy(const sim_task *task)
+/* A task, its accesses, and room behind them. */
+static sim_task *copy_with(const sim_task *task, size_t more_bytes)
 {
     size_t bytes = task->n * sizeof(task->accesses[0]);
-    sim_task *copy = sim_new(sizeof(*copy) + bytes);
+    sim_task *copy = sim_new(sizeof(*copy) + bytes + more_bytes);
     *copy = *task;
+    copy->serials = NULL;
     if (bytes > 0) {
         copy->accesses = memcpy(copy + 1, task->accesses, bytes);
     }
     return copy;
+}
+
+sim_task *sim_task_copy(const sim_task *task)
+{
+    return copy_with(task, 0);
+}
+
+sim_task *sim_task_capture(const sim_task *task)
+{
+    sim_task *copy = copy_with(task, task->n * sizeof(uint64_t));
+    uint64_t *serials = (uint64_t *)(void *)((char *)(copy + 1) +
+                                             task->n * sizeof(task->accesses[0]));
+    sim_late_note_blocks(task, serials);
+    copy->serials = serials;
+    copy->place = sim_scope_self()->place;
+    return copy;
+}
+
+bool sim_work_extend(sim_op *op, uint64_t ptr, uint64_t bytes)
+{
+    uint64_t end = ptr + bytes;
+    bool is_found = op->task == NULL && op->is_write && op->begin == ptr && op->end == ptr + 1;
+    for (size_t i = 0; op->task != NULL && i < op->task->n; i++) {
+        pleat_sim_access *it = &((pleat_sim_access *)(void *)(op->task + 1))[i]; /* copy_with */
+        if (it->is_write && it->ptr == ptr && it->bytes == 1) {
+            it->bytes = bytes;
+            is_found = true;
+        }
+    }
+    op->end = is_found && op->end < end ? end : op->end;
+    return is_found;
 }
 
 void sim_task_free(sim_task *task)
