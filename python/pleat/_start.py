@@ -1,4 +1,5 @@
-"""Lets every Python that a program starts use pleat, if PLEAT_TORCH_INSTALL is 1.
+"""Lets every Python that a program starts use pleat, if PLEAT_TORCH_INSTALL is 1, and check its own
+use of memory, if PLEAT_TORCH_CHECK names a folder for what it finds.
 
 pleat_gpu.pth lies beside the package, and so each Python reads it when it starts. With the variable
 it imports this module, which waits for the import of torch and then installs pleat. So launchers
@@ -16,6 +17,8 @@ from collections.abc import Sequence
 from types import ModuleType
 
 VARIABLE = "PLEAT_TORCH_INSTALL"
+CHECK_VARIABLE = "PLEAT_TORCH_CHECK"
+RUNNERS = ("pleat.torch", "pleat.check")
 
 
 class _WaitForTorch(importlib.abc.MetaPathFinder):
@@ -34,6 +37,10 @@ class _WaitForTorch(importlib.abc.MetaPathFinder):
             def execute(module: ModuleType) -> None:
                 original(module)
                 __import__("pleat.torch")
+                if os.environ.get(CHECK_VARIABLE) and not is_runner():
+                    from .torch import _check
+
+                    _check.begin_if_asked()
 
             spec.loader.exec_module = execute  # type: ignore[method-assign]
         return spec
@@ -50,11 +57,12 @@ def is_wanted() -> bool:
 
 
 def is_runner() -> bool:
-    """Whether this Python was started as `python -m pleat.torch`, which installs pleat itself."""
+    """Whether this Python was started as `python -m pleat.torch`, which installs pleat itself, or as
+    `python -m pleat.check`."""
     words = iter(command_line()[1:])
     for word in words:
         if word == "-m":
-            return next(words, "") == "pleat.torch"
+            return next(words, "") in RUNNERS
         if word in ("-W", "-X"):
             next(words, "")
         elif word in ("-", "-c") or not word.startswith("-"):
@@ -72,5 +80,6 @@ def command_line() -> list[str]:
         return []
 
 
-if os.environ.get(VARIABLE) == "1" and "torch" not in sys.modules:
+_is_asked = os.environ.get(VARIABLE) == "1" or bool(os.environ.get(CHECK_VARIABLE))
+if _is_asked and "torch" not in sys.modules:
     sys.meta_path.insert(0, _WaitForTorch())

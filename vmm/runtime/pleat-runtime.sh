@@ -18,6 +18,9 @@
 #                        each allocator; --allocator takes a list (default native,expandable,pleat)
 #   --step SIZE          with --fit: sizes are multiples of it; default 1G. --memory is the largest
 #                        size that is tried then, by default 1024G
+#   --check              find mistakes with streams and memory (docs/check.md): each is told at the end,
+#                        and then the exit status is 3 where the program's own is 0
+#   --json FILE          with --check: write what was found, one JSON object for each process
 #   --contents           back device memory with host memory, so that copies keep their bytes;
 #                        else what comes from the device is zeros
 #   --sim KEY:VALUE,...  further keys of the simulator (pleat_sim.h)
@@ -26,7 +29,7 @@
 #   --version            print the version
 #
 # The exit status is the program's; of --fit 0, or 1 if the program completes nowhere under one of
-# the allocators. docs/runtime.md says what is simulated and what is not.
+# the allocators; of --check the program's, or 3 if there is a finding. docs/runtime.md says what is simulated and what is not.
 set -euo pipefail
 
 readonly cards='@PLEAT_CARDS@' # NAME=MIB ...: bench/ab/cards.c
@@ -97,11 +100,16 @@ find_runtime() {
 
 # ---- one run ----
 
-# go_under_pleat: the Pythons beneath have pleat by their .pth file. Put `-m pleat.torch` before the
-# script or module in `program`, too, if there is one: so a folder in PYTHONPATH will do.
+# go_under_pleat: the Pythons beneath have pleat by their .pth file.
 go_under_pleat() {
-    local i=0 n=${#program[@]} word is_launcher=0 is_python=0
     export PLEAT_TORCH_INSTALL=1 PLEAT_RUNTIME_ALLOCATOR=pleat # the runtime checks the latter
+    put_runner pleat.torch
+}
+
+# put_runner MODULE: put `-m MODULE` before the script or module in `program`, if there is one: so a
+# folder in PYTHONPATH will do where the package is not installed.
+put_runner() {
+    local i=0 n=${#program[@]} word is_launcher=0 is_python=0
     case " ${program[*]} " in *' -m pleat.torch '*) return ;; esac
     word=$(basename "${program[0]}")
     case $word in
@@ -133,7 +141,7 @@ go_under_pleat() {
         [ "${program[i]-}" != --module ] || program[i]=-m
     fi
     if ((i < n && is_python + is_launcher > 0)); then
-        program=("${program[@]:0:i}" -m pleat.torch "${program[@]:i}")
+        program=("${program[@]:0:i}" -m "$1" "${program[@]:i}")
     fi
 }
 
@@ -152,10 +160,31 @@ run() {
         unset PLEAT_TORCH_INSTALL PLEAT_RUNTIME_ALLOCATOR
         export PYTORCH_CUDA_ALLOC_CONF=$settings
     fi
+    [ -z "$findings" ] || [ "$2" = pleat ] || put_runner pleat.check
     export PLEAT_SIM="capacity:$1,context:$context,compute:$compute,devices:$devices$contents$more"
     export PLEAT_RUNTIME_REPORT=$3
     export LD_PRELOAD="$runtime${LD_PRELOAD:+:$LD_PRELOAD}"
     exec "${program[@]}"
+}
+
+# ---- a check ----
+
+# check: run the program, each of whose Pythons leaves what it found in a folder.
+check() {
+    local status=0 n
+    findings=$(mktemp -d)
+    trap 'rm -rf "$findings"' EXIT
+    export PLEAT_TORCH_CHECK=$findings
+    (run "$memory" "${allocators[0]-}" "$report") || status=$?
+    if ! compgen -G "$findings/*.json" >/dev/null; then
+        fail 'nothing was checked: no Python with torch and the package pleat came to its end'
+    fi
+    if [ -n "$json" ]; then
+        cat "$findings"/*.json >"$json" || fail "$json cannot be written"
+    fi
+    n=$(sed -n 's/^{"findings_found": \([0-9]*\),.*/\1/p' "$findings"/*.json | awk '{ n += $1 } END { print n }')
+    [ "$status" != 0 ] || [ "$n" = 0 ] || status=3
+    exit "$status"
 }
 
 # ---- the least device ----
@@ -296,11 +325,13 @@ check_allocators() {
 
 # ---- the command line ----
 
+json='' is_check=0 findings=''
 memory=80G card='' context=500M compute=9.0 devices=1 contents='' more='' report=1 is_fit=0 step=''
 allocators=() given=()
 while [ $# -gt 0 ]; do
     case "$1" in
-    --memory | --card | --context | --compute | --devices | --allocator | --step | --sim | --report)
+    --memory | --card | --context | --compute | --devices | --allocator | --step | --sim | --report | \
+        --json)
         [ $# -gt 1 ] || fail "$1 takes a value"
         case "$1" in
         --memory) memory=$2 given+=("$1") ;;
@@ -312,11 +343,13 @@ while [ $# -gt 0 ]; do
         --step) step=$2 ;;
         --sim) more=,$2 ;;
         --report) report=$2 ;;
+        --json) json=$2 ;;
         esac
         shift 2
         ;;
     --contents) contents=,backing:memory && shift ;;
     --fit) is_fit=1 && shift ;;
+    --check) is_check=1 && shift ;;
     --quiet) report=0 && shift ;;
     --help | -h) say usage ;;
     --version) say echo 'pleat-runtime @PROJECT_VERSION@' ;;
@@ -330,6 +363,8 @@ program=("$@")
 check_allocators
 
 [ ${#given[@]} -le 1 ] || fail "${given[0]} and ${given[1]}: which of the two?"
+((is_check)) || [ -z "$json" ] || fail "--json goes with --check"
+((is_fit && is_check)) && fail "--fit and --check: which of the two?"
 ((is_fit)) || [ -z "$step" ] || fail "--step goes with --fit"
 ((is_fit)) || [ ${#allocators[@]} -le 1 ] || fail "--allocator takes a list with --fit only"
 ((is_fit && ${#given[@]} == 0)) && memory=1024G
@@ -340,7 +375,10 @@ else
 fi
 [ "$context" = 0 ] || context=$(bytes_of --context "$context")
 runtime=$(find_runtime)
-if ! ((is_fit)); then
+if ((is_check)); then
+    report=0 # what was found is enough
+    check
+elif ! ((is_fit)); then
     run "$memory" "${allocators[0]-}" "$report"
 fi
 

@@ -208,15 +208,16 @@ PLEAT_SIM_API int pleat_sim_op_kernel(void *stream);
 
 /** What an allocator tells of its blocks. */
 typedef enum pleat_sim_told {
-    PLEAT_SIM_TOLD_BLOCK,  /* a block of `bytes` at `ptr` begins, for `stream`; 0 bytes: unknown. Of
+    PLEAT_SIM_TOLD_BLOCK, /* a block of `bytes` at `ptr` begins, for `stream`; 0 bytes: unknown. Of
                              a block that lives there the place is noted, and nothing else */
-    PLEAT_SIM_TOLD_BYTES,  /* the size of the block at `ptr`, untold so far; 0: for ever unknown */
-    PLEAT_SIM_TOLD_FREE,   /* the block at `ptr` is not the program's any more */
-    PLEAT_SIM_TOLD_REUSE,  /* the freed block's bytes may be used again: by the next request on its
+    PLEAT_SIM_TOLD_BYTES, /* the size of the block at `ptr`, untold so far; 0: for ever unknown */
+    PLEAT_SIM_TOLD_FREE,  /* the block at `ptr` is not the program's any more; with `bytes` 1 REUSE,
+                             too */
+    PLEAT_SIM_TOLD_REUSE, /* the freed block's bytes may be used again: by the next request on its
                              stream, or with `bytes` 1 by whomever the allocator chooses */
-    PLEAT_SIM_TOLD_JOIN,   /* blocks within [ptr, ptr + bytes) may be used as one */
-    PLEAT_SIM_TOLD_PART,   /* no longer; `ptr` as in the JOIN */
-    PLEAT_SIM_TOLD_OWN,    /* work of the calling thread is the allocator's own: `bytes` 1 or 0 */
+    PLEAT_SIM_TOLD_JOIN,  /* blocks within [ptr, ptr + bytes) may be used as one */
+    PLEAT_SIM_TOLD_PART,  /* no longer; `ptr` as in the JOIN */
+    PLEAT_SIM_TOLD_OWN,   /* work of the calling thread is the allocator's own: `bytes` 1 or 0 */
     PLEAT_SIM_TOLD_DISCARD /* live blocks that the calling thread unmaps lose their contents:
                               `bytes` 1 or 0; with `ptr` 1 the contents are back after all */
 } pleat_sim_told;

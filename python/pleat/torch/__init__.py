@@ -10,6 +10,7 @@ over pleat, with torch's own cache in charge. docs/pytorch.md compares the two.
 
 from __future__ import annotations
 
+from ._check import leaks, mark
 from ._growable import Growable, growable
 from ._install import binding, install, install_if_asked, install_pinned, is_installed
 from ._memory import (
@@ -45,6 +46,8 @@ __all__ = [
     "install_pinned",
     "is_installed",
     "kept",
+    "leaks",
+    "mark",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",

@@ -15,7 +15,7 @@ import torch
 
 import pleat.torch
 from pleat import PleatError, _start, device_stats, memory_stats
-from pleat.torch import _configure, _spawn
+from pleat.torch import _check, _configure, _spawn
 
 
 def read_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -131,6 +131,17 @@ def say_where_to_run() -> None:
     )
 
 
+def run(options: argparse.Namespace) -> None:
+    if not options.is_module:
+        options.script = find_script(options.script)
+    sys.argv = [options.script, *options.arguments]
+    set_search_path(options.script, options.is_module)
+    if options.is_module:
+        runpy.run_module(options.script, run_name="__main__", alter_sys=True)
+    else:
+        run_script(options.script)
+
+
 def main() -> None:
     options = read_arguments()
     say_where_to_run()
@@ -142,16 +153,10 @@ def main() -> None:
     )
     if os.environ.get(_spawn.VARIABLE) != "0":
         _start.for_children()
-    if not options.is_module:
-        options.script = find_script(options.script)
-    sys.argv = [options.script, *options.arguments]
-    set_search_path(options.script, options.is_module)
+    _check.begin_if_asked()
     owner = os.getpid()
     try:
-        if options.is_module:
-            runpy.run_module(options.script, run_name="__main__", alter_sys=True)
-        else:
-            run_script(options.script)
+        run(options)
     finally:
         if os.getpid() == owner:  # a child that the script forked ends without a report
             finish(options)

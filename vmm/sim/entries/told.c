@@ -61,16 +61,15 @@ static void begin(void *handle, uint64_t ptr, uint64_t bytes, uint64_t place)
     }
     block = sim_block_begin(ptr, bytes);
     block->life.born_call = sim.call_number;
-    block->life.born_place = place;
+    block->life.born_place = place != 0 ? place : sim_scope_self()->place;
     if (stream != NULL) {
         block->slot = stream->slot;
         block->life.stream_id = stream->id;
         block->is_graph_s = stream->capture != NULL;
     }
     sim_late_check_reuse(block);
-    if (bytes == 0 && sim_scope_self()->is_on) {
-        sim_scope_add(ptr, bytes);
-    } else if (bytes == 0) {
+    sim_scope_add(ptr, bytes);
+    if (bytes == 0 && !sim_scope_self()->is_on) {
         sim_block_shade(block);
     }
 }
@@ -155,6 +154,9 @@ static void listen(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t byt
         break;
     case PLEAT_SIM_TOLD_FREE:
         end(ptr, place);
+        if (bytes != 0) {
+            reuse(ptr, false);
+        }
         break;
     case PLEAT_SIM_TOLD_REUSE:
         reuse(ptr, bytes != 0);

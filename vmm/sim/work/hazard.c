@@ -93,8 +93,8 @@ static bool find_conflict(const sim_stream *stream, const sim_stream *other,
 {
     uint64_t end = ours->ptr + ours->bytes;
     uint64_t ordered = sim_clock_get(stream->deps, other->slot);
-    uint64_t p = ordered > other->finished ? ordered : other->finished;
-    for (p++; p <= other->submitted; p++) {
+    uint64_t over = ordered > other->finished ? ordered : other->finished;
+    for (uint64_t p = other->submitted; p > over; p--) { /* the newest says most */
         sim_op *op = sim_stream_op(other, p);
         if (op->begin >= end || ours->ptr >= op->end || !(ours->is_write || op->is_write)) {
             continue;

@@ -96,12 +96,15 @@ void sim_late_explain_race(pleat_sim_hazard *hazard, const pleat_sim_access *acc
     if (block == NULL) {
         return;
     }
-    if (block->before.bytes == 0 || call > block->life.born_call) {
+    if (call > block->life.born_call) {
         hazard->block_ptr = block->life.ptr;
         hazard->block_bytes = block->life.bytes;
         hazard->born_place = block->life.born_place;
         hazard->freed_place = block->life.freed_place;
         return;
+    }
+    if (block->before.bytes == 0 || call <= block->before.born_call) {
+        return; /* the bytes have changed hands more than once since */
     }
     add(hazard, ": ");
     add_life(hazard, &block->before);
@@ -198,12 +201,9 @@ static bool check_blocks(const sim_stream *stream, const sim_task *task, size_t 
     const pleat_sim_access *access = &task->accesses[i];
     uint64_t end = access->ptr + access->bytes;
     bool is_joined = false;
-    if (task->serials == NULL && is_in_making(access->ptr)) {
-        return false;
-    }
     for (sim_block *it = sim_block_from(access->ptr); it != NULL && it->start < end;
          it = sim_block_next(it)) {
-        if (is_gone(it, task, i)) {
+        if (is_gone(it, task, i) && (task->serials != NULL || !is_in_making(access->ptr))) {
             find_freed(stream, task, access, it);
             return true;
         }
@@ -212,7 +212,8 @@ static bool check_blocks(const sim_stream *stream, const sim_task *task, size_t 
             return true;
         }
         it->has_lost = it->has_lost && !access->is_write;
-        bool passes = it->start <= access->ptr && it->is_sized && sim_block_end(it) < end;
+        bool passes = it->is_live && it->start <= access->ptr && it->is_sized &&
+                      sim_block_end(it) < end;
         is_joined = is_joined || (passes && sim_block_is_joined(access->ptr, access->bytes));
         if (passes && !is_joined && task->serials == NULL) {
             find_beyond(stream, access, it);
@@ -277,8 +278,8 @@ void sim_late_note_reuse(const sim_block *block)
     }
     sim_stream_join_default(owner);
     (void)sim_stream_passed(&owner->deps);
-    if (!sim_hazard_find_use(owner, &range, &use)) {
-        return;
+    if (!sim_hazard_find_use(owner, &range, &use) || use.op->call <= block->life.born_call) {
+        return; /* or of a block that had the bytes before */
     }
     put(&(doubt){ .life = block->life,
                   .owner = owner->slot,

@@ -54,7 +54,11 @@ void sim_scope_end(void)
 
 void sim_scope_add(uint64_t ptr, uint64_t bytes)
 {
-    if (self.is_on) {
+    bool is_new = true;
+    for (size_t i = 0; i < self.n; i++) {
+        is_new = is_new && !(self.accesses[i].is_write && self.accesses[i].ptr == ptr);
+    }
+    if (self.is_on && is_new) {
         grow(self.n + 1);
         self.accesses[self.n++] = (pleat_sim_access){ ptr, bytes > 0 ? bytes : 1, true };
     }

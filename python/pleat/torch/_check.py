@@ -1,0 +1,385 @@
+"""Finds a script's mistakes with streams and memory, on the simulated runtime (docs/check.md).
+
+A dispatch mode sees each operation and tells the simulator which bytes its kernels touch. torch's own
+tracing (torch.cuda._gpu_trace) tells of blocks that come and go, under any allocator. The simulator
+knows streams, events, copies, collectives and graphs, and finds what is wrong.
+
+torch hands the modes of the thread that calls backward() to autograd's threads. Threads that the
+program starts later enter the mode when they begin.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import re
+import struct
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import _findings, _leaks, _listener, _places
+
+VARIABLE = "PLEAT_TORCH_CHECK"  # the folder where each process leaves its findings
+
+_MAKES_NEW = re.compile(r"aten::(new_.*|.*_like|empty.*)$")  # reads the shapes of its arguments only
+_OPERATIONS_A_LOOK, _SECONDS_A_LINE = 1 << 14, 60  # at the clock, and of progress
+_Tensor = torch.Tensor
+_strided = torch.strided
+
+
+class _Thread(threading.local):
+    place = 0  # of the operation under way
+    news: list[int] | None = None  # the blocks that it has allocated
+
+
+_thread = _Thread()
+_state: _Check | None = None
+
+
+def _spans(tensor: torch.Tensor) -> tuple[int, int]:
+    """Address and bytes from the first element to the last; 0 bytes for what has no memory."""
+    if not tensor.is_cuda or tensor.layout is not _strided:
+        return 0, 0
+    ptr = tensor.data_ptr()
+    n = tensor.numel()
+    if n == 0 or ptr == 0:
+        return 0, 0
+    if not tensor.is_contiguous():
+        n = 1 + sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride()))
+    return ptr, n * tensor.itemsize
+
+
+class _Operation:
+    """What its schema says of an operation."""
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+        returns = [r.alias_info for r in schema.returns]
+        self.func = func
+        self.writes = writes
+        self.named = {a.name: w for a, w in zip(schema.arguments, writes)}
+        self.makes_new = _MAKES_NEW.match(schema.name) is not None
+        # A view launches nothing, and allocates nothing.
+        self.is_view = (
+            bool(returns)
+            and not any(writes)
+            and all(info is not None and not info.is_write for info in returns)
+        )
+        self.is_record = schema.name == "aten::record_stream"
+
+
+_operations: dict[Any, _Operation] = {}
+_pack = struct.Struct("QQQ").pack  # a pleat_sim_access: the bool, then padding
+
+
+def _accesses(
+    operation: _Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[bytes, int, list[torch.Tensor]]:
+    """The accesses as the simulator reads them, their number, and the tensors if a view has gaps."""
+    packed = b""
+    n = 0
+    tensors: list[torch.Tensor] = []
+    has_gaps = False
+    writes = operation.writes
+    makes_new = operation.makes_new
+    pairs: Iterable[tuple[Any, bool]] = zip(args, writes)
+    if kwargs:
+        pairs = [*pairs, *((v, operation.named.get(k, False)) for k, v in kwargs.items())]
+    for value, is_write in pairs:
+        if isinstance(value, _Tensor):
+            values: Any = (value,)
+        elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+            values = value
+        else:
+            continue
+        if makes_new and not is_write:
+            continue
+        for tensor in values:
+            if not isinstance(tensor, _Tensor):
+                continue
+            ptr, n_bytes = _spans(tensor)
+            if n_bytes:
+                packed += _pack(ptr, n_bytes, is_write)
+                n += 1
+                tensors.append(tensor)
+                has_gaps = has_gaps or tensor.numel() * tensor.itemsize < n_bytes
+    return packed, n, tensors if has_gaps else []
+
+
+def _tell_sizes(output: Any, news: list[int], place: int, live: _leaks.Live) -> None:
+    if isinstance(output, _Tensor):
+        if output.is_cuda and output.layout is _strided:
+            storage = output.untyped_storage()
+            ptr = storage.data_ptr()
+            if ptr in news:
+                news.remove(ptr)
+                n_bytes = storage.nbytes()
+                _listener.tell(_listener.BYTES, None, ptr, n_bytes, place)
+                live.sized(ptr, n_bytes)
+    elif isinstance(output, (list, tuple)):
+        for one in output:
+            _tell_sizes(one, news, place, live)
+
+
+class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # a wrapper that would take longer than all of this, instead of _skip_in_compiled_code
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        operation = _operations.get(func)
+        if operation is None:
+            operation = _operations[func] = _Operation(func)
+        if operation.is_view:
+            return func(*args, **kwargs)
+        for kind in types:
+            if kind is not _Tensor and not issubclass(kind, torch.nn.Parameter):
+                return NotImplemented  # a wrapper: its own operations on real tensors come here
+        check = _state
+        if check is None or not check.is_on:
+            return func(*args, **kwargs)
+        if operation.is_record:
+            check.note_record(args[0])
+            return func(*args, **kwargs)
+        return check.run(operation, args, kwargs)
+
+
+class _Check:
+    def __init__(self) -> None:
+        self.is_on = True
+        self.mode: Any = _Mode()  # type: ignore[no-untyped-call]
+        self.findings = _findings.Findings()
+        self.live = _leaks.Live()
+        self.n_seen = 0  # hazards of the simulator
+        self.recorded: set[int] = set()  # blocks that another stream was recorded for
+        self.devices: set[int] = set()
+        self.told_at = time.monotonic()
+        self.lock = threading.Lock()
+        self.stepper: Any = None  # the optimizer whose steps count
+
+    # ---- operations ----
+
+    def run(self, operation: _Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        packed, n, gappy = _accesses(operation, args, kwargs)
+        place = _places.here(operation.func)
+        gaps = self.findings.gaps
+        if gappy:
+            gaps[place] = [_findings.shape_of(tensor) for tensor in gappy]
+        elif place in gaps:
+            del gaps[place]
+        thread = _thread
+        news: list[int] = []
+        thread.place, thread.news = place, news
+        self.findings.n_operations += 1
+        if not self.findings.n_operations % _OPERATIONS_A_LOOK:
+            self.say_progress()
+        _listener.op_begin(place, packed, n)
+        n_hazards = 0
+        try:
+            output = operation.func(*args, **kwargs)
+            if news:
+                _tell_sizes(output, news, place, self.live)
+                for ptr in news:
+                    _listener.tell(_listener.BYTES, None, ptr, 0, place)
+        finally:
+            n_hazards = _listener.op_end()
+            thread.place, thread.news = 0, None
+        if n_hazards != self.n_seen:
+            self.look()
+        return output
+
+    def say_progress(self) -> None:
+        now = time.monotonic()
+        if now - self.told_at >= _SECONDS_A_LINE:
+            self.told_at = now
+            n, found = self.findings.n_operations, len(self.findings.found)
+            print(f"pleat check: {n} operations so far, {found} findings", file=sys.stderr)
+
+    def look(self) -> None:
+        """Read the simulator's new hazards."""
+        with self.lock:
+            hazards = _listener.hazards_from(self.n_seen)
+            self.n_seen += len(hazards)
+            if self.n_seen >= _listener.MOST:
+                self.n_seen = _listener.op_end()
+        for hazard in hazards:
+            if hazard.kind == "early-free" and self.is_pending(hazard.block_ptr):
+                continue
+            self.findings.add(hazard)
+
+    @staticmethod
+    def is_pending(ptr: int) -> bool:
+        """Whether torch's cache still waits for a stream that torch itself has recorded, in C++."""
+        for segment in torch.cuda.memory_snapshot():
+            if segment["address"] <= ptr < segment["address"] + segment["total_size"]:
+                for block in segment["blocks"]:
+                    if block["address"] == ptr:
+                        return bool(block["state"].startswith(("active_pending", "active_await")))
+        return False
+
+    # ---- steps ----
+
+    def stepped(self, optimizer: Any, *_: Any) -> None:
+        if self.stepper is None:
+            self.stepper = weakref.ref(optimizer)
+        if self.stepper() is optimizer:
+            self.live.step()
+
+    # ---- blocks ----
+
+    def note_record(self, tensor: torch.Tensor) -> None:
+        if tensor.is_cuda:
+            self.recorded.add(tensor.untyped_storage().data_ptr())
+
+    def block_began(self, ptr: int) -> None:
+        thread = _thread
+        place = thread.place or _places.here("an allocation")
+        device = torch._C._cuda_getDevice()
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        if device not in self.devices:
+            self.devices.add(device)
+            _listener.note_default_stream()
+        _listener.tell(_listener.BLOCK, stream, ptr, 0, place)
+        if thread.news is not None:
+            thread.news.append(ptr)
+        self.live.began(ptr, place)
+
+    def block_freed(self, ptr: int) -> None:
+        thread = _thread
+        place = thread.place or _places.here("the free", 1)
+        # A use that was recorded keeps the bytes from the next request.
+        is_reusable = ptr not in self.recorded
+        _listener.tell(_listener.FREE, None, ptr, is_reusable, place)
+        if not is_reusable:
+            self.recorded.discard(ptr)
+        news = thread.news
+        if news and ptr in news:
+            news.remove(ptr)
+        self.live.freed(ptr)
+
+
+def _skip_in_compiled_code() -> None:
+    """torch.compile looks at no code of the check's."""
+    try:
+        from torch._C._dynamo.eval_frame import skip_code  # type: ignore[attr-defined]
+    except ImportError:
+        return
+    for function in (_Mode.__torch_dispatch__, _Check.run, _Check.block_began, _Check.block_freed):
+        skip_code(function.__code__)
+
+
+def _enter_in_new_threads() -> None:
+    """Each thread of Python's has its own modes."""
+    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def with_mode(self: threading.Thread) -> None:
+        check = _state
+        if check is None or not check.is_on:
+            original(self)
+            return
+        with _Mode():  # type: ignore[no-untyped-call]
+            original(self)
+
+    threading.Thread._bootstrap_inner = with_mode  # type: ignore[attr-defined]
+
+
+def _name_launches() -> None:
+    """A launch of a graph is no operation of torch's, but has a place, too."""
+    graph = torch.cuda.CUDAGraph
+    original = graph.replay
+
+    def replay(self: torch.cuda.CUDAGraph) -> None:
+        check = _state
+        if check is None or not check.is_on:
+            original(self)
+            return
+        _listener.op_begin(_places.here("the launch of a graph"), b"", 0)
+        try:
+            original(self)
+        finally:
+            if _listener.op_end() != check.n_seen:
+                check.look()
+
+    graph.replay = replay  # type: ignore[method-assign]
+
+
+def begin(folder: str | None = None) -> None:
+    """Check this process from now on, and say at its end what was found.
+
+    Raises RuntimeError where the process does not run on the simulated runtime."""
+    global _state
+    if _state is not None:
+        return
+    if not _listener.is_there():
+        raise RuntimeError("a check needs the simulated runtime: pleat-runtime --check PROGRAM")
+    import torch.cuda._gpu_trace as trace
+
+    _state = check = _Check()
+    torch._C._activate_gpu_trace()
+    trace.register_callback_for_memory_allocation(check.block_began)
+    trace.register_callback_for_memory_deallocation(check.block_freed)
+    _enter_in_new_threads()
+    _name_launches()
+    _skip_in_compiled_code()
+    gc.freeze()  # the modules imported so far: the collector runs more often now
+    _places.follow_backward()
+    register_optimizer_step_post_hook(check.stepped)
+    check.mode.__enter__()
+    atexit.register(_finish, check, folder)
+
+
+def _finish(check: _Check, folder: str | None) -> None:
+    check.is_on = False
+    check.look()
+    check.findings.finish(check.live, folder)
+
+
+def begin_if_asked() -> None:
+    folder = os.environ.get(VARIABLE)
+    if folder and _listener.is_there():
+        begin(folder)
+
+
+def mark() -> _leaks.Mark:
+    """Remember this moment, for leaks(). Where no optimizer steps, a mark also ends a step.
+
+    Raises   RuntimeError: no check is under way (pleat-runtime --check).
+    """
+    live = under_way().live
+    if under_way().stepper is None:
+        live.step()
+    return _leaks.Mark(live.n_allocated)
+
+
+def leaks(since: _leaks.Mark | None = None) -> list[_leaks.Alive]:
+    """List what was allocated after the mark and still lives, by place, the most bytes first.
+
+    print(*pleat.torch.leaks(since=mark)[:10], sep="\\n") is ten lines for an issue.
+
+    Params   since  None: since the check began.
+    Raises   RuntimeError: no check is under way (pleat-runtime --check).
+    """
+    return under_way().live.since(since)
+
+
+def under_way() -> _Check:
+    if _state is None:
+        raise RuntimeError("blocks are followed during a check only: pleat-runtime --check PROGRAM")
+    return _state

@@ -1,0 +1,128 @@
+"""Places in the user's code: who does what, as small numbers that the simulator hands back.
+
+A place is an operation and the user's frames above it, innermost first. Frames of torch, of pleat and
+of the standard library are left out. Equal places have one number, so a training loop needs few.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+DEPTH = 6  # frames of the user's that are kept
+
+
+class Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+    def text(self) -> str:
+        """FILE:LINE, as short as the current folder makes it."""
+        path = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
+        return f"{self.file if path.startswith('..') else path}:{self.line}"
+
+    def source(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+
+class Place(NamedTuple):
+    what: str  # the operation: aten::mul
+    frames: tuple[Frame, ...]
+    is_backward: bool  # on a thread of autograd's; the frames are those of the call of backward()
+
+
+_FOREIGN = tuple(
+    os.path.join(os.path.realpath(folder), "")
+    for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
+)
+_LIBRARY = os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), "")
+_PACKAGES = ("site-packages", "dist-packages")
+
+_NOT, _USER, _OUTERMOST = range(3)  # not the user's, the user's, and above which is nothing
+_kinds: dict[int, int] = {}
+_codes: dict[int, CodeType] = {}  # keeps the codes whose ids are in keys
+_numbers: dict[tuple[Any, ...], int] = {}
+_places: list[Place] = [Place("", (), False)]
+
+
+def _judge(code: CodeType) -> int:
+    path = os.path.realpath(code.co_filename)
+    is_library = path.startswith(_LIBRARY) and not any(name in path for name in _PACKAGES)
+    is_ours = path.startswith(_FOREIGN) or code.co_filename.startswith("<frozen")
+    kind = _NOT if is_library or is_ours else _USER
+    if kind == _USER and code.co_name == "<module>":
+        main = sys.modules.get("__main__")
+        kind = _OUTERMOST if getattr(main, "__file__", None) == code.co_filename else kind
+    _codes[id(code)] = code
+    _kinds[id(code)] = kind
+    return kind
+
+
+def _user_key(frame: FrameType | None, most: int = DEPTH) -> list[int]:
+    """The user's frames from here on: code, line, code, line..."""
+    key: list[int] = []
+    kinds = _kinds
+    while frame is not None:
+        code = id(frame.f_code)
+        kind = kinds.get(code)
+        if kind is None:
+            kind = _judge(frame.f_code)
+        if kind:
+            key += (code, frame.f_lineno)
+            if kind == _OUTERMOST or len(key) == 2 * most:
+                break
+        frame = frame.f_back
+    return key
+
+
+_backward: list[int] = []  # the user's frames above the call that runs autograd
+
+
+def follow_backward() -> None:
+    """Note who calls backward() and grad(), for the work of autograd's threads."""
+    autograd: Any = torch.autograd
+    original = autograd._engine_run_backward
+
+    def run(*args: Any, **named: Any) -> Any:
+        global _backward
+        outer, _backward = _backward, _user_key(sys._getframe(1))
+        try:
+            return original(*args, **named)
+        finally:
+            _backward = outer
+
+    autograd._engine_run_backward = run
+
+
+def here(what: Any, most: int = DEPTH) -> int:
+    """The number of the caller's place. `what` names the operation; its str() is read once."""
+    key = _user_key(sys._getframe(1), most)
+    is_backward = not key
+    if is_backward:
+        key = _backward[: 2 * most]
+    whole = (what, is_backward, *key)
+    number = _numbers.get(whole)
+    return number if number is not None else _add(whole)
+
+
+def _add(whole: tuple[Any, ...]) -> int:
+    what, is_backward, *key = whole
+    codes = [_codes[code] for code in key[::2]]
+    frames = tuple(
+        Frame(code.co_filename, line, code.co_name) for code, line in zip(codes, key[1::2])
+    )
+    name = getattr(getattr(what, "_schema", None), "name", None) or str(what)
+    _places.append(Place(name, frames, is_backward))
+    _numbers[whole] = len(_places) - 1
+    return _numbers[whole]
+
+
+def place(number: int) -> Place:
+    return _places[number] if 0 <= number < len(_places) else _places[0]

@@ -1,0 +1,306 @@
+"""pleat-runtime --check: what it finds in scripts, what it leaves alone, what it prints.
+
+The drawn programs (check_programs.py) have one mistake each, or none. A share of the seeds is played
+here; `check_programs.py 0 200 wrong` plays them all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BUILD, RUNTIME, Run, clean_environment
+
+pytestmark = pytest.mark.skipif(not RUNTIME.exists(), reason="libpleat_runtime.so is not built")
+pytest.importorskip("torch")
+
+PROGRAMS = Path(__file__).with_name("check_programs.py")
+N_PROGRAMS = int(os.environ.get("PLEAT_CHECK_PROGRAMS", "40"))
+ALLOCATORS = {
+    "native": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"},
+    "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "pleat": {},
+}
+
+
+def arguments(allocator: str) -> list[str]:
+    return ["-m", "pleat.torch" if allocator == "pleat" else "pleat.check"]
+
+
+@pytest.fixture
+def check(run_forked_python: Run, tmp_path: Path) -> Any:
+    """check(CODE, allocator): the objects of the findings, and what was printed."""
+
+    def run(code: str, allocator: str = "native", *words: str) -> tuple[dict[str, Any], str]:
+        folder = tmp_path / "findings"
+        folder.mkdir(exist_ok=True)
+        script = tmp_path / "script.py"
+        script.write_text(textwrap.dedent(code), "utf-8")
+        done = run_forked_python(
+            *arguments(allocator),
+            str(script),
+            *words,
+            PLEAT_TORCH_CHECK=str(folder),
+            **ALLOCATORS[allocator],
+        )
+        (path,) = folder.glob("*.json")
+        told = json.loads(path.read_text("utf-8"))
+        path.unlink()
+        return told, done.stderr
+
+    return run
+
+
+def line_of(code: str, words: str) -> int:
+    (number,) = [
+        i + 1 for i, line in enumerate(textwrap.dedent(code).splitlines()) if words in line
+    ]
+    return number
+
+
+def first(place: dict[str, Any]) -> int:
+    return int(place["frames"][0]["line"])
+
+
+# ---- drawn programs ----
+
+
+def is_right(result: dict[str, Any]) -> bool:
+    """One finding, of that kind, with that block, both places and both streams."""
+    expected = result["expected"]
+    if len(result["found"]) != 1:
+        return False
+    (found,) = result["found"]
+    marks = [key for key in "12bf" if key in expected]
+    return bool(
+        found["kind"] == expected["kind"]
+        and found["bytes"] == expected["bytes"]
+        and all(found[key] == expected[key] for key in marks)
+        and set(expected["streams"]) <= set(found["streams"])
+    )
+
+
+@pytest.mark.parametrize("what", ["wrong", "right"])
+@pytest.mark.parametrize("allocator", list(ALLOCATORS))
+def test_drawn_programs(run_forked_python: Run, tmp_path: Path, allocator: str, what: str) -> None:
+    share = N_PROGRAMS if allocator == "native" else N_PROGRAMS // 2
+    done = run_forked_python(
+        *arguments(allocator),
+        str(PROGRAMS),
+        "0",
+        str(share),
+        what,
+        PLEAT_TORCH_CHECK=str(tmp_path),
+        **ALLOCATORS[allocator],
+    )
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == share
+    if what == "right":
+        wrong = [r for r in results if r["found"]]
+        assert not wrong, json.dumps(wrong[0], indent=1)
+    else:
+        missed = [r for r in results if not is_right(r)]
+        assert 20 * len(missed) <= share, json.dumps(missed[0], indent=1)
+
+
+# ---- single mistakes ----
+
+FORGOTTEN = """
+import torch
+s = torch.cuda.Stream()
+x = torch.randn(1 << 20, device="cuda")
+torch.cuda.synchronize()
+for i in range(3):
+    with torch.cuda.stream(s):
+        y = x * 2
+    del x
+    x = torch.randn(1 << 20, device="cuda")
+    torch.cuda.synchronize()
+"""
+
+
+@pytest.mark.parametrize("allocator", list(ALLOCATORS))
+def test_a_finding_is_told_once_with_its_count(check: Any, allocator: str) -> None:
+    told, printed = check(FORGOTTEN, allocator)
+    (finding,) = told["findings"]
+    assert finding["kind"] == "early-free" and finding["count"] >= 3
+    assert first(finding["other"]) == line_of(FORGOTTEN, "y = x * 2")
+    assert first(finding["here"]) == line_of(FORGOTTEN, "    x = torch.randn")
+    assert first(finding["block"]["freed"]) == line_of(FORGOTTEN, "del x")
+    assert finding["block"]["bytes"] == 4 << 20
+    assert "record_stream" in finding["missing"]
+    assert "y = x * 2" in printed and "pleat check: 1 finding," in printed
+
+
+def test_a_script_without_mistakes_gets_one_line(check: Any) -> None:
+    told, printed = check(FORGOTTEN.replace("    del x", "    x.record_stream(s)\n    del x"))
+    assert told["findings"] == [] and told["operations"] > 0
+    assert printed.count("\n") == 1 and printed.startswith("pleat check: 0 findings")
+
+
+def test_gradients_are_followed_into_autograd_s_threads(check: Any) -> None:
+    code = """
+        import torch
+        s = torch.cuda.Stream()
+        w = torch.ones(1 << 16, device="cuda", requires_grad=True)
+        (w * w).sum().backward()
+        with torch.cuda.stream(s):
+            g = w.grad * 2
+        """
+    told, _ = check(code)
+    assert [f["kind"] for f in told["findings"]] == ["unordered"]
+    (finding,) = told["findings"]
+    assert first(finding["here"]) == line_of(code, "g = w.grad")
+    assert finding["other"]["backward"]
+    assert first(finding["other"]) == line_of(code, "backward()")
+
+
+def test_halves_of_a_matrix_s_columns_are_apart(check: Any) -> None:
+    code = """
+        import torch
+        s = torch.cuda.Stream()
+        m = torch.zeros(64, 64, device="cuda")
+        torch.cuda.synchronize()
+        m[:, :32].add_(1)
+        with torch.cuda.stream(s):
+            m[:, 32:].add_(1)
+        torch.cuda.synchronize()
+        m[:, :33].add_(1)
+        with torch.cuda.stream(s):
+            m[:, 32:].mul_(1)
+        """
+    told, _ = check(code)
+    (finding,) = told["findings"]
+    assert first(finding["here"]) == line_of(code, "mul_(1)")
+
+
+def test_what_a_wait_on_the_host_has_seen_is_over(check: Any) -> None:
+    told, _ = check(
+        """
+        import torch
+        s = torch.cuda.Stream()
+        with torch.cuda.stream(s):
+            x = torch.ones(1000, device="cuda")
+            x.sum().item()
+        x.add_(1)
+        y = torch.ones(1000).cuda()
+        with torch.cuda.stream(s):
+            y.add_(1)
+        """
+    )
+    assert told["findings"] == []
+
+
+def test_a_sleeping_tag_is_known(check: Any) -> None:
+    code = """
+        import torch, pleat.torch
+        with pleat.torch.tag("kv"):
+            kv = torch.zeros(1 << 20, device="cuda")
+        pleat.torch.sleep("kv", keep="discard")
+        kv.add_(1)
+        torch.cuda.synchronize()
+        pleat.torch.wake("kv")
+        kv.sum()
+        kv.fill_(0)
+        kv.sum()
+        """
+    told, _ = check(code, "pleat")
+    asleep, empty = told["findings"]
+    assert asleep["kind"] == "unmapped" and "wake" in asleep["missing"]
+    assert first(asleep["here"]) == line_of(code, "kv.add_")
+    assert empty["kind"] == "no-contents" and empty["count"] == 1
+
+
+def test_custom_operators_are_known_by_their_schema(check: Any) -> None:
+    code = """
+        import torch
+        @torch.library.custom_op("mine::scale_", mutates_args=("x",))
+        def scale_(x: torch.Tensor, by: float) -> None:
+            x.mul_(by)
+        s = torch.cuda.Stream()
+        x = torch.ones(1000, device="cuda")
+        torch.cuda.synchronize()
+        with torch.cuda.stream(s):
+            y = x + 1
+        scale_(x, 2.0)
+        """
+    told, _ = check(code)
+    (finding,) = told["findings"]
+    assert first(finding["here"]) == line_of(code, "scale_(x, 2.0)")
+    assert finding["here"]["what"] == "mine::scale_"
+
+
+# ---- what lives ----
+
+LOSSES = """
+import torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+losses = []
+for step in range(3):
+    loss = model(torch.randn(8, 64, device="cuda")).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss)
+"""
+
+
+def test_a_list_of_losses_is_told_after_three_steps(check: Any) -> None:
+    told, printed = check(LOSSES)
+    (growing,) = told["growing"]
+    assert growing["blocks_a_step"] == 1
+    assert f":{line_of(LOSSES, 'square().mean()')}" in growing["place"]
+    assert "grows by 1 blocks" in printed
+    told, printed = check(LOSSES.replace("append(loss)", "append(loss.item())"))
+    assert told["growing"] == [] and "grows" not in printed
+
+
+def test_leaks_since_a_mark(check: Any) -> None:
+    code = """
+        import torch, pleat.torch
+        before = torch.ones(1000, device="cuda")
+        mark = pleat.torch.mark()
+        kept = [torch.ones(5000, device="cuda") for _ in range(3)]
+        gone = torch.ones(5000, device="cuda")
+        del gone
+        (alive,) = pleat.torch.leaks(since=mark)
+        assert (alive.blocks, alive.bytes) == (3, 3 * 20000), alive
+        assert alive.place.frames[0].line == 5, alive
+        assert len(pleat.torch.leaks()) == 2
+        assert "3 blocks, 58.6 KiB" in str(alive), alive
+        """
+    check(code)
+
+
+# ---- the command ----
+
+
+def test_the_command_s_status_and_json(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    environment = clean_environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+
+    def command(code: str) -> tuple[int, str, list[dict[str, Any]]]:
+        script.write_text(code, "utf-8")
+        told = tmp_path / "told.json"
+        done = subprocess.run(
+            [BUILD / "pleat-runtime", "--check", "--json", told, sys.executable, script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        objects = [json.loads(line) for line in told.read_text("utf-8").splitlines()]
+        return done.returncode, done.stderr, objects
+
+    status, printed, (told,) = command(FORGOTTEN)
+    assert status == 3 and len(told["findings"]) == 1, printed
+    status, printed, (told,) = command("import sys, torch\ntorch.ones(3).cuda()\nsys.exit(7)\n")
+    assert status == 7 and told["findings"] == [], printed
+    status, printed, (told,) = command("import torch\ntorch.ones(3).cuda()\n")
+    assert status == 0, printed
