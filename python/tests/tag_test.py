@@ -60,6 +60,25 @@ def test_tensors_sleep_and_wake_with_their_contents(run_tags: Run) -> None:
     )
 
 
+def test_gradients_carry_the_tag(run_tags: Run) -> None:
+    run_tags(
+        """
+        model = torch.nn.Linear(1024, 1024, device="cuda")
+        x = torch.ones(64, 1024, device="cuda")
+        with pleat.torch.tag("grads"):
+            model(x).sum().backward()
+            with pleat.torch.tag(None):
+                outside = empty(MIB)
+        tagged = pleat.torch.tag_stats("grads").requested_bytes
+        assert tagged >= model.weight.grad.numel() * 4, tagged
+        model.zero_grad()
+        assert pleat.torch.tag_stats("grads").requested_bytes < tagged
+        model(x).sum().backward()  # after the block
+        assert pleat.torch.tag_stats("grads").requested_bytes < tagged
+        """
+    )
+
+
 def test_kept_in_a_file_or_not_at_all(run_tags: Run) -> None:
     run_tags(
         """

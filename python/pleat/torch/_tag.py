@@ -20,13 +20,18 @@ def tag(name: str | None) -> Iterator[None]:
         with pleat.torch.tag("weights"):
             model = Model().cuda()
 
-    Scopes nest; None: no tag. A scope belongs to the calling thread: allocations of autograd in
-    other threads carry no tag. Memory of graphs' private pools carries no tag either.
+    Scopes nest; None: no tag. A scope belongs to the calling thread. So that gradients carry the
+    tag, too, backward() in the block runs in this thread instead of autograd's own ones: where a
+    process has several devices, these take turns. Memory of graphs' private pools carries no tag.
 
     Raises   PleatError (a tag of more than 63 bytes, or the 65th one).
     """
     with _tag.scope(name):
-        yield
+        if name is None:
+            yield
+            return
+        with torch.autograd.grad_mode.set_multithreading_enabled(False):
+            yield
 
 
 def sleep(
