@@ -109,7 +109,8 @@ static void tell_driver(const pl_history *history, unsigned action, const pl_eve
         [PL_ACTION_FREE_COMPLETED] = PL_TOLD_REUSE,
     };
     if (history->tell_driver && action <= PL_ACTION_FREE_COMPLETED) {
-        uint64_t bytes = action == PL_ACTION_ALLOC ? event->bytes : 1;
+        uint64_t bytes = action == PL_ACTION_ALLOC ? event->bytes
+                                                   : action == PL_ACTION_FREE_COMPLETED;
         (void)history->tell_driver(told[action], handle, event->base, bytes, 0);
     }
 }

@@ -56,7 +56,7 @@ typedef struct pl_history_pool {
 
 typedef struct pl_history {
     pl_observer observer;       /* first member: the allocator tells this observer */
-    _Atomic bool is_followed;   /* atomic: recording or watched, so calls bypass the fronts */
+    _Atomic bool is_followed;   /* atomic: recording or watched */
     pl_tell_fn tell_driver;     /* const: NULL = no simulator listens */
     _Atomic unsigned flags;     /* atomic: recorded stacks; 0 = not recording */
     _Atomic uint64_t n_told;    /* atomic: entries since the device was opened, watched or not */

@@ -107,9 +107,11 @@ static bool say_last_error(const char *what, bench_failure *failure)
 static bool write_sim_conf(const bench_setup *setup, uint64_t capacity_bytes,
                            char out[PL_SIM_CONF_BYTES], bench_failure *failure)
 {
-    int n = snprintf(out, PL_SIM_CONF_BYTES, "capacity:%llu,depth:%u%s%s",
-                     (unsigned long long)capacity_bytes, setup->depth, setup->sim[0] ? "," : "",
-                     setup->sim);
+    /* Measured is the allocator, not a simulator that hears of each block. */
+    const char *blocks = has_key(setup->sim, "blocks", 6) ? "" : ",blocks:untold";
+    int n = snprintf(out, PL_SIM_CONF_BYTES, "capacity:%llu,depth:%u%s%s%s",
+                     (unsigned long long)capacity_bytes, setup->depth, blocks,
+                     setup->sim[0] ? "," : "", setup->sim);
     return (size_t)n < PL_SIM_CONF_BYTES || bench_fail(failure, "--sim: it is too long");
 }
 

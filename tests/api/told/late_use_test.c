@@ -65,8 +65,8 @@ START_TEST(a_freed_block_and_a_block_s_end_are_known)
 }
 END_TEST
 
-/* Blocks that a thread keeps in its front come and go without a lock, and are told, too. */
-START_TEST(blocks_of_fronts_come_and_go_like_all_others)
+/* The shortest way of a pair tells, too. */
+START_TEST(small_blocks_come_and_go_like_all_others)
 {
     uint64_t random = (uint64_t)_i + 1;
     size_t n_expected = 0;
@@ -164,7 +164,7 @@ SUITE(api_late_use)
 {
     TCase *all = suite_case(suite, "all", NULL, NULL);
     tcase_add_loop_test(all, a_freed_block_and_a_block_s_end_are_known, 0, N_API_ALLOCATORS);
-    tcase_add_loop_test(all, blocks_of_fronts_come_and_go_like_all_others, 0, (int)suite_part(50));
+    tcase_add_loop_test(all, small_blocks_come_and_go_like_all_others, 0, (int)suite_part(50));
     tcase_add_test(all, a_decommitted_page_is_known_before_and_after_a_trim);
     tcase_add_loop_test(all, a_tag_asleep_and_a_tag_without_contents_are_known, 0, 2);
 }

@@ -96,22 +96,22 @@ void sim_late_explain_race(pleat_sim_hazard *hazard, const pleat_sim_access *acc
     if (block == NULL) {
         return;
     }
-    if (call > block->life.born_call) {
-        hazard->block_ptr = block->life.ptr;
-        hazard->block_bytes = block->life.bytes;
-        hazard->born_place = block->life.born_place;
-        hazard->freed_place = block->life.freed_place;
+    const sim_block_life *life = call > block->life.born_call ? &block->life : &block->before;
+    if (life == &block->life && block->is_live) {
+        hazard->block_ptr = life->ptr;
+        hazard->block_bytes = life->bytes;
+        hazard->born_place = life->born_place;
         return;
     }
-    if (block->before.bytes == 0 || call <= block->before.born_call) {
+    if (life->bytes == 0 || call <= life->born_call) {
         return; /* the bytes have changed hands more than once since */
     }
     add(hazard, ": ");
-    add_life(hazard, &block->before);
+    add_life(hazard, life);
     add(hazard,
         ", was freed after call %llu while that stream used it; record the stream before the free, "
         "or wait for it",
-        (ull)block->before.freed_call);
+        (ull)life->freed_call);
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
