@@ -256,6 +256,10 @@ def test_pleat_goes_before_the_script_or_the_module(tmp_path: Path) -> None:
         echo.chmod(0o755)
         done = run("--allocator", "pleat", str(echo), *arguments)
         assert done.stdout.strip() == words, done.stderr
+        done = run("--check", str(echo), *arguments)  # under the allocator that there is
+        assert done.stdout.strip() == words.replace("pleat.torch", "pleat.check"), done.stderr
+        done = run("--check", "--allocator", "pleat", str(echo), *arguments)
+        assert done.stdout.strip() == words, done.stderr
     for words in (("bash", "-c"), ("python3", "-m", "pleat.torch", "-c"), ("torchrun", "--n", "2")):
         echo = tmp_path / words[0]
         echo.write_text('#!/bin/sh\necho "$* $PLEAT_TORCH_INSTALL"\n')
@@ -278,6 +282,9 @@ def test_wrong_usage_is_told() -> None:
         (("--card", "25GB", "true"), "there is no card 25GB, but"),
         (("--card", "80GB", "--memory", "8G", "true"), "which of the two"),
         (("--step", "1G", "true"), "--step goes with --fit"),
+        (("--json", "told.json", "true"), "--json goes with --check"),
+        (("--fit", "--check", "true"), "--fit and --check: which of the two"),
+        (("--check", "true"), "nothing was checked"),
         (("--fit", "--step", "2000G", "torchrun", "t.py"), "more than the largest size"),
         (("--fit", "python3", "-m", "pleat.torch", "t.py"), "leave -m pleat.torch out"),
         (("--frobnicate", "true"), "no option"),
