@@ -177,7 +177,9 @@ check() {
     export PLEAT_TORCH_CHECK=$findings
     (run "$memory" "${allocators[0]-}" "$report") || status=$?
     if ! compgen -G "$findings/*.json" >/dev/null; then
-        fail 'nothing was checked: no Python with torch and the package pleat came to its end'
+        ((status > 0)) || status=2
+        (fail 'nothing was checked: no Python with torch and the package pleat came to its end') ||
+            exit "$status"
     fi
     if [ -n "$json" ]; then
         cat "$findings"/*.json >"$json" || fail "$json cannot be written"
