@@ -166,7 +166,7 @@ static inline pleat_status free_from(pl_space *space, pleat_devptr ptr, pl_strea
         return st;
     }
     pl_space_enter(space);
-    if (info.is_capturing || !pl_quick_free(space, stream, ptr)) {
+    if (info.is_capturing || space->is_rounding || !pl_quick_free(space, stream, ptr)) {
         st = free_generally(space, ptr, stream, &info);
     }
     pl_space_leave(space);
@@ -233,8 +233,8 @@ pleat_status pl_pleat_free_own(pl_allocator *a, pleat_devptr ptr)
     pl_space *space = pl_space_enter((pl_space *)a);
     bool is_told = pl_capture_all_told(space);
 
-    pleat_status st = pl_quick_free_own(space, ptr, is_told) ? PLEAT_OK
-                                                             : free_own_generally(space, ptr);
+    bool is_done = !space->is_rounding && pl_quick_free_own(space, ptr, is_told);
+    pleat_status st = is_done ? PLEAT_OK : free_own_generally(space, ptr);
     pl_space_leave(space);
     return st;
 }

@@ -430,7 +430,7 @@ pleat_status pl_pleat_destroy(pl_allocator *a, bool force, size_t *n_live, size_
 /* ---- rounding -------------------------------------------------------------------------------- */
 
 /* The quick way knows no further size than the requested one, rounded to the quantum. So while
- * requests are made larger, every request takes the general way. Live blocks keep their size. */
+ * requests are made larger, every call takes the general way. Live blocks keep their size. */
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS])
 {
     pl_space *space = pl_space_enter((pl_space *)a);
