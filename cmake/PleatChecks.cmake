@@ -74,6 +74,11 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
     pleat_add_check(tutorial install "${tests}/consumer/tutorial.sh" "${prefix}"
         "${PROJECT_BINARY_DIR}/consumer/tutorial")
+    if(CMAKE_CXX_COMPILER)
+        pleat_add_check(api_page install "${tests}/consumer/api_page.sh" "${prefix}"
+            "${PROJECT_BINARY_DIR}/consumer/api_page")
+        set_tests_properties(api_page PROPERTIES FIXTURES_REQUIRED installed)
+    endif()
     pleat_add_check(reference install "${tests}/consumer/reference.sh"
         "${PROJECT_BINARY_DIR}/docs")
     pleat_add_check(manuals_and_completion install "${tests}/consumer/manuals.sh" "${prefix}")

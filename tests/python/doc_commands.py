@@ -45,7 +45,7 @@ ELSEWHERE = {
     r"^pleat-runtime .*--check": "python/tests/check_test.py",
     r"^pleat-runtime .*torchrun": "python/tests/distributed_test.py",
     r"^pleat-runtime .*(-m pleat\.torch|--fit|--allocator pleat)": "tests/python/torch_on_sim",
-    r"^pleat-runtime .*examples/numba_arrays\.py": "the tests of examples",
+    r"^pleat-runtime .*examples/(numba_arrays|pytorch_training)\.py": "the tests of examples",
 }
 
 
