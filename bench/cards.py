@@ -288,7 +288,11 @@ def short_table(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(add_help=False)
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__.replace("cards.py BUILD_DIR [OPTION...]   (./dev cards)",
+                              "./dev cards [OPTION...]"))
+        return
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--traces", action="append", default=[])
     parser.add_argument("--runs", type=int, default=20)

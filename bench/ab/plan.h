@@ -6,8 +6,8 @@
 #ifndef PLEAT_BENCH_PLAN_H
 #define PLEAT_BENCH_PLAN_H
 
-#include "bench/ab/cards.h"
 #include "bench/ab/verdict.h"
+#include "bench/base/cards.h"
 #include "bench/base/size.h"
 #include "bench/run/fit.h"
 #include "bench/run/options.h"
@@ -73,6 +73,7 @@ typedef struct bench_ab_card {
     bench_outcome outcome;
     const char *how; /* static: bench_ab_replayed, or why no replay was needed; NULL = unknown */
     uint64_t first_failure_event;
+    double driver_ms; /* in the first pass, on the least card with that outcome; 0 = unknown */
 } bench_ab_card;
 
 extern const char bench_ab_replayed[];

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ab/cards.h"
 #include "bench/ab/compacted.h"
 #include "bench/ab/fleet/merge.h"
 #include "bench/ab/fleet/roster.h"
@@ -12,9 +11,11 @@
 #include "bench/ab/rounds.h"
 #include "bench/ab/rows.h"
 #include "bench/ab/tables.h"
+#include "bench/base/cards.h"
 #include "bench/base/clock.h"
 #include "bench/command/commands.h"
 #include "bench/command/parse_options.h"
+#include "bench/command/parse_sizes.h"
 #include "bench/measure/timed.h"
 
 enum {
@@ -35,45 +36,6 @@ enum {
 enum { MOST_REPEATS = 1000 };
 
 #define STANDARD_MEMORIES "1.02x,1.05x,1.10x,unlimited"
-
-typedef bool (*memory_parser)(const char *text, bench_memory *out);
-typedef const char *(*memory_refusal)(const char *text, char *out, size_t n);
-
-static void parse_memories(struct argp_state *state, const char *option, const char *list,
-                           bench_ab_options *options)
-{
-    bool is_card = strcmp(option, "--card") == 0;
-    memory_parser parse_one = is_card ? bench_card_parse : bench_memory_parse;
-    memory_refusal refusal_of = is_card ? bench_card_refusal : bench_memory_refusal;
-    options->n_memories = 0;
-    for (const char *p = list;; p++) {
-        size_t n = strcspn(p, ",");
-        bench_ab_memory *memory = &options->memories[options->n_memories];
-        if (options->n_memories == BENCH_MOST_MEMORIES) {
-            argp_error(state, "%s: more than %d sizes", option, BENCH_MOST_MEMORIES);
-            return;
-        }
-        snprintf(memory->label, sizeof memory->label, "%.*s", (int)n, p);
-        if (n >= sizeof memory->label || !parse_one(memory->label, &memory->memory)) {
-            char word[128];
-            char why[256];
-            snprintf(word, sizeof word, "%.*s", (int)n, p);
-            argp_error(state, "%s: %s", option, refusal_of(word, why, sizeof why));
-            return;
-        }
-        for (unsigned i = 0; i < options->n_memories; i++) {
-            if (strcmp(options->memories[i].label, memory->label) == 0) {
-                argp_error(state, "%s: '%s' is given twice", option, memory->label);
-                return;
-            }
-        }
-        options->n_memories++;
-        p += n;
-        if (*p == '\0') {
-            return;
-        }
-    }
-}
 
 /* The command's options, fleet options first. */
 typedef struct ab_options {
@@ -154,11 +116,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->common;
-        parse_memories(state, "--memory", STANDARD_MEMORIES, options);
+        bench_parse_sizes(state, false, STANDARD_MEMORIES, options->memories, &options->n_memories);
         return 0;
     case KEY_MEMORY:
     case KEY_CARD:
-        parse_memories(state, key == KEY_CARD ? "--card" : "--memory", arg, options);
+        bench_parse_sizes(state, key == KEY_CARD, arg, options->memories, &options->n_memories);
         options->has_cards = false;
         return 0;
     case KEY_OUT:

@@ -97,6 +97,17 @@ def check_text(text):
         assert name in text, f"{name} is not on the page"
 
 
+def check_headings(text):
+    """docs/benchmarks.md walks through the page by its headings, in their order."""
+    docs = (pathlib.Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    walk = docs.partition("**3. Read the page**")[2].partition("\n`blocks.html`")[0]
+    named = re.findall(r"^\* \*([^*]+)\*", walk, re.MULTILINE)
+    found = [re.sub(r"<[^>]*>", "", heading) for heading in re.findall(r"<h[23]>(.*?)</h[23]>", text)]
+    at = [next((i for i, heading in enumerate(found) if heading.startswith(name)), None)
+          for name in named]
+    assert len(named) >= 6 and None not in at and at == sorted(at), (named, at, found)
+
+
 def check_closer(page):
     """Where there is one: a way back, and pleat's line above all others."""
     if not page.exists():
@@ -129,6 +140,7 @@ def main():
         folder = pathlib.Path(name)
         text = draw(sys.argv[1], folder / "out")
         check_text(text)
+        check_headings(text)
         assert "mathdefault" not in text, "a label shows the source of its formula"
         check_closer(folder / "out" / "closer.html")
         n_figures = report_figures.check(text, folder / "out")
