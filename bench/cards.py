@@ -12,6 +12,7 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
   --conf STRING     configuration of pleat, on top of the default
   --passes N        passes over each work in one allocator (default: 2)
   --out FILE        where the rows go (default: bench/results/cards.csv)
+  --charts FOLDER   the charts as SVG and PDF, with their numbers as CSV
   --draw            replay nothing: write tables and charts again from the rows that are there
 
 A row of the file is one replay: a work, a device, a cost file, an allocator. A card counts only for
@@ -302,6 +303,7 @@ def main():
     parser.add_argument("--conf", default="")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, default=results.RESULTS / "cards.csv")
+    parser.add_argument("--charts", type=pathlib.Path)
     parser.add_argument("--draw", action="store_true")
     options = parser.parse_args()
     if not options.draw:
@@ -309,6 +311,9 @@ def main():
     rows = results.rows_of(options.out)  # rounded, so that the file gives the same tables again
     told = summaries(rows)
     print("\n".join(table(told)))
+    if options.charts:
+        options.charts.mkdir(parents=True, exist_ok=True)
+        results.draw("by_card.py", options.out.resolve(), options.charts.resolve())
     if options.out == results.RESULTS / "cards.csv":
         results.write_between("docs/results.md", "\n".join(table(told)), MARKERS)
         results.write_between("README.md", "\n".join(short_table(told)), MARKERS)

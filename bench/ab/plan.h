@@ -30,11 +30,12 @@ typedef struct bench_ab_options {
     unsigned later_passes;
     bool is_fit;
     bool has_report;
-    bool is_job;    /* the works are the ranks of a job */
-    bool is_rank;   /* the work is a rank of a job; other processes may measure the rest */
-    bool has_cards; /* no sizes were asked for */
-    bool is_fleet;  /* a work of many: no timelines, moments or times of the host */
-    bool has_all;   /* every allocator, where none is named */
+    bool has_charts; /* as files of their own, too */
+    bool is_job;     /* the works are the ranks of a job */
+    bool is_rank;    /* the work is a rank of a job; other processes may measure the rest */
+    bool has_cards;  /* no sizes were asked for */
+    bool is_fleet;   /* a work of many: no timelines, moments or times of the host */
+    bool has_all;    /* every allocator, where none is named */
 } bench_ab_options;
 
 /* The least, median and most over the repeats of a cell. */

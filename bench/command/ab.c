@@ -29,6 +29,7 @@ enum {
     KEY_JOB,
     KEY_ALL,
     KEY_NO_REPORT,
+    KEY_CHARTS,
     KEY_SHARD,
     KEY_MERGE
 };
@@ -144,6 +145,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_ALL:
         options->has_all = true;
         return 0;
+    case KEY_CHARTS:
+        options->has_charts = true;
+        return 0;
     case KEY_NO_REPORT:
         options->has_report = false;
         return 0;
@@ -180,6 +184,10 @@ static const struct argp_option options_list[] = {
     { .name = "jobs", .key = KEY_JOBS, .arg = "N",
       .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA; of "
              "a shard 1)" },
+    { .name = "charts",
+      .key = KEY_CHARTS,
+      .doc = "Write each chart of the report as SVG and PDF, with its numbers as CSV, into the "
+             "folder charts of --out" },
     { .name = "no-report", .key = KEY_NO_REPORT, .doc = "Draw no report.html" },
     { .name = "shard", .key = KEY_SHARD, .arg = "K/N|auto|auto/N",
       .doc = "Measure part K of N (0 to N-1) of the works into a file in --out; go on where a "
@@ -270,7 +278,8 @@ static int show(ab *command, bool is_interrupted)
     }
     bool is_drawn = false;
     if (plan->options.has_report && n_measured > 0) {
-        bench_workers_end end = bench_reporter_run(plan->options.out, "report.py");
+        bench_workers_end end = bench_reporter_run(plan->options.out, "report.py",
+                                                   plan->options.has_charts ? "--charts" : NULL);
         is_drawn = end == BENCH_WORKERS_DONE;
         is_interrupted = is_interrupted || end == BENCH_WORKERS_INTERRUPTED;
         status = end == BENCH_WORKERS_DONE ? status : BENCH_EXIT_FAILED;
@@ -347,7 +356,7 @@ static int run_merge(const ab_options *options)
     }
     bool is_drawn = false;
     if (options->of.has_report) {
-        bench_workers_end end = bench_reporter_run(out, "fleet.py");
+        bench_workers_end end = bench_reporter_run(out, "fleet.py", NULL);
         is_drawn = end == BENCH_WORKERS_DONE;
         status = end == BENCH_WORKERS_INTERRUPTED ? BENCH_EXIT_INTERRUPTED
                  : end == BENCH_WORKERS_FAILED    ? BENCH_EXIT_FAILED

@@ -103,9 +103,22 @@ def check_headings(text):
     walk = docs.partition("**3. Read the page**")[2].partition("\n`blocks.html`")[0]
     named = re.findall(r"^\* \*([^*]+)\*", walk, re.MULTILINE)
     found = [re.sub(r"<[^>]*>", "", heading) for heading in re.findall(r"<h[23]>(.*?)</h[23]>", text)]
-    at = [next((i for i, heading in enumerate(found) if heading.startswith(name)), None)
-          for name in named]
-    assert len(named) >= 6 and None not in at and at == sorted(at), (named, at, found)
+    rest = iter(found)
+    in_order = all(any(heading.startswith(name) for heading in rest) for name in named)
+    assert len(named) >= 6 and in_order, (named, found)
+
+
+def check_charts(charts, folder):
+    """--charts: each one as SVG and PDF, with its numbers. All maps of a moment are one chart."""
+    names = {re.sub(r"^(map-\w+-\d+)-\d+$", r"\1", name) for name in charts}
+    assert {path.stem for path in folder.iterdir()} == names, names
+    for name in names:
+        assert (folder / f"{name}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>"), name
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF"), name
+        rows = (folder / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        assert len(rows) > 2 and len({row.count(",") for row in rows}) <= 2, (name, rows[:3])
+    ladder = (folder / "ladder-0.csv").read_text(encoding="utf-8")
+    assert re.search(r",completes,1\.0\d+,pleat\n", ladder), ladder
 
 
 def check_closer(page):
@@ -138,7 +151,8 @@ def check_browser(browser, text, folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="pleat-report-") as name:
         folder = pathlib.Path(name)
-        text = draw(sys.argv[1], folder / "out")
+        text = draw(sys.argv[1], folder / "out", "--charts")
+        check_charts(expected_charts(), folder / "out" / "charts")
         check_text(text)
         check_headings(text)
         assert "mathdefault" not in text, "a label shows the source of its formula"
