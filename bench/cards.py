@@ -9,7 +9,8 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
   --sizes A,B       only these devices: 24G, 40G, 80G, 141G, unlimited; 1.25x, 1.05x, 1.02x, 1.01x,
                     1.005x of what lives; least, the least device on which a work completes
   --costs A,B       only these cost files: a100, driver580, gb10
-  --conf STRING     configuration of pleat, on top of the default
+  --conf STRING     configuration of pleat, on top of the default; with policy:PATH (docs/policy.md)
+                    pleat's own policy stands beside, as rows of "own policy"
   --passes N        passes over each work in one allocator (default: 2)
   --out FILE        where the rows go (default: bench/results/cards.csv)
   --charts FOLDER   the charts as SVG and PDF, with their numbers as CSV
@@ -38,7 +39,8 @@ import results  # noqa: E402  (how files and pages are written)
 BUNDLED = sorted((ROOT / "bench" / "traces").glob("*.trace.gz"))
 OURS, THEIRS = "pleat", "torch-expandable"
 COMPACTS = "pleat, short:compact"  # as an allocator of its own
-CONFS = {OURS: "", COMPACTS: "short:compact", THEIRS: ""}
+OWN = "pleat, own policy"  # beside a policy of the user's own (--conf policy:PATH)
+CONFS = {OURS: "", COMPACTS: "short:compact", OWN: "", THEIRS: ""}
 CARDS = ("24G", "40G", "80G", "141G", "unlimited")
 NEAR = ("1.05x", "1.02x", "1.01x", "1.005x")
 TIGHT = ("1.25x", *NEAR)
@@ -119,13 +121,18 @@ def bytes_of(size):
     return int(size[:-1]) * GIB if size.endswith("G") else math.inf
 
 
+def without_policy(conf):
+    return ",".join(item for item in conf.split(",") if not item.startswith("policy:"))
+
+
 def replay(pleat, work, size, costs, allocator, options):
     """The row of a work on a device."""
     command = [pleat, "fit"] if size == LEAST else \
         [pleat, "replay", "--loops", options.passes, "--memory", size]
     command += [work, "--json", "--sim", f"costs:{costs}", "--driver", "sim", "--allocator",
                 THEIRS if allocator == THEIRS else OURS]
-    conf = ",".join(filter(None, (options.conf, CONFS[allocator])))
+    given = without_policy(options.conf) if allocator == OWN else options.conf
+    conf = ",".join(filter(None, (given, CONFS[allocator])))
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                           check=False, env=dict(os.environ, PLEAT_CONF=conf))
     if done.returncode not in (0, 1):
@@ -165,7 +172,8 @@ def measure(build, options):
         peaks = dict(zip(works, pool.map(lambda work: peak_of(pleat, work), works)))
         cells = [(work, size, costs, allocator) for costs in options.costs for size in options.sizes
                  for work in works if counts(peaks[work], size, costs)
-                 for allocator in CONFS if allocator != COMPACTS or size in (*NEAR, LEAST)]
+                 for allocator in CONFS if (allocator != COMPACTS or size in (*NEAR, LEAST))
+                 and (allocator != OWN or "policy:" in options.conf)]
         return list(pool.map(lambda cell: replay(pleat, *cell, options), cells))
 
 
@@ -245,7 +253,7 @@ def spread(row, key, places=(3, 3), scale=1):
 
 
 def device(row):
-    return row["memory"] + (", `short:compact`" if row["way"] == COMPACTS else "")
+    return row["memory"] + {OURS: "", COMPACTS: ", `short:compact`", OWN: ", own policy"}[row["way"]]
 
 
 def driver_seconds(row, key="driver_ms"):

@@ -17,6 +17,7 @@
 #include "bench/command/parse_options.h"
 #include "bench/command/parse_sizes.h"
 #include "bench/measure/timed.h"
+#include "bench/run/policy.h"
 
 enum {
     KEY_MEMORY = 0x500,
@@ -250,6 +251,26 @@ static void say_written(const char *folder, bool is_drawn)
     printf("\nwritten: %s%s\n", folder, is_drawn ? "/report.html" : "");
 }
 
+/* A policy of the user's own beside pleat's, in the replays that were measured. */
+static bool judge_policy(const bench_ab_plan *plan, bench_failure *failure)
+{
+    bench_judged judged = { .n = 0 };
+    for (unsigned i = 0; i < plan->n_replays; i++) {
+        const bench_ab_cell *cell = &plan->cells[i];
+        bench_replay_options options = { .setup = &plan->setup,
+                                         .allocator = cell->allocator,
+                                         .memory_bytes = cell->memory_bytes,
+                                         .loops = plan->options.common.loops };
+        if (cell->state == BENCH_AB_MEASURED && bench_judged_wants(&plan->setup, cell->allocator) &&
+            !bench_judged_run(&judged, cell->work, &options, false, &cell->result.record,
+                              failure)) {
+            return false;
+        }
+    }
+    bench_judged_print(&judged, plan->options.common.json ? stderr : stdout);
+    return true;
+}
+
 /* Shows the results, complete or not; returns the exit status. */
 static int show(ab *command, bool is_interrupted)
 {
@@ -269,6 +290,10 @@ static int show(ab *command, bool is_interrupted)
     } else {
         bench_tables_print(plan);
         bench_judge_print(plan);
+    }
+    if (!is_interrupted && !judge_policy(plan, failure)) {
+        fprintf(stderr, "pleat: %s\n", failure->text);
+        status = BENCH_EXIT_FAILED;
     }
     fflush(stdout);
     unsigned n_measured = bench_ab_count(plan, BENCH_AB_MEASURED);

@@ -11,6 +11,7 @@
 #include "bench/measure/timed.h"
 #include "bench/run/fit.h"
 #include "bench/run/output.h"
+#include "bench/run/policy.h"
 
 enum {
     KEY_MEMORY = 0x200,
@@ -180,6 +181,7 @@ typedef struct batch {
     bench_ab_memory memories[BENCH_MOST_MEMORIES]; /* replay only */
     unsigned n_memories;                           /* 1: unlimited, unless asked for */
     bench_setup setup;
+    bench_judged judged; /* of a policy of the user's own */
     bench_progress progress;
     bench_dump dump;      /* replay only; path NULL = none */
     const char *timeline; /* replay only; NULL = none */
@@ -227,8 +229,11 @@ static bool measure(batch *b, const bench_work *work, const bench_memory *memory
         .tracer = b->timeline ? &b->tracer : NULL,
         .progress = &b->progress,
     };
+    bool is_judged = bench_judged_wants(&b->setup, allocator);
     if (b->is_fit) {
-        return bench_fit(work, &options, record, &b->failure);
+        return bench_fit(work, &options, record, &b->failure) &&
+               (!is_judged ||
+                bench_judged_run(&b->judged, work, &options, true, record, &b->failure));
     }
     if (memory->kind != BENCH_MEMORY_UNLIMITED) {
         options.memory_bytes = bench_memory_bytes(memory, work->peak_live_bytes,
@@ -238,6 +243,8 @@ static bool measure(batch *b, const bench_work *work, const bench_memory *memory
                          work->name);
     bool ok = bench_replay(work, &options, record, &b->failure);
     options.tracer = NULL;
+    ok = ok &&
+         (!is_judged || bench_judged_run(&b->judged, work, &options, false, record, &b->failure));
     return ok && bench_timed(work, &options, b->n_timed, record, &b->failure);
 }
 
@@ -351,7 +358,9 @@ static int run_all(batch *b)
         printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
         bench_output_heading(b->is_fit, b->n_timed > 0);
     }
-    return run_traced(b);
+    int status = run_traced(b);
+    bench_judged_print(&b->judged, b->options.json ? stderr : stdout);
+    return status;
 }
 
 static int run_command(int argc, char **argv, bool is_fit)
