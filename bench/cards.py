@@ -235,7 +235,15 @@ def summary_of(rows, size, costs, way=OURS):
     return out
 
 
-def summaries(rows):
+def is_here(row):
+    """Is the work in the repository: a bundled trace, or a run that anybody can generate?"""
+    return row["kind"] == "run" or any(trace.name == f"{row['work']}.trace.gz" for trace in BUNDLED)
+
+
+def summaries(rows, has_traces=False):
+    """Of the works that are in the repository, so that everybody can repeat them; with `has_traces`
+    of all."""
+    rows = [row for row in rows if has_traces or is_here(row)]
     cells = dict.fromkeys((row["memory"], row["costs"], row["allocator"]) for row in rows)
     return [summary_of(rows, *cell) for cell in cells if cell[2] != THEIRS]
 
@@ -286,14 +294,16 @@ def table(rows):
 
 
 def short_table(rows):
-    """README's: what a user counts, of pleat and in parentheses of expandable segments."""
+    """README's: what a user counts, of pleat and in parentheses of expandable segments, and the
+    driver's time under each cost file."""
+    ratios = {(row["memory"], row["way"], row["costs"]): f"{row['driver_ratio']:.2f}" for row in rows
+              if row["memory"] != LEAST}
     titles = ("device", "works", "failing", "held / live: mean, worst",
-              "driver s a run: mean, worst", "ratio of sums")
+              *(f"driver time, {costs}" for costs in COSTS))
     cells = [[device(row), row["works"], both(row, "failing"), spread(row, "resident", (3, 2)),
-              driver_seconds(row), f"{row['driver_ratio']:.2f}"]
-             for row in rows if row["costs"] == "a100" and row["memory"] != LEAST]
-    return [*lines_of(titles, cells), "", "Driver time is that of works which both complete.", "",
-            *least_lines(rows)]
+              *(ratios.get((row["memory"], row["way"], costs), "") for costs in COSTS)]
+             for row in rows if row["costs"] == COSTS[0] and row["memory"] != LEAST]
+    return [*lines_of(titles, cells), "", *least_lines(rows)]
 
 
 def main():
@@ -318,7 +328,7 @@ def main():
         results.write_csv(options.out, measure(options.build, options))
     rows = results.rows_of(options.out)  # rounded, so that the file gives the same tables again
     told = summaries(rows)
-    print("\n".join(table(told)))
+    print("\n".join(table(summaries(rows, bool(options.traces)))))
     if options.charts:
         options.charts.mkdir(parents=True, exist_ok=True)
         results.draw("by_card.py", options.out.resolve(), options.charts.resolve())
