@@ -38,6 +38,4 @@ if(TARGET pleat_command AND NOT SKBUILD)
     target_link_libraries(pleat_policy_python PRIVATE pleat_flags)
     target_include_directories(pleat_policy_python PRIVATE "${PROJECT_SOURCE_DIR}")
     add_dependencies(pleat_command pleat_policy_python)
-    install(TARGETS pleat_policy_python LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-        COMPONENT command)
 endif()
