@@ -63,7 +63,7 @@ def verdict(pleat):
     told = json.loads(line)
     least = {s["allocator"]: s["device"] for s in told["settings"]}
     typed = dict(told["lines"])["type"]
-    return [f"pleat ab tells:      it needs {told['need_bytes'] / GIB:.2f} GiB, and runs on a card of "
+    return [f"then pleat ab tells: it needs {told['need_bytes'] / GIB:.2f} GiB, and runs on a card of "
             f"{least['torch-native']} as it is, of {least['pleat']} under pleat",
             f"and what to type:    {typed}"]
 
