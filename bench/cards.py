@@ -9,9 +9,11 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
   --sizes A,B       only these devices: 24G, 40G, 80G, 141G, unlimited; 1.25x, 1.05x, 1.02x, 1.01x,
                     1.005x of what lives; least, the least device on which a work completes
   --costs A,B       only these cost files: a100, driver580, gb10
-  --conf STRING     configuration of pleat, on top of the default
+  --conf STRING     configuration of pleat, on top of the default; with policy:PATH (docs/policy.md)
+                    pleat's own policy stands beside, as rows of "own policy"
   --passes N        passes over each work in one allocator (default: 2)
   --out FILE        where the rows go (default: bench/results/cards.csv)
+  --charts FOLDER   the charts as SVG and PDF, with their numbers as CSV
   --draw            replay nothing: write tables and charts again from the rows that are there
 
 A row of the file is one replay: a work, a device, a cost file, an allocator. A card counts only for
@@ -37,7 +39,8 @@ import results  # noqa: E402  (how files and pages are written)
 BUNDLED = sorted((ROOT / "bench" / "traces").glob("*.trace.gz"))
 OURS, THEIRS = "pleat", "torch-expandable"
 COMPACTS = "pleat, short:compact"  # as an allocator of its own
-CONFS = {OURS: "", COMPACTS: "short:compact", THEIRS: ""}
+OWN = "pleat, own policy"  # beside a policy of the user's own (--conf policy:PATH)
+CONFS = {OURS: "", COMPACTS: "short:compact", OWN: "", THEIRS: ""}
 CARDS = ("24G", "40G", "80G", "141G", "unlimited")
 NEAR = ("1.05x", "1.02x", "1.01x", "1.005x")
 TIGHT = ("1.25x", *NEAR)
@@ -118,13 +121,18 @@ def bytes_of(size):
     return int(size[:-1]) * GIB if size.endswith("G") else math.inf
 
 
+def without_policy(conf):
+    return ",".join(item for item in conf.split(",") if not item.startswith("policy:"))
+
+
 def replay(pleat, work, size, costs, allocator, options):
     """The row of a work on a device."""
     command = [pleat, "fit"] if size == LEAST else \
         [pleat, "replay", "--loops", options.passes, "--memory", size]
     command += [work, "--json", "--sim", f"costs:{costs}", "--driver", "sim", "--allocator",
                 THEIRS if allocator == THEIRS else OURS]
-    conf = ",".join(filter(None, (options.conf, CONFS[allocator])))
+    given = without_policy(options.conf) if allocator == OWN else options.conf
+    conf = ",".join(filter(None, (given, CONFS[allocator])))
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                           check=False, env=dict(os.environ, PLEAT_CONF=conf))
     if done.returncode not in (0, 1):
@@ -164,7 +172,8 @@ def measure(build, options):
         peaks = dict(zip(works, pool.map(lambda work: peak_of(pleat, work), works)))
         cells = [(work, size, costs, allocator) for costs in options.costs for size in options.sizes
                  for work in works if counts(peaks[work], size, costs)
-                 for allocator in CONFS if allocator != COMPACTS or size in (*NEAR, LEAST)]
+                 for allocator in CONFS if (allocator != COMPACTS or size in (*NEAR, LEAST))
+                 and (allocator != OWN or "policy:" in options.conf)]
         return list(pool.map(lambda cell: replay(pleat, *cell, options), cells))
 
 
@@ -226,7 +235,15 @@ def summary_of(rows, size, costs, way=OURS):
     return out
 
 
-def summaries(rows):
+def is_here(row):
+    """Is the work in the repository: a bundled trace, or a run that anybody can generate?"""
+    return row["kind"] == "run" or any(trace.name == f"{row['work']}.trace.gz" for trace in BUNDLED)
+
+
+def summaries(rows, has_traces=False):
+    """Of the works that are in the repository, so that everybody can repeat them; with `has_traces`
+    of all."""
+    rows = [row for row in rows if has_traces or is_here(row)]
     cells = dict.fromkeys((row["memory"], row["costs"], row["allocator"]) for row in rows)
     return [summary_of(rows, *cell) for cell in cells if cell[2] != THEIRS]
 
@@ -244,7 +261,7 @@ def spread(row, key, places=(3, 3), scale=1):
 
 
 def device(row):
-    return row["memory"] + (", `short:compact`" if row["way"] == COMPACTS else "")
+    return row["memory"] + {OURS: "", COMPACTS: ", `short:compact`", OWN: ", own policy"}[row["way"]]
 
 
 def driver_seconds(row, key="driver_ms"):
@@ -277,18 +294,24 @@ def table(rows):
 
 
 def short_table(rows):
-    """README's: what a user counts, of pleat and in parentheses of expandable segments."""
+    """README's: what a user counts, of pleat and in parentheses of expandable segments, and the
+    driver's time under each cost file."""
+    ratios = {(row["memory"], row["way"], row["costs"]): f"{row['driver_ratio']:.2f}" for row in rows
+              if row["memory"] != LEAST}
     titles = ("device", "works", "failing", "held / live: mean, worst",
-              "driver s a run: mean, worst", "ratio of sums")
+              *(f"driver time, {costs}" for costs in COSTS))
     cells = [[device(row), row["works"], both(row, "failing"), spread(row, "resident", (3, 2)),
-              driver_seconds(row), f"{row['driver_ratio']:.2f}"]
-             for row in rows if row["costs"] == "a100" and row["memory"] != LEAST]
-    return [*lines_of(titles, cells), "", "Driver time is that of works which both complete.", "",
-            *least_lines(rows)]
+              *(ratios.get((row["memory"], row["way"], costs), "") for costs in COSTS)]
+             for row in rows if row["costs"] == COSTS[0] and row["memory"] != LEAST]
+    return [*lines_of(titles, cells), "", *least_lines(rows)]
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(add_help=False)
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__.replace("cards.py BUILD_DIR [OPTION...]   (./dev cards)",
+                              "./dev cards [OPTION...]"))
+        return
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--traces", action="append", default=[])
     parser.add_argument("--runs", type=int, default=20)
@@ -298,13 +321,17 @@ def main():
     parser.add_argument("--conf", default="")
     parser.add_argument("--passes", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, default=results.RESULTS / "cards.csv")
+    parser.add_argument("--charts", type=pathlib.Path)
     parser.add_argument("--draw", action="store_true")
     options = parser.parse_args()
     if not options.draw:
         results.write_csv(options.out, measure(options.build, options))
     rows = results.rows_of(options.out)  # rounded, so that the file gives the same tables again
     told = summaries(rows)
-    print("\n".join(table(told)))
+    print("\n".join(table(summaries(rows, bool(options.traces)))))
+    if options.charts:
+        options.charts.mkdir(parents=True, exist_ok=True)
+        results.draw("by_card.py", options.out.resolve(), options.charts.resolve())
     if options.out == results.RESULTS / "cards.csv":
         results.write_between("docs/results.md", "\n".join(table(told)), MARKERS)
         results.write_between("README.md", "\n".join(short_table(told)), MARKERS)

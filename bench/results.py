@@ -232,10 +232,13 @@ def write_between(name, text, markers=MARKERS):
 
 def draw(chart, source, out):
     """A chart of report/, if matplotlib is installed."""
-    drawn = subprocess.run(["python3", "-B", ROOT / "bench" / "report" / chart,
-                            RESULTS / source, RESULTS / out], check=False)
-    if drawn.returncode != 0:
-        print(f"bench/results/{out} is not drawn: is there matplotlib?", file=sys.stderr)
+    # Only the distribution's own Python finds the distribution's packages.
+    for python in ("python3", "/usr/bin/python3"):
+        drawn = subprocess.run([python, "-B", ROOT / "bench" / "report" / chart, RESULTS / source,
+                                RESULTS / out], check=False, stderr=subprocess.DEVNULL)
+        if drawn.returncode == 0:
+            return
+    print(f"{RESULTS / out} is not drawn: is there matplotlib?", file=sys.stderr)
 
 
 def rows_of_pages():

@@ -50,6 +50,11 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         Python3::Interpreter -B "${tests}/python/fleet_ranks.py" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(bench_cards install
         Python3::Interpreter -B "${tests}/python/cards_judge.py" "${PROJECT_BINARY_DIR}")
+    pleat_add_check(front_page install Python3::Interpreter -B
+        "${PROJECT_SOURCE_DIR}/bench/front_page.py" "${PROJECT_BINARY_DIR}" --check)
+    pleat_add_check(policy_run install
+        Python3::Interpreter -B "${tests}/python/policy_run.py" "$<TARGET_FILE:pleat_command>"
+        "${PROJECT_BINARY_DIR}/include" "${PROJECT_BINARY_DIR}")
     pleat_add_check(command_output install
         "${tests}/consumer/output.sh" "$<TARGET_FILE:pleat_command>")
     pleat_add_check(snapshot_files python
@@ -74,6 +79,11 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         "${prefix}/${CMAKE_INSTALL_BINDIR}/pleat" probe --driver sim)
     pleat_add_check(tutorial install "${tests}/consumer/tutorial.sh" "${prefix}"
         "${PROJECT_BINARY_DIR}/consumer/tutorial")
+    if(CMAKE_CXX_COMPILER)
+        pleat_add_check(api_page install "${tests}/consumer/api_page.sh" "${prefix}"
+            "${PROJECT_BINARY_DIR}/consumer/api_page")
+        set_tests_properties(api_page PROPERTIES FIXTURES_REQUIRED installed)
+    endif()
     pleat_add_check(reference install "${tests}/consumer/reference.sh"
         "${PROJECT_BINARY_DIR}/docs")
     pleat_add_check(manuals_and_completion install "${tests}/consumer/manuals.sh" "${prefix}")

@@ -31,3 +31,11 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/bench/command/main.c")
         add_dependencies(pleat_command pleat_sim)
     endif()
 endif()
+
+# Policies in Python, for `policy:SCRIPT.py` (bench/run/policy.h).
+if(TARGET pleat_command AND NOT SKBUILD)
+    add_library(pleat_policy_python SHARED bench/run/policy_python.c)
+    target_link_libraries(pleat_policy_python PRIVATE pleat_flags)
+    target_include_directories(pleat_policy_python PRIVATE "${PROJECT_SOURCE_DIR}")
+    add_dependencies(pleat_command pleat_policy_python)
+endif()

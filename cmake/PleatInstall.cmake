@@ -74,6 +74,10 @@ if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
     include(PleatManuals)
 endif()
 
+if(TARGET pleat_policy_python)
+    install(TARGETS pleat_policy_python LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        COMPONENT command)
+endif()
 if(TARGET pleat_runtime AND NOT SKBUILD)
     install(TARGETS pleat_runtime LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT command)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/pleat-runtime"

@@ -85,7 +85,7 @@ function(pleat_add_layer name)
     set(patterns ${ARGN})
     list(TRANSFORM patterns PREPEND "${PROJECT_SOURCE_DIR}/")
     file(GLOB sources CONFIGURE_DEPENDS ${patterns})
-    list(FILTER sources EXCLUDE REGEX "/bench/command/main\\.c$")
+    list(FILTER sources EXCLUDE REGEX "/bench/(command/main|run/policy_python)\\.c$") # of their own
     if(sources)
         add_library(${name} STATIC ${sources})
         target_link_libraries(${name} PUBLIC pleat_flags)

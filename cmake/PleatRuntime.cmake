@@ -16,7 +16,7 @@ if(runtime_objects AND TARGET pleat_sim)
     target_link_options(pleat_runtime PRIVATE ${pleat_ship_link}
         -Wl,-soname,libcuda.so.1 -Wl,-z,defs)
     # --card: what `pleat` knows, too. A line's rest may look like further entries to CMake.
-    set(cards_file "${PROJECT_SOURCE_DIR}/bench/ab/cards.c")
+    set(cards_file "${PROJECT_SOURCE_DIR}/bench/base/cards.c")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${cards_file}")
     file(STRINGS "${cards_file}" card_lines REGEX "\"[0-9]+ GB\", ")
     set(PLEAT_CARDS "")

@@ -185,27 +185,42 @@ if(TARGET pleat_shared AND TARGET pleat_cxx_flags)
         ENVIRONMENT "${test_environment}")
 endif()
 
-# The examples in C, with the header as it is installed; what they say is looked at. More arguments
-# are further libraries.
-function(pleat_add_example name capacity said)
-    add_executable(example_${name} "examples/${name}.c")
-    target_include_directories(example_${name} BEFORE PRIVATE "${PROJECT_BINARY_DIR}/include")
-    target_link_libraries(example_${name} PRIVATE pleat_shared pleat_flags ${ARGN})
-    add_dependencies(example_${name} pleat_sim)
-    add_test(NAME example_${name} COMMAND example_${name})
-    set_tests_properties(example_${name} PROPERTIES LABELS unit TIMEOUT ${test_limit}
+# The examples in C and C++, with the headers as they are installed; what they say is looked at, on
+# a device of the size that examples/README.md names. More arguments are further libraries.
+function(pleat_add_example file capacity said)
+    string(REPLACE "." "_" name "example_${file}")
+    set(flags pleat_flags)
+    if(file MATCHES "[.]cpp$")
+        set(flags pleat_cxx_flags)
+    endif()
+    add_executable(${name} "examples/${file}")
+    target_include_directories(${name} BEFORE PRIVATE "${PROJECT_BINARY_DIR}/include")
+    target_link_libraries(${name} PRIVATE pleat_shared ${flags} ${ARGN})
+    add_dependencies(${name} pleat_sim)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT ${test_limit}
         ENVIRONMENT "${test_environment};PLEAT_CONF=driver:sim,sim:[capacity:${capacity}]"
         PASS_REGULAR_EXPRESSION "${said}")
 endfunction()
 
 if(TARGET pleat_shared AND TARGET pleat_sim)
-    pleat_add_example(blocks 1G "live 260 MiB, resident [23][0-9][0-9] MiB, [1-9][0-9]* granules moved")
-    pleat_add_example(kv_cache 1G "addresses for 8192 MiB of cache, memory for at most 1?[0-9][0-9][0-9] MiB\
+    pleat_add_example(blocks.c 300M
+        "live 260 MiB, resident [23][0-9][0-9] MiB, [1-9][0-9]* granules moved")
+    pleat_add_example(kv_cache.c 1G "addresses for 8192 MiB of cache, memory for at most 1?[0-9][0-9][0-9] MiB\
 .*all are served: 0 MiB.*nothing was copied")
-    pleat_add_example(weight_cache 130M
+    pleat_add_example(weight_cache.c 130M
         "10 models of 40 MiB on 130 MiB.*[1-9][0-9] woke it, 40 MiB each.*200 of 200 tensors")
-    pleat_add_example(two_streams 64M
-        "hazards with record_stream: 0.*hazards without it: 1.*unordered" pleat_sim)
+    pleat_add_example(two_streams.c 64M "hazards with record_stream: 0.*hazards without it: 1.*\
+write on stream 0x[0-9a-f]+, read in call [0-9]+ on stream 0x[0-9a-f]+, unordered: a forgotten record_stream"
+        pleat_sim)
+    set(graphs_said "three graphs captured: +3 users, +[67][0-9] MiB held.*no room beside them: +128 \
+MiB.*graphs and users gone: +0 users, +0 MiB held.*room again: +128 MiB")
+    pleat_add_example(cuda_graph.c 192M "${graphs_said}" pleat_sim)
+    if(TARGET pleat_cxx_flags)
+        pleat_add_example(cuda_graph.cpp 192M
+            "two graphs: 1 user, [67][0-9] MiB held.*graphs and pool are gone: room for 160 MiB"
+            pleat_sim)
+    endif()
 endif()
 
 # The ABI is compared with the vendor's header where there is one.

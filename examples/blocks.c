@@ -1,7 +1,7 @@
 /* blocks.c - pleat from C: an instance, blocks of many sizes, and their cost in memory.
  *
  *     cc blocks.c -o blocks $(pkg-config --cflags --libs pleat)
- *     PLEAT_CONF=driver:sim,sim:[capacity:1G] ./blocks        # or as it is, on a GPU
+ *     PLEAT_CONF=driver:sim,sim:[capacity:300M] ./blocks      # or as it is, on a GPU
  */
 #include <pleat.h>
 #include <stdio.h>

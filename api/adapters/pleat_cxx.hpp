@@ -1,12 +1,15 @@
-/* pleat_cxx.hpp - pleat in C++: owners that give back, and resources of std::pmr.
+/* pleat_cxx.hpp - pleat in C++: owners that give back, scopes, and resources of std::pmr.
  *
  * C++17. Header only over pleat.h: needs libpleat. An owner gives back its memory in its
- * destructor. Destructors do not throw: only pleat_last_error has their failures. All other
- * functions throw. If memory is short they throw out_of_memory, a std::bad_alloc, else error
- * (namespace pleat_cxx). Both have the library's text as what().
+ * destructor, and when another owner is moved into it. Destructors do not throw: only
+ * pleat_last_error has their failures. All other functions throw. If memory is short they throw
+ * out_of_memory, a std::bad_alloc, else error (namespace pleat_cxx). Both have the library's text
+ * as what(). An owner is used by one thread at a time.
  *
  *   pleat_cxx::instance gpu("limit:0.9");
  *   pleat_cxx::block weights(gpu, 0, 300 << 20, stream);         // freed in the stream's order
+ *   pleat_cxx::tag_scope scope("cache");                         // allocations carry the tag
+ *   gpu.sleep("cache");
  *   pleat_cxx::instance host("memory:host");
  *   pleat_cxx::host_resource pinned(host, 0, stream);
  *   std::pmr::vector<float> batch(1000000, &pinned);             // page-locked */
@@ -15,117 +18,28 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory_resource>
-#include <new>
-#include <stdexcept>
+#include <string>
 #include <utility>
 
-#include "pleat.h"
+#include "pleat_cxx_base.hpp"
+#include "pleat_cxx_pmr.hpp"
+#include "pleat_cxx_scopes.hpp"
 
 namespace pleat_cxx
 {
 
-/** A failure of pleat, except shortage of memory. */
-class error : public std::runtime_error
-{
-  public:
-    explicit error(pleat_status status)
-        : std::runtime_error(pleat_last_error()->text), status_(status)
-    {
-    }
-
-    pleat_status status() const noexcept
-    {
-        return status_;
-    }
-
-  private:
-    pleat_status status_;
-};
-
-/** There is no memory, or none yet. The text lives until the thread's next error. */
-class out_of_memory : public std::bad_alloc
-{
-  public:
-    explicit out_of_memory(pleat_status status) noexcept : status_(status)
-    {
-    }
-
-    const char *what() const noexcept override
-    {
-        return pleat_last_error()->text;
-    }
-
-    pleat_status status() const noexcept
-    {
-        return status_;
-    }
-
-  private:
-    pleat_status status_;
-};
-
-inline void require(pleat_status status)
-{
-    switch (status) {
-    case PLEAT_OK:
-        return;
-    case PLEAT_ENOMEM_DEVICE:
-    case PLEAT_ENOMEM_HOST:
-    case PLEAT_ENOSPACE_VA:
-    case PLEAT_EPENDING:
-    case PLEAT_ESIZE:
-        throw out_of_memory(status);
-    default:
-        throw error(status);
-    }
-}
-
-/* ---- alignment ------------------------------------------------------------------------------- */
-
-/** Every address of every allocator is a multiple of this; request more bytes to align further. */
-inline constexpr std::size_t own_alignment = 256;
-
-/** The size to request so that `bytes` at a multiple of `alignment` (a power of two) fit in. Throws
- *  std::bad_alloc if no size is large enough. */
-inline std::size_t bytes_to_align(std::size_t bytes, std::size_t alignment)
-{
-    std::size_t more = alignment > own_alignment ? alignment - own_alignment : 0;
-    if ((alignment & (alignment - 1)) != 0 || bytes > SIZE_MAX - more) {
-        throw std::bad_alloc();
-    }
-    return bytes == 0 ? more + 1 : bytes + more;
-}
-
-inline std::uintptr_t align_up(std::uintptr_t at, std::size_t alignment) noexcept
-{
-    return alignment > own_alignment ? (at + alignment - 1) & ~(std::uintptr_t)(alignment - 1) : at;
-}
-
-/** The block that contains an aligned address. */
-inline pleat_devptr base_of(pleat instance, int device, pleat_devptr ptr,
-                            std::size_t alignment) noexcept
-{
-    pleat_block_info info;
-    bool is_base = alignment <= own_alignment ||
-                   pleat_block_query(instance, device, ptr, &info) != PLEAT_OK;
-    return is_base ? ptr : info.base;
-}
-
-inline void ignore(pleat_status) noexcept
-{
-}
-
-/* ---- owners ---------------------------------------------------------------------------------- */
-
-/** An instance. Its destructor gives back live blocks, too. Not shared: pass a reference, or
- *  handle(). */
+/** An instance. Its destructor gives back live blocks, too. Converts to the `pleat` that functions
+ *  of pleat.h take, and does not own what it converts to. */
 class instance
 {
   public:
     explicit instance(const char *conf = nullptr)
     {
-        require(pleat_create(conf, &handle_));
+        pleat_cxx::check(pleat_create(conf, &handle_));
+    }
+
+    explicit instance(const std::string &conf) : instance(conf.c_str())
+    {
     }
 
     instance(instance &&other) noexcept : handle_(std::exchange(other.handle_, pleat{}))
@@ -134,12 +48,10 @@ class instance
 
     instance &operator=(instance &&other) noexcept
     {
-        std::swap(handle_, other.handle_);
+        instance gone(std::move(other));
+        std::swap(handle_, gone.handle_);
         return *this;
     }
-
-    instance(const instance &) = delete;
-    instance &operator=(const instance &) = delete;
 
     ~instance()
     {
@@ -153,38 +65,178 @@ class instance
         return handle_;
     }
 
+    operator pleat() const noexcept
+    {
+        return handle_;
+    }
+
+    pleat_stats stats(int device = 0) const
+    {
+        pleat_stats stats;
+        pleat_cxx::check(pleat_device_stats(handle_, device, &stats));
+        return stats;
+    }
+
+    pleat_device_info info(int device = 0) const
+    {
+        pleat_device_info info;
+        pleat_cxx::check(pleat_device_query(handle_, device, &info));
+        return info;
+    }
+
+    /** Recompute all invariants: 0 = all hold, else the first that does not. */
+    int check() const
+    {
+        int broken = 0;
+        pleat_cxx::check(pleat_check(handle_, &broken));
+        return broken;
+    }
+
+    /** Give free memory back to the driver until `keep_bytes` are left; tells how much it was. */
+    std::uint64_t trim(int device = 0, std::uint64_t keep_bytes = 0, bool wait = false) const
+    {
+        std::uint64_t released = 0;
+        pleat_cxx::check(pleat_device_trim(handle_, device, keep_bytes, wait, &released));
+        return released;
+    }
+
+    /** Move live memory out of partly used chunks. Nothing may run (pleat_device_compact). */
+    pleat_compaction compact(int device = 0) const
+    {
+        pleat_compaction done;
+        pleat_cxx::check(pleat_device_compact(handle_, device, &done));
+        return done;
+    }
+
+    void set_limit(int device, std::uint64_t bytes) const
+    {
+        pleat_cxx::check(pleat_device_set_limit(handle_, device, bytes));
+    }
+
+    /** Let a tag sleep: its memory goes back to the driver. `folder` is for PLEAT_SLEEP_FILE. */
+    pleat_slept sleep(int device, const char *tag, pleat_sleep how = PLEAT_SLEEP_HOST,
+                      const char *folder = nullptr) const
+    {
+        pleat_slept slept;
+        pleat_cxx::check(pleat_tag_sleep(handle_, device, tag, how, folder, &slept));
+        return slept;
+    }
+
+    pleat_slept sleep(const char *tag, pleat_sleep how = PLEAT_SLEEP_HOST) const
+    {
+        return sleep(0, tag, how);
+    }
+
+    /** Bring a tag's memory back, at the same addresses; at most `most_bytes` of it, 0 = all. */
+    pleat_slept wake(int device, const char *tag, std::uint64_t most_bytes = 0) const
+    {
+        pleat_slept woken;
+        pleat_cxx::check(pleat_tag_wake(handle_, device, tag, most_bytes, &woken));
+        return woken;
+    }
+
+    pleat_slept wake(const char *tag) const
+    {
+        return wake(0, tag);
+    }
+
+    pleat_tag_info tag_info(int device, const char *tag) const
+    {
+        pleat_tag_info info;
+        pleat_cxx::check(pleat_tag_query(handle_, device, tag, &info));
+        return info;
+    }
+
   private:
     pleat handle_{};
 };
 
+/** Memory of an instance at an address: what block and buffer have in common. Only the instance of
+ *  the constructor's argument is kept, so the instance outlives the owner. */
+class memory
+{
+  public:
+    pleat_devptr get() const noexcept
+    {
+        return at_;
+    }
+
+    /** The address as kernels take it. The host cannot read or write there. */
+    template <class T = void> T *data() const noexcept
+    {
+        return reinterpret_cast<T *>(static_cast<std::uintptr_t>(at_));
+    }
+
+    int device() const noexcept
+    {
+        return device_;
+    }
+
+    void *stream() const noexcept
+    {
+        return stream_;
+    }
+
+    explicit operator bool() const noexcept
+    {
+        return at_ != 0;
+    }
+
+  protected:
+    memory() noexcept = default;
+
+    memory(pleat of, int device, void *stream) noexcept
+        : instance_(of), device_(device), stream_(stream)
+    {
+    }
+
+    memory(memory &&other) noexcept
+        : instance_(other.instance_), device_(other.device_), stream_(other.stream_),
+          at_(std::exchange(other.at_, 0))
+    {
+    }
+
+    ~memory() = default;
+
+    void swap(memory &other) noexcept
+    {
+        std::swap(instance_, other.instance_);
+        std::swap(device_, other.device_);
+        std::swap(stream_, other.stream_);
+        std::swap(at_, other.at_);
+    }
+
+    pleat instance_{};
+    int device_ = 0;
+    void *stream_ = nullptr;
+    pleat_devptr at_ = 0;
+};
+
 /** A block on a stream, at a multiple of `alignment`; freed in the stream's order. */
-class block
+class block : public memory
 {
   public:
     block() noexcept = default;
 
-    block(const instance &of, int device, std::size_t bytes, void *stream = nullptr,
+    block(pleat of, int device, std::size_t bytes, void *stream = nullptr,
           std::size_t alignment = own_alignment)
-        : instance_(of.handle()), device_(device), bytes_(bytes), stream_(stream)
+        : memory(of, device, stream), bytes_(bytes)
     {
-        require(
-            pleat_block_alloc(instance_, device, bytes_to_align(bytes, alignment), stream, &base_));
+        check(pleat_block_alloc(of, device, bytes_to_align(bytes, alignment), stream, &base_));
         at_ = align_up(base_, alignment);
     }
 
     block(block &&other) noexcept
+        : memory(std::move(other)), base_(std::exchange(other.base_, 0)),
+          bytes_(std::exchange(other.bytes_, 0))
     {
-        swap(other);
     }
 
     block &operator=(block &&other) noexcept
     {
-        swap(other);
+        block(std::move(other)).swap(*this);
         return *this;
     }
-
-    block(const block &) = delete;
-    block &operator=(const block &) = delete;
 
     ~block()
     {
@@ -193,15 +245,33 @@ class block
         }
     }
 
+    /** Free the block now, in its stream's order. The owner keeps a block that is not freed. */
+    void reset()
+    {
+        reset(stream_);
+    }
+
+    /** The same from another stream, which counts as a use. */
+    void reset(void *stream)
+    {
+        if (base_ != 0) {
+            check(pleat_block_free(instance_, device_, base_, stream));
+            (void)release();
+        }
+    }
+
+    /** Let go of the block; pleat_block_free takes the address that this returns. */
+    [[nodiscard]] pleat_devptr release() noexcept
+    {
+        at_ = 0;
+        bytes_ = 0;
+        return std::exchange(base_, 0);
+    }
+
     /** Say that work on a further stream uses the block. */
     void record_stream(void *stream) const
     {
-        require(pleat_block_record_stream(instance_, device_, base_, stream));
-    }
-
-    pleat_devptr get() const noexcept
-    {
-        return at_;
+        check(pleat_block_record_stream(instance_, device_, base_, stream));
     }
 
     std::size_t size() const noexcept
@@ -209,50 +279,43 @@ class block
         return bytes_;
     }
 
-    explicit operator bool() const noexcept
-    {
-        return base_ != 0;
-    }
-
     void swap(block &other) noexcept
     {
-        std::swap(instance_, other.instance_);
-        std::swap(device_, other.device_);
+        memory::swap(other);
         std::swap(base_, other.base_);
-        std::swap(at_, other.at_);
         std::swap(bytes_, other.bytes_);
-        std::swap(stream_, other.stream_);
+    }
+
+    friend void swap(block &one, block &other) noexcept
+    {
+        one.swap(other);
     }
 
   private:
-    pleat instance_{};
-    int device_ = 0;
     pleat_devptr base_ = 0;
-    pleat_devptr at_ = 0;
     std::size_t bytes_ = 0;
-    void *stream_ = nullptr;
 };
 
 /** A buffer that grows in place (pleat_buffer.h); destroyed in the order of its stream. */
-class buffer
+class buffer : public memory
 {
   public:
-    buffer(const instance &of, int device, std::uint64_t most_bytes, std::uint64_t page_bytes = 0,
+    buffer() noexcept = default;
+
+    buffer(pleat of, int device, std::uint64_t most_bytes, std::uint64_t page_bytes = 0,
            void *stream = nullptr, std::uint64_t align_bytes = 0)
-        : instance_(of.handle()), device_(device), stream_(stream)
+        : memory(of, device, stream)
     {
-        require(pleat_buffer_create_aligned(instance_, device, most_bytes, page_bytes, align_bytes,
-                                            &at_));
+        check(pleat_buffer_create_aligned(of, device, most_bytes, page_bytes, align_bytes, &at_));
     }
 
-    buffer(buffer &&other) noexcept
-        : instance_(other.instance_), device_(other.device_), stream_(other.stream_),
-          at_(std::exchange(other.at_, 0))
-    {
-    }
+    buffer(buffer &&other) noexcept = default;
 
-    buffer(const buffer &) = delete;
-    buffer &operator=(const buffer &) = delete;
+    buffer &operator=(buffer &&other) noexcept
+    {
+        buffer(std::move(other)).swap(*this);
+        return *this;
+    }
 
     ~buffer()
     {
@@ -261,119 +324,69 @@ class buffer
         }
     }
 
+    /** Destroy the buffer now, in its stream's order. The owner keeps one that is not destroyed. */
+    void reset()
+    {
+        if (at_ != 0) {
+            check(pleat_buffer_destroy(instance_, device_, at_, stream_));
+            at_ = 0;
+        }
+    }
+
+    /** Let go of the buffer; pleat_buffer_destroy takes the address that this returns. */
+    [[nodiscard]] pleat_devptr release() noexcept
+    {
+        return std::exchange(at_, 0);
+    }
+
     void resize(std::uint64_t bytes) const
     {
-        require(pleat_buffer_resize(instance_, device_, at_, bytes, stream_));
+        check(pleat_buffer_resize(instance_, device_, at_, bytes, stream_));
     }
 
     void commit(std::uint64_t offset, std::uint64_t bytes) const
     {
-        require(pleat_buffer_commit(instance_, device_, at_, offset, bytes, stream_));
+        check(pleat_buffer_commit(instance_, device_, at_, offset, bytes, stream_));
     }
 
     void decommit(std::uint64_t offset, std::uint64_t bytes) const
     {
-        require(pleat_buffer_decommit(instance_, device_, at_, offset, bytes, stream_));
+        check(pleat_buffer_decommit(instance_, device_, at_, offset, bytes, stream_));
     }
 
-    pleat_devptr get() const noexcept
+    /** Say that work on a further stream uses the pages. */
+    void record_stream(void *stream) const
     {
-        return at_;
+        check(pleat_buffer_record_stream(instance_, device_, at_, stream));
+    }
+
+    pleat_buffer_info info() const
+    {
+        pleat_buffer_info info;
+        check(pleat_buffer_query(instance_, device_, at_, &info));
+        return info;
     }
 
     std::uint64_t size() const
     {
-        pleat_buffer_info info;
-        require(pleat_buffer_query(instance_, device_, at_, &info));
-        return info.bytes;
+        return info().bytes;
     }
 
-  private:
-    pleat instance_;
-    int device_;
-    void *stream_;
-    pleat_devptr at_ = 0;
-};
-
-/* ---- std::pmr -------------------------------------------------------------------------------- */
-
-/** Pinned memory of an instance with memory:host, for containers of the program. Freed memory
- *  serves again once work submitted so far on `stream` is over; with PLEAT_HOST_UNUSED at once,
- *  since no stream uses the memory. The instance outlives the resource. */
-class host_resource : public std::pmr::memory_resource
-{
-  public:
-    host_resource(const instance &of, int device, void *stream) noexcept
-        : instance_(of.handle()), device_(device), stream_(stream)
+    /** The most bytes that it may grow to. */
+    std::uint64_t capacity() const
     {
+        return info().most_bytes;
     }
 
-  private:
-    void *do_allocate(std::size_t bytes, std::size_t alignment) override
+    void swap(buffer &other) noexcept
     {
-        void *ptr = nullptr;
-        require(pleat_host_alloc(instance_, device_, bytes_to_align(bytes, alignment), &ptr));
-        return reinterpret_cast<void *>(align_up(reinterpret_cast<std::uintptr_t>(ptr), alignment));
+        memory::swap(other);
     }
 
-    void do_deallocate(void *ptr, std::size_t, std::size_t alignment) override
+    friend void swap(buffer &one, buffer &other) noexcept
     {
-        pleat_devptr at = reinterpret_cast<std::uintptr_t>(ptr);
-        std::uintptr_t base = base_of(instance_, device_, at, alignment);
-        ignore(pleat_host_free(instance_, device_, reinterpret_cast<void *>(base), stream_));
+        one.swap(other);
     }
-
-    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
-    {
-        const auto *same = dynamic_cast<const host_resource *>(&other);
-        return same != nullptr && same->instance_.slot == instance_.slot &&
-               same->instance_.generation == instance_.generation && same->device_ == device_ &&
-               same->stream_ == stream_;
-    }
-
-    pleat instance_;
-    int device_;
-    void *stream_;
-};
-
-/** Device memory in the order of a stream, as a std::pmr::memory_resource. The host cannot read or
- *  write the memory. So use no container of host elements, and no std::pmr pool, since pools keep
- *  lists in the memory. The instance outlives the resource. */
-class device_resource : public std::pmr::memory_resource
-{
-  public:
-    device_resource(const instance &of, int device, void *stream = nullptr) noexcept
-        : instance_(of.handle()), device_(device), stream_(stream)
-    {
-    }
-
-  private:
-    void *do_allocate(std::size_t bytes, std::size_t alignment) override
-    {
-        pleat_devptr at = 0;
-        require(
-            pleat_block_alloc(instance_, device_, bytes_to_align(bytes, alignment), stream_, &at));
-        return reinterpret_cast<void *>(align_up(at, alignment));
-    }
-
-    void do_deallocate(void *ptr, std::size_t, std::size_t alignment) override
-    {
-        pleat_devptr at = reinterpret_cast<std::uintptr_t>(ptr);
-        pleat_devptr base = base_of(instance_, device_, at, alignment);
-        ignore(pleat_block_free(instance_, device_, base, stream_));
-    }
-
-    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
-    {
-        const auto *same = dynamic_cast<const device_resource *>(&other);
-        return same != nullptr && same->instance_.slot == instance_.slot &&
-               same->instance_.generation == instance_.generation && same->device_ == device_ &&
-               same->stream_ == stream_;
-    }
-
-    pleat instance_;
-    int device_;
-    void *stream_;
 };
 
 } /* namespace pleat_cxx */

@@ -31,13 +31,18 @@ __attribute__((cold, noinline)) static pleat_status refuse_size(size_t bytes, co
 
 /* `n_errors`, in this file: pl_driver_n_errors at the beginning of the call. */
 __attribute__((cold, noinline)) static pleat_status refuse_stream(const pl_gpu *gpu, void *stream,
-                                                                  uint64_t n_errors,
+                                                                  uint64_t n_errors, bool is_free,
                                                                   pleat_status st)
 {
+    const char *way_out = "";
+    if (is_free && pl_stream_is_none(st)) {
+        way_out = "; if it was destroyed, free the block on another stream, such as NULL, and next "
+                  "time call pleat_stream_retire before a stream is destroyed";
+    }
     pl_driver_clear_error_before(n_errors);
-    return pl_error_set(st, 0, "device %d: the stream %p cannot be used: %s", gpu->ordinal, stream,
-                        st == PLEAT_EDRIVER ? "the driver does not know it"
-                                            : pleat_status_text(st));
+    return pl_error_set(
+        st, 0, "device %d: the stream %p cannot be used: %s%s", gpu->ordinal, stream,
+        st == PLEAT_EDRIVER ? "the driver does not know it" : pleat_status_text(st), way_out);
 }
 
 __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *instance,
@@ -61,10 +66,11 @@ __attribute__((cold, noinline)) static pleat_status refuse_pointer(pl_instance *
 
 __attribute__((cold, noinline)) static pleat_status refuse_block(const pl_gpu *gpu,
                                                                  pleat_devptr ptr, void *stream,
-                                                                 uint64_t n_errors, pleat_status st)
+                                                                 uint64_t n_errors, bool is_free,
+                                                                 pleat_status st)
 {
     if (st == PLEAT_ESTREAM) { /* a stream known by its handle only, and gone */
-        return refuse_stream(gpu, stream, n_errors, st);
+        return refuse_stream(gpu, stream, n_errors, is_free, st);
     }
     pl_driver_clear_error_before(n_errors);
     return refuse_pointer(gpu->instance, gpu->ordinal, ptr, st);
@@ -193,7 +199,7 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_instance *insta
         put_stream(w.stream, stream);
         debug_walk(w.gpu, st);
     } else if (w.gpu) {
-        refuse_stream(w.gpu, stream, n_errors, st);
+        refuse_stream(w.gpu, stream, n_errors, false, st);
     }
     cancel_restore(cancel);
     return st;
@@ -285,12 +291,12 @@ static __attribute__((noinline)) pleat_status with_block(pl_instance *instance, 
     if (is_likely(is_known && st == PLEAT_OK)) {
         st = is_free ? free_to(gpu, ptr, on) : gpu->ops->record_stream(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
-            refuse_block(gpu, ptr, stream, n_errors, st);
+            refuse_block(gpu, ptr, stream, n_errors, is_free, st);
         }
         put_stream(on, stream);
         debug_walk(gpu, st);
     } else if (is_known) {
-        refuse_stream(gpu, stream, n_errors, st);
+        refuse_stream(gpu, stream, n_errors, is_free, st);
     }
     cancel_restore(cancel);
     return st;
@@ -309,7 +315,7 @@ pleat_status pleat_block_free(pleat handle, int device, pleat_devptr ptr, void *
     if (is_likely(on != NULL)) {
         st = gpu->ops->free(gpu->allocator, ptr, on);
         if (!is_likely(st == PLEAT_OK)) {
-            refuse_block(gpu, ptr, stream, n_errors, st);
+            refuse_block(gpu, ptr, stream, n_errors, true, st);
         }
         put_stream(on, stream);
         debug_walk(gpu, st);

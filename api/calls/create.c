@@ -3,6 +3,7 @@
 
 #include "api/base/text.h"
 #include "api/calls/internal.h"
+#include "api/instance/policy.h"
 #include "api/instance/rounding.h"
 #include "api/instance/slot.h"
 #include "api/metrics/metrics.h"
@@ -111,6 +112,10 @@ static pleat_status create_alone(const pl_config *config, pleat *out)
         return st;
     }
     instance_init(slot, config);
+    st = pl_policy_load(&slot->instance);
+    if (st != PLEAT_OK) {
+        goto undo_init;
+    }
     st = open_driver(config, &slot->instance.drv, &slot->instance.n_devices);
     if (st != PLEAT_OK) {
         goto undo_init;

@@ -38,6 +38,7 @@ typedef struct pl_config {
     pl_history_frames history_frames;
     char metrics[PL_METRICS_BYTES]; /* a path, or auto; empty = none are written */
     unsigned metrics_ms;            /* between two pages */
+    char policy[PL_METRICS_BYTES];  /* a shared object (pleat_policy.h); empty = none */
     pl_allocator_options options;   /* except limit_bytes, which depends on the device */
     pl_device_options device;
 } pl_config;

@@ -49,6 +49,7 @@ static const struct own_key {
     { PL_KEY_METRICS, { "metrics", .offset = offsetof(pl_config, metrics) } },
     { PL_KEY_OPTION,
       { "metrics_ms", PL_OPTION_NUMBER, AT(metrics_ms), .least = 10, .most = 86400000 } },
+    { PL_KEY_POLICY, { "policy", .offset = offsetof(pl_config, policy) } },
 };
 
 enum { N_OWN = sizeof own_keys / sizeof own_keys[0] };
@@ -163,6 +164,19 @@ static bool read_metrics(pl_config *config, pl_span value)
     return true;
 }
 
+/* A path with a slash, as a name alone would be searched for among the system's libraries. */
+static bool read_policy(pl_config *config, pl_span value)
+{
+    bool is_none = pl_span_is(value, "none");
+    if (value.n == 0 || value.n >= sizeof config->policy ||
+        (!is_none && !memchr(value.at, '/', value.n))) {
+        return false;
+    }
+    memcpy(config->policy, value.at, is_none ? 0 : value.n);
+    config->policy[is_none ? 0 : value.n] = '\0';
+    return true;
+}
+
 bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config *config)
 {
     switch (key->kind) {
@@ -177,6 +191,8 @@ bool pl_key_read(const pl_key *key, pl_span value, bool is_bracketed, pl_config 
         return is_bracketed && read_sim(config, value);
     case PL_KEY_METRICS:
         return read_metrics(config, value);
+    case PL_KEY_POLICY:
+        return read_policy(config, value);
     }
     return false;
 }

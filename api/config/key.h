@@ -12,6 +12,7 @@ typedef enum pl_key_kind {
     PL_KEY_FALLBACK,  /* an allocator that needs no VMM, or none */
     PL_KEY_SIM,       /* the simulator's configuration in brackets */
     PL_KEY_METRICS,   /* a path, auto or none */
+    PL_KEY_POLICY,    /* a path or none */
 } pl_key_kind;
 
 typedef struct pl_key {

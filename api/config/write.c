@@ -43,6 +43,10 @@ static void say_allowed(const pl_key *key, pl_text *text)
                     "a %%; auto, none",
                     PL_METRICS_BYTES - 1);
         break;
+    case PL_KEY_POLICY:
+        pl_text_add(text, "a path with a slash, of at most %d characters; none",
+                    PL_METRICS_BYTES - 1);
+        break;
     }
 }
 
@@ -112,6 +116,9 @@ void pl_key_write(const pl_key *key, const pl_config *config, pl_text *text)
         break;
     case PL_KEY_METRICS:
         pl_text_add(text, "[%s]", config->metrics);
+        break;
+    case PL_KEY_POLICY:
+        pl_text_add(text, config->policy[0] != '\0' ? "[%s]" : "none", config->policy);
         break;
     }
 }

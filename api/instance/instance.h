@@ -31,6 +31,7 @@
 #include "api/parts/pool.h"
 #include "api/parts/tag.h"
 #include "api/pleat.h"
+#include "segments/pleat/grow/policy.h"
 #include "vmm/base/lock.h"
 
 enum { PL_N_DEVICES = 64, PL_NOTE_BYTES = 160 };
@@ -63,6 +64,7 @@ struct pl_instance {
     pl_driver *drv;                       /* const */
     pl_gpu gpus[PL_N_DEVICES];
     pl_config config;           /* const */
+    pl_policy_calls policy;     /* const: of `policy:PATH` */
     pl_lock lock;               /* rank 10 */
     pl_cond opened;             /* signals that a gpu left the state OPENING */
     pleat_pressure_fn pressure; /* lock */

@@ -172,8 +172,10 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
 {
     if (s->in_pools == 0) {
         say_amount(text, "captured graphs keep ", s->pinned);
-        pl_text_add(text, " of free memory; it comes back when they and their executables are "
-                          "destroyed (before CUDA 11.3: with pleat_device_release_capture)");
+        pl_text_add(text,
+                    " of free memory; it comes back when they and their executables are "
+                    "destroyed%s",
+                    s->is_torch ? "" : " (before CUDA 11.3: with pleat_device_release_capture)");
         return;
     }
     say_amount(text, "", s->pinned);
@@ -186,11 +188,12 @@ static void say_pinned(const pl_shortage *s, pl_text *text)
 }
 
 /* Why a compaction did not serve the request. */
-static const char *why_not_moved(pleat_status moved)
+static const char *why_not_moved(const pl_shortage *s)
 {
-    switch (moved) {
+    switch (s->moved) {
     case PLEAT_EBUSY:
-        return "mappings are observed (pleat_mapping_unobserve)";
+        return s->is_torch ? "mappings are observed"
+                           : "mappings are observed (pleat_mapping_unobserve)";
     case PLEAT_ECAPTURE:
         return "a capture is under way";
     case PLEAT_EPENDING:
@@ -212,9 +215,13 @@ static void say_tied(const pl_shortage *s, pl_text *text)
     say_amount(text, "", s->tied);
     pl_text_add(text, " are free in chunks that are partly in use");
     if (s->is_compacted) {
-        pl_text_add(text, "; short:compact did not help, as %s", why_not_moved(s->moved));
+        pl_text_add(text, "; short:compact did not help, as %s", why_not_moved(s));
     } else if (s->would.to_win >= missing) {
-        say_amount(text, "; short:compact, or pleat_device_compact, would win ", s->would.to_win);
+        say_amount(text,
+                   s->is_torch ? "; install(short=\"compact\"), or pleat.torch.compact() between "
+                                 "two steps, would win "
+                               : "; short:compact, or pleat_device_compact, would win ",
+                   s->would.to_win);
     }
     if (s->tied - s->would.frugal >= missing && s->tied > s->would.frugal) {
         say_amount(text, "; with growth:frugal only ", s->would.frugal);
@@ -320,17 +327,19 @@ static void say_hint(const pl_shortage *s, pleat_verdict verdict, pl_text *text)
     }
 }
 
-pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
-                             pleat_status moved, const pl_driver_error *driver, pl_text *text)
+pleat_verdict pl_oom_explain(const pl_want *w, pleat_status status, pleat_status moved,
+                             const pl_driver_error *driver, pl_text *text)
 {
+    pl_gpu *gpu = w->gpu;
     pl_shortage shortage;
-    measure(gpu, bytes, moved, driver, &shortage);
+    measure(gpu, w->bytes, moved, driver, &shortage);
+    shortage.is_torch = w->is_patient;
     pleat_verdict verdict = pl_oom_judge(&shortage, status);
     pl_text_add(text, "%s on ", pleat_status_text(status));
-    say_numbers(gpu, bytes, &shortage, text);
+    say_numbers(gpu, w->bytes, &shortage, text);
     pl_tags_say(gpu, text);
     pl_text_add(text, "; ");
-    if (status == PLEAT_ENOMEM_DEVICE && pl_tags_say_limit(gpu, room, bytes, text)) {
+    if (status == PLEAT_ENOMEM_DEVICE && pl_tags_say_limit(gpu, w->in, w->bytes, text)) {
         return PLEAT_VERDICT_LIMIT;
     }
     say_missing(&shortage, status, text);

@@ -3,7 +3,7 @@
 #define PLEAT_API_OOM_H
 
 #include "api/base/text.h"
-#include "api/instance/instance.h"
+#include "api/instance/short.h"
 
 /* The numbers behind a refusal, all in bytes. Read after the refusal: other threads may have
  * changed the state meanwhile. */
@@ -33,14 +33,15 @@ typedef struct pl_shortage {
     bool is_unordered;   /* streams are not ordered after each other */
     bool is_known_by_id; /* so a stream can be waited for only where a call names it */
     bool is_compacted;   /* short:compact is in force */
+    bool is_torch;       /* PyTorch asked: the text names what Python has */
     pleat_status moved;  /* why that moved nothing; PLEAT_OK: it was not enough */
 } pl_shortage;
 
-/* The verdict and its sentence with all numbers. `room`: of the request; NULL = none. `moved`: how
- * a compaction for the request ended; PLEAT_OK: well, or there was none. `driver`: its failure in
- * the request, or none. Calls the driver once; holds no lock. */
-pleat_verdict pl_oom_explain(pl_gpu *gpu, const pl_private *room, size_t bytes, pleat_status status,
-                             pleat_status moved, const pl_driver_error *driver, pl_text *text);
+/* The verdict and its sentence with all numbers. `moved`: how a compaction for the request ended;
+ * PLEAT_OK: well, or there was none. `driver`: its failure in the request, or none. Calls the
+ * driver once; holds no lock. */
+pleat_verdict pl_oom_explain(const pl_want *w, pleat_status status, pleat_status moved,
+                             const pl_driver_error *driver, pl_text *text);
 
 /* Set the error for a device without memory for the driver's context. Nothing can be measured then,
  * but this instance does not hold the memory. Returns ENOMEM_DEVICE. */

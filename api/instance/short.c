@@ -52,7 +52,7 @@ static pleat_status report_shortage(const pl_want *w, pleat_status st, pleat_sta
     pl_driver_error driver = *pl_driver_last_error();
     pl_text text;
     pl_text_init(&text, sentence, sizeof sentence);
-    pleat_verdict verdict = pl_oom_explain(gpu, w->in, w->bytes, st, moved, &driver, &text);
+    pleat_verdict verdict = pl_oom_explain(w, st, moved, &driver, &text);
     tell_shortage(w);
     pl_error_set_verdict(st, w->bytes, verdict, sentence, &driver);
     if (st == PLEAT_ENOMEM_DEVICE) {
@@ -193,8 +193,9 @@ pleat_status pl_short_alloc(const pl_want *w, uint64_t n_errors, pleat_status st
         return pl_error_set(
             st, w->bytes,
             "device %d: %llu bytes could not be allocated: the tag \"%s\" is asleep; "
-            "wake it first (pleat_tag_wake)",
-            w->gpu->ordinal, (unsigned long long)w->bytes, tag);
+            "wake it first (%s)",
+            w->gpu->ordinal, (unsigned long long)w->bytes, tag,
+            w->is_patient ? "pleat.torch.wake" : "pleat_tag_wake");
     }
     return pl_error_set(st, w->bytes, "device %d: %llu bytes could not be allocated: %s",
                         w->gpu->ordinal, (unsigned long long)w->bytes, pleat_status_text(st));

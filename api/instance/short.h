@@ -13,7 +13,8 @@ typedef struct pl_want {
     pl_stream *stream;
     const pl_buffer_change *change; /* the buffer change to make, without a block; NULL = a block */
     const pl_capture_info *asked;   /* the driver's last answer about the stream; NULL = nothing */
-    bool is_patient;                /* a request that meets pending memory is repeated */
+    bool is_patient;                /* PyTorch's: a request that meets pending memory is repeated,
+                                     * and a refusal's text names what Python has */
 } pl_want;
 
 static inline pleat_status pl_want_ask_plainly(const pl_want *w, pleat_devptr *out)

@@ -236,7 +236,8 @@ static pleat_status refuse_wake(pl_gpu *gpu, const char *tag, pleat_status st,
     pl_text_init(&text, sentence, sizeof sentence);
     pl_text_add(&text, "device %d, tag \"%s\": it cannot wake, and sleeps on: ", gpu->ordinal, tag);
     if (is_short) {
-        verdict = pl_oom_explain(gpu, NULL, needed_bytes, st, PLEAT_ENOTSUP, &driver, &text);
+        const pl_want w = { .gpu = gpu, .bytes = needed_bytes };
+        verdict = pl_oom_explain(&w, st, PLEAT_ENOTSUP, &driver, &text);
     } else {
         const char *detail = detail_of(st);
         pl_text_add(&text, "%s%s%s", pleat_status_text(st), detail[0] != '\0' ? "; " : "", detail);

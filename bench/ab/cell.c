@@ -202,8 +202,30 @@ static bool replay_card(const bench_ab_cell *cell, bench_replay_options options,
     *card = (bench_ab_card){ .outcome = bench_record_is_clean(&record) ? BENCH_OUTCOME_COMPLETES
                                                                        : BENCH_OUTCOME_FAILS,
                              .how = bench_ab_replayed,
-                             .first_failure_event = record.first_failure_event };
+                             .first_failure_event = record.first_failure_event,
+                             .driver_ms = record.first_driver_us / 1e3 };
     return true;
+}
+
+/* The least card on which it completes may be known without a replay, but not the driver's time
+ * there, which depends on the memory of a device. */
+static bool time_least_card(const bench_ab_cell *cell, const bench_replay_options *options,
+                            bench_ab_slot *slot)
+{
+    unsigned least = 0;
+    while (least < BENCH_N_CARDS && slot->cards[least].outcome != BENCH_OUTCOME_COMPLETES) {
+        least++;
+    }
+    if (least == BENCH_N_CARDS || slot->cards[least].how == bench_ab_replayed) {
+        return true;
+    }
+    bench_ab_card known = slot->cards[least];
+    bool ok = replay_card(cell, *options, least, &slot->cards[least], &slot->failure);
+    if (ok && slot->cards[least].outcome == known.outcome) {
+        known.driver_ms = slot->cards[least].driver_ms;
+        slot->cards[least] = known;
+    }
+    return ok;
 }
 
 /* The cards on which pleat was replayed, with short:compact; the other cards as they are. */
@@ -239,7 +261,8 @@ static void measure_cards(const bench_ab_plan *plan, const bench_ab_cell *cell,
         slot->is_ok = is_card_known(cell->work, unlimited, bench_cards[i].bytes, card) ||
                       replay_card(cell, options, i, card, &slot->failure);
     }
-    slot->is_ok = slot->is_ok && compact_cards(plan, cell, options, slot);
+    slot->is_ok = slot->is_ok && time_least_card(cell, &options, slot) &&
+                  compact_cards(plan, cell, options, slot);
 }
 
 static void measure_moment(const bench_ab_plan *plan, const bench_ab_cell *cell,

@@ -1,11 +1,12 @@
 /* judge.c - the verdicts of a study. */
 #include "bench/ab/judge.h"
 
-#include <stddef.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/ab/compacted.h"
+#include "bench/ab/judge_told.h"
 #include "bench/ab/state_lines.h"
 
 enum { NAME_COLUMNS = 100 };
@@ -134,20 +135,26 @@ static void describe_setting(const bench_ab_plan *plan, unsigned first, unsigned
     }
 }
 
+/* Of the ranks of a job the slowest one's. `times` may be NULL. */
 static void fill_outcomes(const bench_ab_plan *plan, unsigned first, unsigned end, unsigned a,
-                          const unsigned *memories, unsigned n, bench_outcome *out)
+                          const unsigned *memories, unsigned n, bench_outcome *out, double *times)
 {
     for (unsigned d = 0; d < n; d++) {
         out[d] = BENCH_OUTCOME_COMPLETES;
         for (unsigned w = first; w < end; w++) {
-            out[d] = bench_outcome_worse(out[d], outcome_of(replay_of(plan, w, a, memories[d])));
+            const bench_ab_cell *cell = replay_of(plan, w, a, memories[d]);
+            out[d] = bench_outcome_worse(out[d], outcome_of(cell));
+            if (times && cell->state == BENCH_AB_MEASURED) {
+                times[d] = fmax(times[d], cell->result.driver_ms.median);
+            }
         }
     }
 }
 
 static void fill_cards(const bench_ab_plan *plan, unsigned first, unsigned end, unsigned a,
-                       bench_outcome *out)
+                       bench_verdict_setting *setting)
 {
+    bench_outcome *out = setting->on;
     for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
         out[i] = BENCH_OUTCOME_COMPLETES;
         for (unsigned w = first; w < end; w++) {
@@ -155,13 +162,17 @@ static void fill_cards(const bench_ab_plan *plan, unsigned first, unsigned end, 
             bool is_known = cell->state == BENCH_AB_MEASURED;
             out[i] = bench_outcome_worse(out[i],
                                          is_known ? cell->cards[i].outcome : BENCH_OUTCOME_UNKNOWN);
+            if (is_known) {
+                setting->driver_ms[i] = fmax(setting->driver_ms[i], cell->cards[i].driver_ms);
+            }
         }
     }
 }
 
 void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_input *out)
 {
-    *out = (bench_verdict_input){ .n_settings = plan->options.common.n_allocators };
+    *out = (bench_verdict_input){ .n_settings = plan->options.common.n_allocators,
+                                  .is_simulated = bench_setup_is_sim(&plan->setup) };
     unsigned first;
     unsigned end = works_of(plan, i, &first);
     out->n_settings += has_compacted(plan, first, end);
@@ -178,11 +189,12 @@ void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_inpu
     for (unsigned a = 0; a < out->n_settings; a++) {
         bench_verdict_setting *setting = &out->settings[a];
         describe_setting(plan, first, end, a, setting);
-        fill_outcomes(plan, first, end, a, near, out->n_near, setting->near);
+        fill_outcomes(plan, first, end, a, near, out->n_near, setting->near, NULL);
         if (has_cards) {
-            fill_cards(plan, first, end, a, setting->on);
+            fill_cards(plan, first, end, a, setting);
         } else {
-            fill_outcomes(plan, first, end, a, memories, out->n_devices, setting->on);
+            fill_outcomes(plan, first, end, a, memories, out->n_devices, setting->on,
+                          setting->driver_ms);
         }
     }
     if (has_cards) {
@@ -248,130 +260,17 @@ static json_t *settings_array(const bench_verdict_input *in, const bench_verdict
         json_object_set_new(object, "held_bytes", integer_or_null(setting->held_bytes));
         json_object_set_new(object, "on", outcomes_array(setting->on, in->n_devices));
         json_object_set_new(object, "near", outcomes_array(setting->near, in->n_near));
+        json_t *times = json_array();
+        for (unsigned d = 0; d < in->n_devices; d++) {
+            json_array_append_new(times, json_real(setting->driver_ms[d]));
+        }
+        json_object_set_new(object, "driver_ms", times);
         json_object_set_new(object, "device",
                             least < in->n_devices ? json_string(in->devices[least].label)
                                                   : json_null());
         json_array_append_new(array, object);
     }
     return array;
-}
-
-/* What a recording leaves out, by the names of told.h. */
-static const struct {
-    const char *key;
-    size_t at;
-} told_flags[] = {
-    { "has_no_history", offsetof(bench_told, has_no_history) },
-    { "begins_late", offsetof(bench_told, begins_late) },
-    { "has_run_over", offsetof(bench_told, has_run_over) },
-    { "is_apart", offsetof(bench_told, is_apart) },
-    { "ends_failed", offsetof(bench_told, ends_failed) },
-    { "has_gone_on", offsetof(bench_told, has_gone_on) },
-    { "may_run_over", offsetof(bench_told, may_run_over) },
-    { "ends_early", offsetof(bench_told, ends_early) },
-    { "is_unrepeated", offsetof(bench_told, is_unrepeated) },
-    { "is_growing", offsetof(bench_told, is_growing) },
-    { "lacks_requests", offsetof(bench_told, lacks_requests) },
-    { "lacks_ends", offsetof(bench_told, lacks_ends) },
-};
-
-static const struct {
-    const char *key;
-    size_t at;
-} told_counts[] = {
-    { "entries", offsetof(bench_told, n_entries) },
-    { "steps", offsetof(bench_told, n_steps) },
-    { "rise_bytes", offsetof(bench_told, rise_bytes) },
-    { "rise_steps", offsetof(bench_told, n_rise_steps) },
-    { "live_before_bytes", offsetof(bench_told, live_before_bytes) },
-    { "held_before_bytes", offsetof(bench_told, held_before_bytes) },
-    { "most_refused_bytes", offsetof(bench_told, most_refused_bytes) },
-    { "refused_on_bytes", offsetof(bench_told, refused_on_bytes) },
-    { "pools", offsetof(bench_told, n_pools) },
-    { "pool_bytes", offsetof(bench_told, pool_bytes) },
-    { "pool_need_bytes", offsetof(bench_told, pool_need_bytes) },
-    { "unexplained_bytes", offsetof(bench_told, unexplained_bytes) },
-    { "replayed_bytes", offsetof(bench_told, replayed_bytes) },
-};
-
-enum {
-    N_TOLD_FLAGS = sizeof told_flags / sizeof told_flags[0],
-    N_TOLD_COUNTS = sizeof told_counts / sizeof told_counts[0],
-};
-
-static json_t *told_object(const bench_told *told)
-{
-    json_t *object = json_object();
-    json_object_set_new(object, "is_whole", json_boolean(bench_told_is_whole(told)));
-    for (unsigned i = 0; i < N_TOLD_FLAGS; i++) {
-        bool is_so = *(const bool *)((const char *)told + told_flags[i].at);
-        json_object_set_new(object, told_flags[i].key, json_boolean(is_so));
-    }
-    for (unsigned i = 0; i < N_TOLD_COUNTS; i++) {
-        uint64_t count = *(const uint64_t *)((const char *)told + told_counts[i].at);
-        json_object_set_new(object, told_counts[i].key, json_integer((json_int_t)count));
-    }
-    return object;
-}
-
-void bench_judge_read_told(const json_t *verdict, bench_told *out)
-{
-    const json_t *object = json_object_get(verdict, "recorded");
-    *out = (bench_told){ .n_entries = 0 };
-    for (unsigned i = 0; i < N_TOLD_FLAGS; i++) {
-        *(bool *)((char *)out +
-                  told_flags[i].at) = json_is_true(json_object_get(object, told_flags[i].key));
-    }
-    for (unsigned i = 0; i < N_TOLD_COUNTS; i++) {
-        json_int_t count = json_integer_value(json_object_get(object, told_counts[i].key));
-        *(uint64_t *)((char *)out + told_counts[i].at) = (uint64_t)count;
-    }
-}
-
-/* Of a snapshot with memory on several devices; else null. */
-static json_t *devices_object(const bench_devices *of)
-{
-    if (of->n_others == 0) {
-        return json_null();
-    }
-    json_t *object = json_object();
-    json_t *others = json_array();
-    json_t *needs = json_array();
-    json_t *have_failed = json_array();
-    for (unsigned i = 0; i < of->n_others; i++) {
-        json_array_append_new(others, json_integer(of->others[i]));
-        json_array_append_new(needs, json_integer((json_int_t)of->needs[i]));
-        json_array_append_new(have_failed, json_boolean(of->have_failed[i]));
-    }
-    json_object_set_new(object, "judged", json_integer(of->judged));
-    json_object_set_new(object, "is_asked", json_boolean(of->is_asked));
-    json_object_set_new(object, "has_failed", json_boolean(of->has_failed));
-    json_object_set_new(object, "others", others);
-    json_object_set_new(object, "needs", needs);
-    json_object_set_new(object, "have_failed", have_failed);
-    return object;
-}
-
-void bench_judge_read_devices(const json_t *verdict, bench_devices *out)
-{
-    const json_t *object = json_object_get(verdict, "snapshot_devices");
-    *out = (bench_devices){
-        .judged = (int)json_integer_value(json_object_get(object, "judged")),
-        .is_asked = json_is_true(json_object_get(object, "is_asked")),
-        .has_failed = json_is_true(json_object_get(object, "has_failed")),
-    };
-    const json_t *needs = json_object_get(object, "needs");
-    const json_t *have_failed = json_object_get(object, "have_failed");
-    size_t i;
-    json_t *other;
-    json_array_foreach(json_object_get(object, "others"), i, other)
-    {
-        if (i < BENCH_MOST_OTHERS) {
-            out->needs[i] = (uint64_t)json_integer_value(json_array_get(needs, i));
-            out->have_failed[i] = json_is_true(json_array_get(have_failed, i));
-            out->others[out->n_others++] = (int)json_integer_value(other);
-        }
-    }
 }
 
 json_t *bench_judge_describe(const bench_verdict_input *in)
@@ -390,6 +289,7 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     json_object_set_new(object, "own", in->own ? json_string(in->own) : json_null());
     json_object_set_new(object, "own_held_bytes", integer_or_null(in->own_bytes));
     json_object_set_new(object, "own_failed", json_boolean(in->own_failed));
+    json_object_set_new(object, "is_simulated", json_boolean(in->is_simulated));
     json_object_set_new(object, "in_force", json_string(verdict.in_force));
     json_object_set_new(object, "setting",
                         verdict.setting ? json_string(verdict.setting) : json_null());
@@ -401,8 +301,8 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     json_object_set_new(object, "devices", sizes_array(in->devices, in->n_devices));
     json_object_set_new(object, "near", sizes_array(in->near, in->n_near));
     json_object_set_new(object, "settings", settings_array(in, &verdict));
-    json_object_set_new(object, "recorded", told_object(&in->told));
-    json_object_set_new(object, "snapshot_devices", devices_object(&in->of));
+    json_object_set_new(object, "recorded", bench_told_object(&in->told));
+    json_object_set_new(object, "snapshot_devices", bench_devices_object(&in->of));
     json_object_set_new(object, "so_far",
                         verdict.so_far ? json_string(verdict.so_far) : json_null());
     json_t *lines = json_array();

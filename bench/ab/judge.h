@@ -12,9 +12,6 @@ unsigned bench_judge_count(const bench_ab_plan *plan);
 void bench_judge_input(const bench_ab_plan *plan, unsigned i, bench_verdict_input *out);
 /* The line that tells such a verdict; its "work" is null for a job. */
 json_t *bench_judge_describe(const bench_verdict_input *in);
-/* What such a line says of its recording. */
-void bench_judge_read_told(const json_t *verdict, bench_told *out);
-void bench_judge_read_devices(const json_t *verdict, bench_devices *out);
 /* The line of verdict i in verdicts.jsonl. */
 json_t *bench_judge_object(const bench_ab_plan *plan, unsigned i);
 /* Print all verdicts on stdout. */

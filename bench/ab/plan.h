@@ -6,8 +6,8 @@
 #ifndef PLEAT_BENCH_PLAN_H
 #define PLEAT_BENCH_PLAN_H
 
-#include "bench/ab/cards.h"
 #include "bench/ab/verdict.h"
+#include "bench/base/cards.h"
 #include "bench/base/size.h"
 #include "bench/run/fit.h"
 #include "bench/run/options.h"
@@ -30,11 +30,12 @@ typedef struct bench_ab_options {
     unsigned later_passes;
     bool is_fit;
     bool has_report;
-    bool is_job;    /* the works are the ranks of a job */
-    bool is_rank;   /* the work is a rank of a job; other processes may measure the rest */
-    bool has_cards; /* no sizes were asked for */
-    bool is_fleet;  /* a work of many: no timelines, moments or times of the host */
-    bool has_all;   /* every allocator, where none is named */
+    bool has_charts; /* as files of their own, too */
+    bool is_job;     /* the works are the ranks of a job */
+    bool is_rank;    /* the work is a rank of a job; other processes may measure the rest */
+    bool has_cards;  /* no sizes were asked for */
+    bool is_fleet;   /* a work of many: no timelines, moments or times of the host */
+    bool has_all;    /* every allocator, where none is named */
 } bench_ab_options;
 
 /* The least, median and most over the repeats of a cell. */
@@ -73,6 +74,7 @@ typedef struct bench_ab_card {
     bench_outcome outcome;
     const char *how; /* static: bench_ab_replayed, or why no replay was needed; NULL = unknown */
     uint64_t first_failure_event;
+    double driver_ms; /* in the first pass, on the least card with that outcome; 0 = unknown */
 } bench_ab_card;
 
 extern const char bench_ab_replayed[];

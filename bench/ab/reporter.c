@@ -14,6 +14,7 @@
 
 typedef struct drawing {
     const char *folder;
+    const char *option; /* of the script, too; NULL = none */
     char script[2048];
     FILE *said;
     int *start_error; /* shared: errno if Python could not be started */
@@ -30,7 +31,7 @@ static void draw(void *context, unsigned job, unsigned slot)
     if (dup2(said, STDOUT_FILENO) < 0 || dup2(said, STDERR_FILENO) < 0) {
         _exit(126);
     }
-    execlp(PYTHON, PYTHON, "-B", d->script, d->folder, (char *)NULL);
+    execlp(PYTHON, PYTHON, "-B", d->script, d->folder, d->option, (char *)NULL);
     *d->start_error = errno;
     _exit(127);
 }
@@ -70,10 +71,10 @@ static bench_workers_end run(drawing *d)
     return end;
 }
 
-bench_workers_end bench_reporter_run(const char *folder, const char *program)
+bench_workers_end bench_reporter_run(const char *folder, const char *program, const char *option)
 {
     bench_failure failure = { .text = "" };
-    drawing d = { .folder = folder, .why = "interrupted" };
+    drawing d = { .folder = folder, .option = option, .why = "interrupted" };
     char found[2000];
     if (!bench_folder_find("PLEAT_REPORT", "report", found, sizeof found)) {
         fputs("pleat: the report was not drawn: its program is not beside this command nor "

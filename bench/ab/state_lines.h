@@ -7,9 +7,9 @@
 
 #include <jansson.h>
 
-#include "bench/ab/line.h"
 #include "bench/ab/plan.h"
 #include "bench/ab/verdict.h"
+#include "bench/base/line.h"
 
 enum {
     BENCH_STATE_SNAPSHOT,

@@ -225,10 +225,14 @@ static void print_work(const bench_ab_plan *plan, unsigned w)
     char name[BENCH_NAME_BYTES];
     char live[32];
     char rest[96];
-    int n_rest = snprintf(rest, sizeof rest, ": %s peak live, %llu events, %llu iterations",
+    uint64_t loops = plan->options.common.loops;
+    int n_rest = snprintf(rest, sizeof rest, ": %s peak live, %llu events",
                           bench_size_format(work->peak_live_bytes, live, sizeof live),
-                          (unsigned long long)(work->n_events * plan->options.common.loops),
-                          (unsigned long long)(work->n_marks * plan->options.common.loops));
+                          (unsigned long long)(work->n_events * loops));
+    if (work->n_marks > 0) { /* a recording has no marks */
+        n_rest += snprintf(rest + n_rest, sizeof rest - (size_t)n_rest, ", %llu iterations",
+                           (unsigned long long)(work->n_marks * loops));
+    }
     printf("\n%s%s\n", bench_text_cut(work->name, (size_t)(LINE - n_rest), name, sizeof name),
            rest);
     unsigned n = n_narrow < FIRST_NARROWS ? n_narrow : FIRST_NARROWS;

@@ -39,7 +39,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/ab/line.h"
+#include "bench/base/line.h"
 #include "bench/work/origin.h"
 
 /* pleat with short:compact, measured where pleat fails (compacted.h). */
@@ -48,8 +48,8 @@
 enum {
     BENCH_VERDICT_DEVICES = 24,
     BENCH_VERDICT_SETTINGS = 17,
-    BENCH_VERDICT_LINES = 9,
-    BENCH_VERDICT_TYPED = 6, /* this line and the following are typed as they stand */
+    BENCH_VERDICT_LINES = 10,
+    BENCH_VERDICT_TYPED = 7, /* this line and the following are typed as they stand */
     BENCH_VERDICT_BYTES = BENCH_LINE_BYTES,
     BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
     BENCH_VERDICT_CANDIDATES = 5,
@@ -81,6 +81,7 @@ typedef struct bench_verdict_setting {
     uint64_t held_bytes;                     /* the most, without limit; 0 = not known */
     bench_outcome on[BENCH_VERDICT_DEVICES]; /* by device */
     bench_outcome near[BENCH_VERDICT_DEVICES];
+    double driver_ms[BENCH_VERDICT_DEVICES]; /* in a first pass; 0 = not known */
 } bench_verdict_setting;
 
 typedef struct bench_verdict_input {
@@ -101,6 +102,7 @@ typedef struct bench_verdict_input {
     bool own_failed;        /* the recorded run ran out of memory */
     const char *own_conf;   /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
     bool is_rmm;
+    bool is_simulated;  /* the driver's time is modelled */
     unsigned n_devices; /* by size, the smallest first */
     bench_verdict_device devices[BENCH_VERDICT_DEVICES];
     unsigned n_near; /* multiples of the need, the smallest first; may be 0 */

@@ -3,29 +3,42 @@
 
 #include <string.h>
 
-#include "bench/ab/line.h"
+#include "bench/ab/verdict_card.h"
 #include "bench/ab/verdict_recorded.h"
 #include "bench/ab/verdict_words.h"
 #include "bench/base/conf.h"
+#include "bench/base/line.h"
 #include "bench/base/text.h"
 
 enum { MOST_NAMED = 4 };
 
-const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "recorded", "device",   "needs",
-                                                                "held",     "runs on",  "advice",
-                                                                "type",     "at start", "at end" };
+const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = {
+    "recorded", "device", "needs", "held", "runs on", "advice", "back", "type", "at start", "at end"
+};
 
-enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, TYPE, AT_START, AT_END };
+enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, BACK, TYPE, AT_START, AT_END };
+
+/* As the user counts, where the stacks tell. Rises of live memory may be micro-steps or layers. */
+static const char *kind_of(const bench_told *told)
+{
+    return told->n_optimizer_steps > 0 ? "optimizer " : "";
+}
+
+static const char *by_what(const bench_told *told)
+{
+    return told->n_optimizer_steps > 0 ? "" : ", by the rises of live memory";
+}
 
 static void put_steps(const bench_verdict_input *in, bench_line *l)
 {
     if (in->told.n_steps > 0) {
-        bool is_one = in->told.n_steps == 1;
+        bool is_one = bench_told_steps(&in->told) == 1;
         bench_line_put(l, " in the ");
         if (!is_one) {
-            bench_line_count(l, in->told.n_steps);
+            bench_line_count(l, bench_told_steps(&in->told));
         }
-        bench_line_put(l, is_one ? "step that was recorded," : " steps that were recorded,");
+        bench_line_put(l, is_one ? "%sstep that was recorded%s," : " %ssteps that were recorded%s,",
+                       kind_of(&in->told), by_what(&in->told));
     }
 }
 
@@ -164,8 +177,8 @@ static void write_runs_on(const bench_verdict_input *in, bench_line *l)
     }
     if (in->told.n_steps > 0) {
         bench_line_put(l, "(the ");
-        bench_line_count(l, in->told.n_steps);
-        bench_line_put(l, " recorded steps) ");
+        bench_line_count(l, bench_told_steps(&in->told));
+        bench_line_put(l, " recorded %ssteps) ", kind_of(&in->told));
     }
     for (unsigned first = 0, end; first < in->n_devices; first = end) {
         end = bench_verdict_end_of(in, first);
@@ -204,8 +217,8 @@ static void put_what(const bench_verdict_input *in, bench_line *l)
 {
     if (in->told.n_steps > 0) {
         bench_line_put(l, "the ");
-        bench_line_count(l, in->told.n_steps);
-        bench_line_put(l, " recorded steps ");
+        bench_line_count(l, bench_told_steps(&in->told));
+        bench_line_put(l, " recorded %ssteps ", kind_of(&in->told));
     }
 }
 
@@ -355,6 +368,8 @@ static void write_advice(const bench_verdict_input *in, const bench_verdict *v, 
     if (v->setting || v->so_far || v->advice == BENCH_ADVICE_NOBODY) { /* R7 */
         bench_verdict_put_unmeasured(in, v->in_force, l);
     }
+    bench_verdict_put_time(in, v, l);
+    bench_verdict_put_card(in, v, l);
     bool may_reverse = v->setting && bench_told_is_recorded(&in->told); /* R9 */
     bench_line_put(l, "%s%s.", v->is_provisional ? " (as far as it was measured)" : "",
                    may_reverse ? "; other steps may need more" : "");
@@ -416,6 +431,7 @@ void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out
     write_held(in, &lines[HELD]);
     write_runs_on(in, &lines[RUNS_ON]);
     write_advice(in, out, &lines[ADVICE]);
+    bench_verdict_write_back(out, &lines[BACK]);
     write_type(in, out, &lines[TYPE]);
     if (out->advice == BENCH_ADVICE_RECORD && bench_told_wants_recording(&in->told)) {
         bench_verdict_write_calls(&in->told, &lines[AT_START], &lines[AT_END]);

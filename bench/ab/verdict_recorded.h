@@ -2,8 +2,8 @@
 #ifndef PLEAT_BENCH_VERDICT_RECORDED_H
 #define PLEAT_BENCH_VERDICT_RECORDED_H
 
-#include "bench/ab/line.h"
 #include "bench/ab/verdict.h"
+#include "bench/base/line.h"
 
 /* Say what a recording leaves out of its run, and how the whole is recorded. A whole recording gets
  * an empty text. The first form is for commands that reach no verdict. */

@@ -2,8 +2,8 @@
 #ifndef PLEAT_BENCH_VERDICT_WORDS_H
 #define PLEAT_BENCH_VERDICT_WORDS_H
 
-#include "bench/ab/line.h"
 #include "bench/ab/verdict.h"
+#include "bench/base/line.h"
 
 /* "PyTorch's default (torch-native)" */
 const char *bench_verdict_words_of(const char *allocator);

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ab/cards.h"
 #include "bench/ab/compacted.h"
 #include "bench/ab/fleet/merge.h"
 #include "bench/ab/fleet/roster.h"
@@ -12,10 +11,13 @@
 #include "bench/ab/rounds.h"
 #include "bench/ab/rows.h"
 #include "bench/ab/tables.h"
+#include "bench/base/cards.h"
 #include "bench/base/clock.h"
 #include "bench/command/commands.h"
 #include "bench/command/parse_options.h"
+#include "bench/command/parse_sizes.h"
 #include "bench/measure/timed.h"
+#include "bench/run/policy.h"
 
 enum {
     KEY_MEMORY = 0x500,
@@ -28,6 +30,7 @@ enum {
     KEY_JOB,
     KEY_ALL,
     KEY_NO_REPORT,
+    KEY_CHARTS,
     KEY_SHARD,
     KEY_MERGE
 };
@@ -35,45 +38,6 @@ enum {
 enum { MOST_REPEATS = 1000 };
 
 #define STANDARD_MEMORIES "1.02x,1.05x,1.10x,unlimited"
-
-typedef bool (*memory_parser)(const char *text, bench_memory *out);
-typedef const char *(*memory_refusal)(const char *text, char *out, size_t n);
-
-static void parse_memories(struct argp_state *state, const char *option, const char *list,
-                           bench_ab_options *options)
-{
-    bool is_card = strcmp(option, "--card") == 0;
-    memory_parser parse_one = is_card ? bench_card_parse : bench_memory_parse;
-    memory_refusal refusal_of = is_card ? bench_card_refusal : bench_memory_refusal;
-    options->n_memories = 0;
-    for (const char *p = list;; p++) {
-        size_t n = strcspn(p, ",");
-        bench_ab_memory *memory = &options->memories[options->n_memories];
-        if (options->n_memories == BENCH_MOST_MEMORIES) {
-            argp_error(state, "%s: more than %d sizes", option, BENCH_MOST_MEMORIES);
-            return;
-        }
-        snprintf(memory->label, sizeof memory->label, "%.*s", (int)n, p);
-        if (n >= sizeof memory->label || !parse_one(memory->label, &memory->memory)) {
-            char word[128];
-            char why[256];
-            snprintf(word, sizeof word, "%.*s", (int)n, p);
-            argp_error(state, "%s: %s", option, refusal_of(word, why, sizeof why));
-            return;
-        }
-        for (unsigned i = 0; i < options->n_memories; i++) {
-            if (strcmp(options->memories[i].label, memory->label) == 0) {
-                argp_error(state, "%s: '%s' is given twice", option, memory->label);
-                return;
-            }
-        }
-        options->n_memories++;
-        p += n;
-        if (*p == '\0') {
-            return;
-        }
-    }
-}
 
 /* The command's options, fleet options first. */
 typedef struct ab_options {
@@ -154,11 +118,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->common;
-        parse_memories(state, "--memory", STANDARD_MEMORIES, options);
+        bench_parse_sizes(state, false, STANDARD_MEMORIES, options->memories, &options->n_memories);
         return 0;
     case KEY_MEMORY:
     case KEY_CARD:
-        parse_memories(state, key == KEY_CARD ? "--card" : "--memory", arg, options);
+        bench_parse_sizes(state, key == KEY_CARD, arg, options->memories, &options->n_memories);
         options->has_cards = false;
         return 0;
     case KEY_OUT:
@@ -181,6 +145,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_ALL:
         options->has_all = true;
+        return 0;
+    case KEY_CHARTS:
+        options->has_charts = true;
         return 0;
     case KEY_NO_REPORT:
         options->has_report = false;
@@ -218,6 +185,10 @@ static const struct argp_option options_list[] = {
     { .name = "jobs", .key = KEY_JOBS, .arg = "N",
       .doc = "Cells at once, in processes of their own (default: 2 on the simulator, 1 on CUDA; of "
              "a shard 1)" },
+    { .name = "charts",
+      .key = KEY_CHARTS,
+      .doc = "Write each chart of the report as SVG and PDF, with its numbers as CSV, into the "
+             "folder charts of --out" },
     { .name = "no-report", .key = KEY_NO_REPORT, .doc = "Draw no report.html" },
     { .name = "shard", .key = KEY_SHARD, .arg = "K/N|auto|auto/N",
       .doc = "Measure part K of N (0 to N-1) of the works into a file in --out; go on where a "
@@ -280,6 +251,26 @@ static void say_written(const char *folder, bool is_drawn)
     printf("\nwritten: %s%s\n", folder, is_drawn ? "/report.html" : "");
 }
 
+/* A policy of the user's own beside pleat's, in the replays that were measured. */
+static bool judge_policy(const bench_ab_plan *plan, bench_failure *failure)
+{
+    bench_judged judged = { .n = 0 };
+    for (unsigned i = 0; i < plan->n_replays; i++) {
+        const bench_ab_cell *cell = &plan->cells[i];
+        bench_replay_options options = { .setup = &plan->setup,
+                                         .allocator = cell->allocator,
+                                         .memory_bytes = cell->memory_bytes,
+                                         .loops = plan->options.common.loops };
+        if (cell->state == BENCH_AB_MEASURED && bench_judged_wants(&plan->setup, cell->allocator) &&
+            !bench_judged_run(&judged, cell->work, &options, false, &cell->result.record,
+                              failure)) {
+            return false;
+        }
+    }
+    bench_judged_print(&judged, plan->options.common.json ? stderr : stdout);
+    return true;
+}
+
 /* Shows the results, complete or not; returns the exit status. */
 static int show(ab *command, bool is_interrupted)
 {
@@ -300,6 +291,10 @@ static int show(ab *command, bool is_interrupted)
         bench_tables_print(plan);
         bench_judge_print(plan);
     }
+    if (!is_interrupted && !judge_policy(plan, failure)) {
+        fprintf(stderr, "pleat: %s\n", failure->text);
+        status = BENCH_EXIT_FAILED;
+    }
     fflush(stdout);
     unsigned n_measured = bench_ab_count(plan, BENCH_AB_MEASURED);
     if (n_measured < plan->n_replays) {
@@ -308,7 +303,8 @@ static int show(ab *command, bool is_interrupted)
     }
     bool is_drawn = false;
     if (plan->options.has_report && n_measured > 0) {
-        bench_workers_end end = bench_reporter_run(plan->options.out, "report.py");
+        bench_workers_end end = bench_reporter_run(plan->options.out, "report.py",
+                                                   plan->options.has_charts ? "--charts" : NULL);
         is_drawn = end == BENCH_WORKERS_DONE;
         is_interrupted = is_interrupted || end == BENCH_WORKERS_INTERRUPTED;
         status = end == BENCH_WORKERS_DONE ? status : BENCH_EXIT_FAILED;
@@ -385,7 +381,7 @@ static int run_merge(const ab_options *options)
     }
     bool is_drawn = false;
     if (options->of.has_report) {
-        bench_workers_end end = bench_reporter_run(out, "fleet.py");
+        bench_workers_end end = bench_reporter_run(out, "fleet.py", NULL);
         is_drawn = end == BENCH_WORKERS_DONE;
         status = end == BENCH_WORKERS_INTERRUPTED ? BENCH_EXIT_INTERRUPTED
                  : end == BENCH_WORKERS_FAILED    ? BENCH_EXIT_FAILED

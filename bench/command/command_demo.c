@@ -85,29 +85,60 @@ static void print_row(const bench_demo_job *job)
            (unsigned long long)bench_record_ops(r));
 }
 
-static void print_means(const bench_demo *demo)
+/* Of the jobs of an allocator that were measured. */
+typedef struct demo_means {
+    double resident; /* geometric means of ratios */
+    double least;
+    unsigned n_failing; /* at 1.02x */
+    unsigned n;
+} demo_means;
+
+static demo_means means_of(const bench_demo *demo, const char *allocator)
 {
-    for (unsigned k = 0; k < BENCH_DEMO_N_ALLOCATORS; k++) {
-        double resident = 0.0;
-        double least = 0.0;
-        unsigned n = 0;
-        unsigned n_failing = 0;
-        for (unsigned i = 0; i < demo->n_jobs; i++) {
-            const bench_demo_job *job = &demo->jobs[i];
-            if (job->allocator != bench_demo_allocators[k] || job->fit.least_memory_bytes == 0) {
-                continue;
-            }
-            resident += log(bench_output_ratio(&job->unlimited));
-            least += log(job->fit.ratio);
-            n_failing += job->tight.oom_count > 0;
-            n++;
-        }
-        if (n > 0) {
-            printf("%-24s %-13s %11s %13s %6.3f %12s %6.3f   fails at 1.02x on %u of %u\n",
-                   "geometric mean", bench_demo_allocators[k], "", "", exp(resident / n), "",
-                   exp(least / n), n_failing, n);
+    demo_means m = { .n = 0 };
+    for (unsigned i = 0; i < demo->n_jobs; i++) {
+        const bench_demo_job *job = &demo->jobs[i];
+        if (job->allocator == allocator && job->fit.least_memory_bytes > 0) {
+            m.resident += log(bench_output_ratio(&job->unlimited));
+            m.least += log(job->fit.ratio);
+            m.n_failing += job->tight.oom_count > 0;
+            m.n++;
         }
     }
+    m.resident = m.n > 0 ? exp(m.resident / m.n) : 0.0;
+    m.least = m.n > 0 ? exp(m.least / m.n) : 0.0;
+    return m;
+}
+
+/* What the table says, and what to type next. */
+static void print_end(const demo_means *ours, const demo_means *other)
+{
+    if (ours->n > 0 && other->n == ours->n) {
+        printf(
+            "\nOn a device of 1.02 times what lives at most, pleat fails on %u of these %u runs "
+            "and "
+            "PyTorch's\ndefault on %u; in the mean a run needs %.3f times what lives under pleat, "
+            "and %.3f times under\nPyTorch's default.\n",
+            ours->n_failing, ours->n, other->n_failing, ours->least, other->least);
+        printf("Next, record a run of your own (docs/benchmarks.md), and type: pleat ab "
+               "snapshot.pickle\n");
+    }
+}
+
+static void print_means(const bench_demo *demo)
+{
+    demo_means means[BENCH_DEMO_N_ALLOCATORS];
+    unsigned of_pleat = 0;
+    for (unsigned k = 0; k < BENCH_DEMO_N_ALLOCATORS; k++) {
+        means[k] = means_of(demo, bench_demo_allocators[k]);
+        of_pleat = strcmp(bench_demo_allocators[k], "pleat") == 0 ? k : of_pleat;
+        if (means[k].n > 0) {
+            printf("%-24s %-13s %11s %13s %6.3f %12s %6.3f   fails at 1.02x on %u of %u\n",
+                   "geometric mean", bench_demo_allocators[k], "", "", means[k].resident, "",
+                   means[k].least, means[k].n_failing, means[k].n);
+        }
+    }
+    print_end(&means[of_pleat], &means[1 - of_pleat]);
 }
 
 static void print_json(const bench_demo_job *job)

@@ -3,14 +3,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/ab/cards.h"
 #include "bench/ab/verdict_recorded.h"
 #include "bench/base/size.h"
 #include "bench/command/commands.h"
 #include "bench/command/parse_options.h"
+#include "bench/command/parse_sizes.h"
 #include "bench/measure/timed.h"
 #include "bench/run/fit.h"
 #include "bench/run/output.h"
+#include "bench/run/policy.h"
 
 enum {
     KEY_MEMORY = 0x200,
@@ -27,9 +28,12 @@ typedef struct replay_input {
     unsigned *n_timed;
     bench_dump *dump; /* path NULL = none */
     const char **timeline;
+    bench_ab_memory *memories; /* BENCH_MOST_MEMORIES */
+    unsigned *n_memories;
 } replay_input;
 
-/* A snapshot file holds one replay. Refuse further runs. */
+/* A snapshot file holds one replay. Refuse further runs. A timeline names a replay by its work and
+ * allocator. */
 static void check_snapshot(struct argp_state *state, const replay_input *input)
 {
     const bench_dump *dump = input->dump;
@@ -39,6 +43,10 @@ static void check_snapshot(struct argp_state *state, const replay_input *input)
     if (dump->path && (input->options->n_works != 1 || input->options->n_allocators != 1)) {
         argp_error(state, "--snapshot takes one WORK and one --allocator, not %u and %u",
                    input->options->n_works, input->options->n_allocators);
+    }
+    if ((dump->path || *input->timeline) && *input->n_memories > 1) {
+        argp_error(state, "%s takes one size, not %u", dump->path ? "--snapshot" : "--timeline",
+                   *input->n_memories);
     }
 }
 
@@ -50,16 +58,8 @@ static error_t parse_replay(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = input->options;
         return 0;
     case KEY_MEMORY:
-        if (!bench_memory_parse(arg, &input->options->memory)) {
-            char why[256];
-            argp_error(state, "--memory: %s", bench_memory_refusal(arg, why, sizeof why));
-        }
-        return 0;
     case KEY_CARD:
-        if (!bench_card_parse(arg, &input->options->memory)) {
-            char why[256];
-            argp_error(state, "--card: %s", bench_card_refusal(arg, why, sizeof why));
-        }
+        bench_parse_sizes(state, key == KEY_CARD, arg, input->memories, input->n_memories);
         return 0;
     case KEY_COMPACT:
         input->options->compact = true;
@@ -113,13 +113,14 @@ static error_t parse_fit(int key, char *arg, struct argp_state *state)
 static const struct argp_option replay_options[] = {
     { .name = "memory",
       .key = KEY_MEMORY,
-      .arg = "SIZE|RATIOx|unlimited",
-      .doc = "Memory of the device (simulator) or limit of the allocator (CUDA); a ratio is a "
-             "multiple of the work's peak live bytes (default: unlimited)" },
+      .arg = "LIST",
+      .doc = "Memory of the device (simulator) or limit of the allocator (CUDA): sizes, ratios, "
+             "unlimited, such as 8GiB,1.05x; a ratio is a multiple of the work's peak live bytes "
+             "(default: unlimited)" },
     { .name = "card",
       .key = KEY_CARD,
-      .arg = "NAME",
-      .doc = "The same by the name of a card, such as 24GB: what such a card leaves for an "
+      .arg = "LIST",
+      .doc = "The same by the names of cards, such as 24GB,80GB: what such a card leaves for an "
              "allocator" },
     { .name = "time",
       .key = KEY_TIME,
@@ -177,7 +178,10 @@ typedef struct batch {
     bool is_fit;
     unsigned n_timed; /* replay only */
     bench_options options;
+    bench_ab_memory memories[BENCH_MOST_MEMORIES]; /* replay only */
+    unsigned n_memories;                           /* 1: unlimited, unless asked for */
     bench_setup setup;
+    bench_judged judged; /* of a policy of the user's own */
     bench_progress progress;
     bench_dump dump;      /* replay only; path NULL = none */
     const char *timeline; /* replay only; NULL = none */
@@ -213,7 +217,8 @@ static void unload_works(batch *b)
     free(b->works);
 }
 
-static bool measure(batch *b, const bench_work *work, const char *allocator, bench_record *record)
+static bool measure(batch *b, const bench_work *work, const bench_memory *memory,
+                    const char *allocator, bench_record *record)
 {
     bench_replay_options options = {
         .setup = &b->setup,
@@ -224,25 +229,31 @@ static bool measure(batch *b, const bench_work *work, const char *allocator, ben
         .tracer = b->timeline ? &b->tracer : NULL,
         .progress = &b->progress,
     };
+    bool is_judged = bench_judged_wants(&b->setup, allocator);
     if (b->is_fit) {
-        return bench_fit(work, &options, record, &b->failure);
+        return bench_fit(work, &options, record, &b->failure) &&
+               (!is_judged ||
+                bench_judged_run(&b->judged, work, &options, true, record, &b->failure));
     }
-    if (b->options.memory.kind != BENCH_MEMORY_UNLIMITED) {
-        options.memory_bytes = bench_memory_bytes(&b->options.memory, work->peak_live_bytes,
+    if (memory->kind != BENCH_MEMORY_UNLIMITED) {
+        options.memory_bytes = bench_memory_bytes(memory, work->peak_live_bytes,
                                                   b->setup.granule_bytes);
     }
     bench_progress_label(&b->progress, work->n_events * b->options.loops, "%s: %s", allocator,
                          work->name);
     bool ok = bench_replay(work, &options, record, &b->failure);
     options.tracer = NULL;
+    ok = ok &&
+         (!is_judged || bench_judged_run(&b->judged, work, &options, false, record, &b->failure));
     return ok && bench_timed(work, &options, b->n_timed, record, &b->failure);
 }
 
 /* Returns the exit status of one run. */
-static int run_one(batch *b, const bench_work *work, const char *allocator)
+static int run_one(batch *b, const bench_work *work, const bench_memory *memory,
+                   const char *allocator)
 {
     bench_record record;
-    bool ok = measure(b, work, allocator, &record);
+    bool ok = measure(b, work, memory, allocator, &record);
     bench_progress_clear(&b->progress);
     if (!ok) {
         fprintf(stderr, "pleat: %s\n", b->failure.text);
@@ -284,8 +295,11 @@ static int run_each(batch *b)
         if (!b->options.json && bench_text_columns(b->works[i].name) > BENCH_OUTPUT_NAME) {
             printf("%s\n", b->works[i].name); /* the rows below cut the name */
         }
-        for (unsigned k = 0; k < b->options.n_allocators; k++) {
-            int one = run_one(b, &b->works[i], b->options.allocators[k]);
+        unsigned n = b->n_memories * b->options.n_allocators;
+        for (unsigned k = 0; k < n; k++) {
+            unsigned m = k / b->options.n_allocators;
+            int one = run_one(b, &b->works[i], &b->memories[m].memory,
+                              b->options.allocators[k % b->options.n_allocators]);
             status = one != BENCH_EXIT_OK ? one : status;
         }
     }
@@ -344,15 +358,23 @@ static int run_all(batch *b)
         printf("%s\n", bench_setup_banner(&b->setup, banner, sizeof banner));
         bench_output_heading(b->is_fit, b->n_timed > 0);
     }
-    return run_traced(b);
+    int status = run_traced(b);
+    bench_judged_print(&b->judged, b->options.json ? stderr : stdout);
+    return status;
 }
 
 static int run_command(int argc, char **argv, bool is_fit)
 {
-    batch b = { .is_fit = is_fit };
+    batch b = { .is_fit = is_fit, .n_memories = 1 };
+    b.memories[0].memory.kind = BENCH_MEMORY_UNLIMITED;
     bench_options_init(&b.options);
     replay_input input = {
-        .options = &b.options, .n_timed = &b.n_timed, .dump = &b.dump, .timeline = &b.timeline
+        .options = &b.options,
+        .n_timed = &b.n_timed,
+        .dump = &b.dump,
+        .timeline = &b.timeline,
+        .memories = b.memories,
+        .n_memories = &b.n_memories,
     };
     if (!(is_fit ? bench_parse(&fit_argp, argc, argv, &b.options)
                  : bench_parse(&replay_argp, argc, argv, &input))) {

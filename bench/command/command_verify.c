@@ -203,9 +203,17 @@ static int run_one(verify_command *c, const char *spec)
     subject s = { .file = { .device = BENCH_ANY_DEVICE } };
     bench_verify_result result;
     int status = BENCH_EXIT_USAGE;
+    char own[32] = "";
     if (open_subject(c, spec, &s) && set_up(c, &s)) {
         const char *allocator = c->allocator ? c->allocator : bench_verify_allocator(&s.snapshot);
-        if (!pl_allocator_find(allocator)) {
+        bench_snapshot_name_allocator(&s.snapshot, own, sizeof own);
+        if (!c->allocator && strcmp(own, "pleat") == 0) {
+            bench_fail(
+                &c->failure,
+                "%s: recorded under pleat, whose calls PyTorch's caches do not repeat; `pleat "
+                "ab` compares it with them, and --allocator torch-native what they would ask",
+                s.work.name);
+        } else if (!pl_allocator_find(allocator)) {
             bench_fail(&c->failure, "%s: recorded under %s, which is not there", s.work.name,
                        allocator);
         } else if (bench_verify(&s.work, &s.snapshot, &s.recording, &s.setup, allocator, &result,

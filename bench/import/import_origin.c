@@ -6,6 +6,7 @@
 #include "api/config/config.h"
 #include "bench/base/conf.h"
 #include "bench/base/text.h"
+#include "bench/import/optimizer_steps.h"
 #include "bench/import/pools.h"
 #include "bench/import/recording.h"
 
@@ -17,9 +18,8 @@ static bool is_round(uint64_t n)
     return n >= ROUND_ENTRIES && (n % ROUND_ENTRIES == 0 || (n & (n - 1)) == 0);
 }
 
-/* The allocator by pleat's name. A class of pleat leaves PyTorch's settings unchanged, so the
- * settings of pleat count first. */
-static void name_allocator(const bench_snapshot *snapshot, char *out, size_t n)
+/* A class of pleat leaves PyTorch's settings unchanged, so the settings of pleat count first. */
+void bench_snapshot_name_allocator(const bench_snapshot *snapshot, char *out, size_t n)
 {
     bool is_expandable = snapshot->is_expandable || snapshot->has_mappings;
     const char *at = snapshot->conf;
@@ -157,6 +157,7 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     told.is_unrepeated = recording->steps.is_unrepeated;
     told.is_growing = recording->steps.is_growing;
     told.n_steps = recording->steps.n_steps;
+    told.n_optimizer_steps = bench_optimizer_steps(snapshot);
     told.rise_bytes = recording->steps.rise_bytes;
     told.n_rise_steps = recording->steps.n_rise_steps;
     return told;
@@ -194,7 +195,7 @@ void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording
     snapshot->n_stacks = 0;
     recording->stack_of = NULL;
     out->has_failed = out->told.ends_failed || out->told.has_gone_on;
-    name_allocator(snapshot, out->allocator, sizeof out->allocator);
+    bench_snapshot_name_allocator(snapshot, out->allocator, sizeof out->allocator);
     snprintf(out->conf, sizeof out->conf, "%s", snapshot->conf);
     if (is_ours(out->conf)) {
         keep_set_options(out->conf, sizeof out->conf);

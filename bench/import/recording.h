@@ -44,6 +44,9 @@ bool bench_recording_write(const char *path, const bench_snapshot *snapshot, boo
                            bench_tape *tape, bench_recording *out, bench_failure *failure);
 void bench_recording_free(bench_recording *recording);
 
+/* Write the allocator of the recorded run, by pleat's name for it. */
+void bench_snapshot_name_allocator(const bench_snapshot *snapshot, char *out, size_t n);
+
 /* Move the snapshot's facts beyond the written events to `out`. The stacks change their owner. */
 void bench_recording_origin(bench_snapshot *snapshot, bench_recording *recording,
                             const bench_tape *tape, bench_origin *out);

@@ -45,10 +45,12 @@ def draw(rows, path):
         if allocator not in SHOWN:
             continue
         held = [values(rows, "resident", allocator, size) for size in sizes]
-        memory.plot(sizes, [100 * (mean(some) - 1) for some in held], **look)
-        memory.plot(sizes, [100 * (max(some) - 1) for some in held], linestyle=":", **look)
+        memory.plot(sizes, [100 * (mean(some) - 1) for some in held], label=f"{allocator}, mean",
+                    **look)
+        memory.plot(sizes, [100 * (max(some) - 1) for some in held], linestyle=":",
+                    label=f"{allocator}, worst", **look)
         driver.plot(sizes, [mean(values(timed, "driver_ms", allocator, size)) / 1000
-                            for size in sizes], **look)
+                            for size in sizes], label=allocator, **look)
     memory.set_title("held beyond what lives, %: mean, and worst (dotted)", fontsize=8)
     driver.set_title("driver time of the first pass, s a work", fontsize=8)
     failing.set_title("works that fail", fontsize=8)

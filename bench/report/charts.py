@@ -47,11 +47,11 @@ def one_timeline(timeline, top):
     live = closed(buckets["live"]) / peak
     resident = closed(buckets["resident"]) / peak
     axis.fill_between(x, live, color=FAINT, linewidth=0, step="post")
-    axis.step(x, live, where="post", color=LIVE_EDGE, linewidth=0.7)
+    axis.step(x, live, where="post", color=LIVE_EDGE, linewidth=0.7, label="live")
     axis.axhline(live.max(), color=LIVE_EDGE, linewidth=0.7, linestyle=(0, (1, 2)))
     axis.plot((x[live.argmax()] + x[live.argmax() + 1]) / 2, live.max(), "v", color=INK, markersize=5,
               markerfacecolor="white", zorder=4)
-    axis.step(x, resident, where="post", color=INK, linewidth=1.1)
+    axis.step(x, resident, where="post", color=INK, linewidth=1.1, label="resident")
     if (resident > top).any():
         # The curve left the panel: draw a dashed line along the edge for that time.
         axis.step(x, numpy.where(resident > top, top * 0.985, numpy.nan), where="post", color=INK,
@@ -94,7 +94,7 @@ def ladder(study, work, name):
                     if c.get("ratio")), None)
         if fit:
             seen.append(fit)
-            axis.plot(fit, row, "|", color=INK, markersize=14, markeredgewidth=2)
+            axis.plot(fit, row, "|", color=INK, label="the least", markersize=14, markeredgewidth=2)
         needs = study.cell(work, allocator, "unlimited")
         if completes(needs):
             axis.annotate(f"holds {resident_ratio(needs):.3f} x without limit", (1.01, row),
@@ -115,9 +115,9 @@ def ladder(study, work, name):
 def rung(axis, row, cell):
     x = device_ratio(cell)
     if completes(cell):
-        axis.plot(x, row, "o", color=INK, markersize=6)
+        axis.plot(x, row, "o", color=INK, markersize=6, label="completes")
         return
-    axis.plot(x, row, "x", color=ACCENT, markersize=6, markeredgewidth=1.5)
+    axis.plot(x, row, "x", color=ACCENT, label=f"fails {cell['oom_count']} times", markersize=6, markeredgewidth=1.5)
     axis.annotate(f"{cell['oom_count']:,}", (x, row), xytext=(6, 0), textcoords="offset points",
                   va="center", fontsize=7.5, color=ACCENT)
 

@@ -7,6 +7,7 @@ import re
 import sys
 
 import matplotlib
+import matplotlib.ticker
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402  pylint: disable=wrong-import-position
@@ -70,9 +71,48 @@ def shorten(number):
     return f"{float(number.group()):.1f}"
 
 
+# Where charts go as files of their own, too; None = nowhere.
+charts_folder = None
+
+
+def panel_name(axis):
+    return axis.get_title(loc="left") or axis.get_title() or \
+        " by ".join(filter(None, (axis.get_ylabel(), axis.get_xlabel())))
+
+
+def drawn_rows(figure):
+    """What the chart shows, as (panel, series, x, y): points of lines, and marks."""
+    for axis in figure.axes:
+        names = {}  # of rows, where the axis has names instead of numbers
+        if isinstance(axis.yaxis.get_major_locator(), matplotlib.ticker.FixedLocator):
+            names = dict(zip(axis.get_yticks(), (t.get_text() for t in axis.get_yticklabels())))
+        for number, line in enumerate(axis.get_lines()):
+            if line.get_transform() != axis.transData:
+                continue  # a line across the whole panel
+            label = line.get_label()
+            series = label if not label.startswith("_") else f"series {number + 1}"
+            for x, y in zip(line.get_xdata(), line.get_ydata()):
+                yield panel_name(axis), series, x, names.get(y) or y
+
+
+def save_chart(figure, folder, name, rows=None):
+    """NAME.svg, NAME.pdf and NAME.csv, the drawn numbers. The same figures give the same files."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    plt.rcParams["svg.hashsalt"] = name
+    for kind, metadata in (("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
+        figure.savefig(folder / f"{name}.{kind}", format=kind, bbox_inches="tight",
+                       metadata=metadata, facecolor="white")
+    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows(rows or [("panel", "series", "x", "y"), *drawn_rows(figure)])
+
+
 def svg_of(figure, name, label):
     """The figure as an element for a page, with unique ids, a name and a text for those who cannot
     see it."""
+    if charts_folder:
+        save_chart(figure, charts_folder, name)
     out = io.StringIO()
     plt.rcParams["svg.hashsalt"] = name
     figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None}, transparent=True)
@@ -92,7 +132,12 @@ def svg_of(figure, name, label):
 
 
 def write_svg(figure, path):
-    """The figure as a file of its own; the same figures give the same file."""
+    """The figure as a file of its own; the same figures give the same file. A folder gets the chart
+    as SVG and PDF, with its numbers."""
+    if pathlib.Path(path).is_dir():
+        save_chart(figure, path, pathlib.Path(sys.argv[1]).stem)
+        plt.close(figure)
+        return
     plt.rcParams["svg.hashsalt"] = pathlib.Path(path).stem
     figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None},
                    facecolor="white")
@@ -100,7 +145,8 @@ def write_svg(figure, path):
 
 
 def draw_file(draw, usage):
-    """A chart's command line: draw(rows, OUT_SVG), with the rows of a file of bench/results."""
+    """A chart's command line: draw(rows, OUT_SVG), with the rows of a file of bench/results. OUT may
+    be a folder."""
     if len(sys.argv) != 3:
         sys.exit(usage)
     text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()

@@ -9,11 +9,14 @@ import zlib
 import numpy
 from matplotlib import colors
 
+import look
+
 WIDTH = 192          # cells in a row
 MIDDLE_ROWS = 28     # of the allocator in the middle, at most,
 MOST_ROWS = 140      # and of the largest
 ROW_PIXELS = 5
 LIVE, PENDING, FREE, HOLE = range(4)
+KINDS = ("live", "pending", "free", "hole")
 # Neither the darkest nor the lightest colour of the page, light or dark, is that of live memory; free
 # memory is light in black and white, and strikes in colour.
 LIVE_BY_STREAM = ["#2f6690", "#8a3b54", "#4f7a45", "#8a6b00", "#6a5aa0", "#00798c"]
@@ -105,13 +108,19 @@ def cell_bytes(totals):
     return max(totals[len(totals) // 2] / MIDDLE_ROWS, totals[-1] / MOST_ROWS) / WIDTH
 
 
-def one_map(moment, unit):
+def cells(moment, unit):
+    """The picture: rows x columns x 4 from 0 to 1."""
     placed, total = laid_out(pieces_of(moment))
     n_cells = max(int(math.ceil(total / unit - 1e-9)), 1)
     rows = -(-n_cells // WIDTH)
     image = numpy.zeros((rows * WIDTH, 4))
     image[:n_cells] = colours_of(*cells_of(placed, unit, n_cells))
-    return Map(moment, rows, png_of(image.reshape(rows, WIDTH, 4)))
+    return image.reshape(rows, WIDTH, 4)
+
+
+def one_map(moment, unit):
+    image = cells(moment, unit)
+    return Map(moment, len(image), png_of(image))
 
 
 def maps(moments):
@@ -121,6 +130,26 @@ def maps(moments):
         return []
     unit = cell_bytes([laid_out(pieces_of(m))[1] for m in drawn])
     return [one_map(m, unit) for m in drawn]
+
+
+def save(moments, name):
+    """The maps as files of their own, where charts are saved: a panel an allocator. The numbers are
+    the pieces."""
+    drawn = [m for m in moments if m["pieces"]]
+    if not look.charts_folder or not drawn:
+        return
+    unit = cell_bytes([laid_out(pieces_of(m))[1] for m in drawn])
+    figure, axes = look.plt.subplots(len(drawn), 1, squeeze=False)
+    for axis, moment in zip(axes[:, 0], drawn):
+        axis.imshow(cells(moment, unit), interpolation="nearest", aspect="auto")
+        axis.set_title(moment["allocator"], loc="left")
+        axis.set_xticks([])
+        axis.set_yticks([])
+    rows = [(moment["allocator"], KINDS[kind], base, size, stream)
+            for moment in drawn for base, size, kind, stream in pieces_of(moment)]
+    look.save_chart(figure, look.charts_folder, name,
+                    [("allocator", "kind", "address", "bytes", "stream"), *rows])
+    look.plt.close(figure)
 
 
 def key_of(moments):

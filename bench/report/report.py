@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draw report.html from what `pleat ab` wrote.
 
-Usage: report.py FOLDER
+Usage: report.py FOLDER [--charts]
 
-FOLDER holds results.jsonl, timelines.jsonl, moments.jsonl and verdicts.jsonl. report.html is written
+With --charts the folder `charts` in FOLDER has each chart as SVG and PDF, and its numbers as CSV. FOLDER holds results.jsonl, timelines.jsonl, moments.jsonl and verdicts.jsonl. report.html is written
 into FOLDER, as a single file without further parts. If FOLDER has blocks.jsonl, blocks.html shows every
 block over time (blocks.py). With Bokeh, closer.html has maps to zoom into (closer.py). Exit status: 0;
 1 when a library is missing or the folder holds no results."""
@@ -32,6 +32,7 @@ import blocks  # noqa: E402  pylint: disable=wrong-import-position
 import charts  # noqa: E402  pylint: disable=wrong-import-position
 import closer  # noqa: E402  pylint: disable=wrong-import-position
 import data  # noqa: E402  pylint: disable=wrong-import-position
+import look  # noqa: E402  pylint: disable=wrong-import-position
 import maps  # noqa: E402  pylint: disable=wrong-import-position
 import sites  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -86,6 +87,7 @@ def moment_section(study, work, kind, index):
     ranked = [s for s in sites.ranked(shown) if s.charged_bytes > 0]
     stack = shown["requested_stack"]
     unit, in_unit = data.in_unit([m["resident_bytes"] for m in moments])
+    maps.save(moments, f"map-{kind}-{index}")
     return {"kind": kind, "moments": moments, "first": first, "shown": shown,
             "sites": ranked[:MOST_SITES], "n_sites": len(ranked),
             "request": shown["stacks"].get(str(stack)) if stack is not None else None,
@@ -150,9 +152,11 @@ def put_in_place(path, text):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3) or (len(sys.argv) == 3 and sys.argv[2] != "--charts"):
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
+    if len(sys.argv) == 3:
+        look.charts_folder = folder / "charts"
     study = data.read_study(folder)
     if not study.cells:
         sys.exit(f"{folder}: no results.jsonl with results in it")

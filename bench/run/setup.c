@@ -5,6 +5,7 @@
  * Capacity and depth are set by the command's own options only. */
 #include "bench/run/setup.h"
 #include "bench/base/size.h"
+#include "bench/run/policy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,9 @@ bool bench_setup_init(bench_setup *setup, const bench_target *target, bench_fail
     }
     setup->is_chosen = setup->config.driver != PL_DRIVER_AUTO;
     setup->config.time_calls = true;
+    if (!bench_policy_place(setup, failure)) {
+        return false;
+    }
     return merge_sim(setup, target, failure) && look_at_gpu(setup, failure);
 }
 
@@ -278,6 +282,7 @@ static bool check_created(pleat instance, const char *allocator, bench_failure *
 bool bench_setup_create_for(const bench_setup *setup, const char *allocator, bool is_host,
                             uint64_t memory_bytes, pleat *out, bench_failure *failure)
 {
+    bench_policy_tell(setup);
     pl_config config = setup->config;
     config.memory = is_host ? PL_MEMORY_HOST : config.memory;
     config.allocator = pl_allocator_find(allocator);

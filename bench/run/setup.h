@@ -22,7 +22,8 @@ typedef struct bench_setup {
     pl_config config;            /* the user's configuration, with the driver chosen */
     char sim[PL_SIM_CONF_BYTES]; /* the simulator's configuration without capacity and depth */
     unsigned depth;
-    bool is_chosen; /* the user chose this driver */
+    bool is_chosen;                       /* the user chose this driver */
+    char policy_script[PL_METRICS_BYTES]; /* of Python, which a policy runs (policy.h); or "" */
     char gpu[128];
     uint64_t granule_bytes;
     uint64_t total_bytes;

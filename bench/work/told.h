@@ -31,6 +31,7 @@ typedef struct bench_told {
     bool lacks_ends;     /* free_completed: how long blocks were pending is unknown */
     uint64_t n_entries;
     uint64_t n_steps;            /* recorded; of a job, of the rank with the fewest; 0 = unknown */
+    uint64_t n_optimizer_steps;  /* as the stacks show them, two or more; 0 = they do not tell */
     uint64_t rise_bytes;         /* of what lives between two steps, a step; 0 = no steady rise */
     uint64_t n_rise_steps;       /* recorded steps with this rise */
     uint64_t live_before_bytes;  /* live before the first entry, each block rounded up to 512; */
@@ -43,6 +44,12 @@ typedef struct bench_told {
     uint64_t unexplained_bytes;  /* held by the run, of which; 0 = a replay holds about as much */
     uint64_t replayed_bytes;     /* a replay under the run's own setting holds these */
 } bench_told;
+
+/* The steps, as the user counts them where the stacks tell. */
+static inline uint64_t bench_told_steps(const bench_told *told)
+{
+    return told->n_optimizer_steps > 0 ? told->n_optimizer_steps : told->n_steps;
+}
 
 /* Something is missing at the beginning. */
 static inline bool bench_told_lacks_start(const bench_told *told)
@@ -140,6 +147,7 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     }
     if (into->n_steps == 0 || (other->n_steps > 0 && other->n_steps < into->n_steps)) {
         into->n_steps = other->n_steps;
+        into->n_optimizer_steps = other->n_optimizer_steps;
     }
     if (other->most_refused_bytes > into->most_refused_bytes) {
         into->most_refused_bytes = other->most_refused_bytes;

@@ -106,7 +106,9 @@ def test_a_request_that_is_short_moves_live_tensors_if_it_may(run_cuda: Run, bin
         assert pleat.check_invariants() == 0
         """
     refused = run_cuda(INSTALL + textwrap.dedent(code.format(binding=binding, short="refuse")))
-    assert "short:compact, or pleat_device_compact, would win" in refused.stdout
+    words = 'install(short="compact"), or pleat.torch.compact() between two steps, would win'
+    assert words in refused.stdout
+    assert "pleat_device" not in refused.stdout  # a function of C
     served = run_cuda(INSTALL + textwrap.dedent(code.format(binding=binding, short="compact")))
     assert served.stdout == ""
 

@@ -457,7 +457,11 @@ START_TEST(a_free_on_a_destroyed_stream_is_refused)
         pleat_status st = pleat_block_free(instance, 0, ptr, stream);
         ck_assert(st == PLEAT_ESTREAM || st == PLEAT_EDRIVER);
         api_expect(st, "the stream", "cannot be used");
+        api_expect(st, "on another stream, such as NULL", "pleat_stream_retire");
     }
+    pleat_status st = pleat_block_record_stream(instance, 0, ptr, stream);
+    ck_assert(st == PLEAT_ESTREAM || st == PLEAT_EDRIVER);
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "free the block"));
     api_free(instance, 0, ptr, NULL);
     api_unmake(instance);
 }

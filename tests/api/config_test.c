@@ -63,7 +63,7 @@ START_TEST(every_key_reaches_its_field)
         "driver:sim,sim:[devices:2,capacity:8G],allocator:torch-native,fallback:torch-native,"
         "limit:3G,growth:frugal,cross_stream:settled,wait_ms:5,chunk_granules:4,"
         "address_budget:2T,shareable:True,rdma:True,peers:True,time_calls:True,"
-        "chunk_share:7,reserve_mb:13,max_split_size_mb:200,"
+        "policy:[/a,b.so],chunk_share:7,reserve_mb:13,max_split_size_mb:200,"
         "max_non_split_rounding_mb:32,garbage_collection_threshold:0.25,"
         "roundup_power2_divisions:4,large_segment_size_mb:32,per_process_memory_fraction:0.75,"
         "expandable_small_page_mb:4,expandable_large_page_mb:64,bfc_allow_growth:False,"
@@ -91,6 +91,7 @@ START_TEST(every_key_reaches_its_field)
     ck_assert(config.device.peers);
     ck_assert(config.time_calls);
     ck_assert_uint_eq(own.chunk_share, 7);
+    ck_assert_str_eq(config.policy, "/a,b.so");
     ck_assert_uint_eq(own.reserve_bytes, 13 << 20);
     ck_assert_uint_eq(torch.max_split_bytes, 200 << 20);
     ck_assert_uint_eq(torch.max_non_split_rounding_bytes, 32 << 20);

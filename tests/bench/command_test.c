@@ -242,6 +242,32 @@ START_TEST(a_card_means_what_it_leaves_for_an_allocator)
 }
 END_TEST
 
+/* As `pleat ab` has it. */
+START_TEST(cards_and_sizes_may_be_lists)
+{
+    static const int64_t sizes[] = { INT64_C(7936) - 512, INT64_C(22528) - 512 };
+    run("replay --driver sim --json --card 8GB,24gb --allocator pleat,torch-native @", small);
+    ck_assert_int_eq(child.status, 0);
+    const char *at = child.out;
+    for (unsigned i = 0; i < 4; i++) {
+        json_t *object = next_object(&at);
+        ck_assert_int_eq(get(object, "memory_bytes"), sizes[i / 2] << 20);
+        ck_assert_str_eq(json_string_value(json_object_get(object, "allocator")),
+                         i % 2 == 0 ? "pleat" : "torch-native");
+        json_decref(object);
+    }
+    ck_assert_str_eq(at, "");
+    run("replay --driver sim --memory 2x,unlimited @", small);
+    ck_assert_int_eq(child.status, 0);
+    run("replay --driver sim --card 8GB,9GB @", small);
+    ck_assert_int_eq(child.status, 2);
+    ck_assert_ptr_nonnull(strstr(child.err, "--card: there is no card '9GB'"));
+    run("replay --driver sim --card 8GB,24GB --snapshot /dev/null @", small);
+    ck_assert_int_eq(child.status, 2);
+    ck_assert_ptr_nonnull(strstr(child.err, "--snapshot takes one size, not 2"));
+}
+END_TEST
+
 START_TEST(tables_say_that_the_gpu_is_simulated)
 {
     run("replay --driver sim @", small);
@@ -532,8 +558,11 @@ START_TEST(demo_compares_the_allocators_on_every_bundled_trace)
     ck_assert_msg(child.status == 0, "%d: %s", child.status, child.err);
     ck_assert_ptr_nonnull(strstr(child.out, "SIMULATED GPU"));
     static const char *const wanted[] = { "small                    pleat",
-                                          "small                    torch-native", "geometric mean",
-                                          "42.000 MiB" };
+                                          "small                    torch-native",
+                                          "geometric mean",
+                                          "42.000 MiB",
+                                          "pleat fails on 1 of these 1 runs and ",
+                                          "Next, record a run of your own (docs/benchmarks.md)" };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         ck_assert_msg(strstr(child.out, wanted[i]) != NULL, "no '%s' in: %s", wanted[i], child.out);
     }
@@ -578,6 +607,7 @@ SUITE(bench_command)
     tcase_add_test(output, a_failed_allocation_makes_the_status_1);
     tcase_add_test(output, a_ratio_means_a_multiple_of_the_peak_in_whole_granules);
     tcase_add_test(output, a_card_means_what_it_leaves_for_an_allocator);
+    tcase_add_test(output, cards_and_sizes_may_be_lists);
     tcase_add_test(output, tables_say_that_the_gpu_is_simulated);
     suite_add_tcase(suite, output);
     TCase *usage = tcase_create("usage");

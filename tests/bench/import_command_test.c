@@ -211,6 +211,20 @@ START_TEST(the_settings_of_the_recording_are_used)
 }
 END_TEST
 
+/* A recording made under pleat says so, instead of counting calls that PyTorch never made. */
+START_TEST(a_recording_made_under_pleat_is_called_one)
+{
+    snap_plan plan = { .protocol = 2, .n_devices = 1, .events = { native_events } };
+    plan.conf = "allocator:pleat";
+    write_snapshot(&plan);
+    run("verify @/s.pickle");
+    expect(2, "",
+           "s.pickle: recorded under pleat, whose calls PyTorch's caches do not repeat; `pleat");
+    run("verify --allocator torch-native @/s.pickle");
+    expect(0, "torch-native: 4 of 4 segment allocations repeated", "");
+}
+END_TEST
+
 typedef struct failure {
     const char *line;
     int status;
@@ -534,6 +548,7 @@ SUITE(bench_import_command)
     tcase_add_test(verify, a_call_too_many_and_one_too_few_are_differences);
     tcase_add_test(verify, mappings_are_compared_where_segments_are_expandable);
     tcase_add_test(verify, the_settings_of_the_recording_are_used);
+    tcase_add_test(verify, a_recording_made_under_pleat_is_called_one);
     tcase_add_loop_test(verify, bad_recordings_and_options_are_bad_usage, 0, N_BAD_VERIFIES);
     tcase_add_test(verify, a_snapshot_is_replayed_like_any_work);
     tcase_add_test(verify, a_part_of_a_run_is_called_one_before_all_else);

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "bench/ab/verdict.h"
+#include "bench/base/cards.h"
 #include "tests/support/suite.h"
 
 #define GIB (UINT64_C(1) << 30)
 
-enum { N_SETTINGS = 3, HELD = 3, ADVICE = 5, TYPE = 6 };
+enum { N_SETTINGS = 3, NEEDS = 2, HELD = 3, RUNS_ON = 4, ADVICE = 5, BACK = 6, TYPE = 7 };
 
 static const char *const names[N_SETTINGS] = { "torch-native", "torch-expandable", "pleat" };
 static bench_verdict_input in;
@@ -162,8 +163,8 @@ END_TEST
 START_TEST(short_compact_may_be_the_one_that_completes_nearest)
 {
     in.n_near = 2;
-    in.near[0] = (bench_verdict_device){ "1.02x", 306 * GIB / 10 };
-    in.near[1] = (bench_verdict_device){ "1.10x", 33 * GIB };
+    in.near[0] = (bench_verdict_device){ .label = "1.02x", .bytes = 306 * GIB / 10 };
+    in.near[1] = (bench_verdict_device){ .label = "1.10x", .bytes = 33 * GIB };
     add_setting("torch-native", "-++");
     add_setting("torch-expandable", "-++");
     add_setting("pleat", "-++");
@@ -180,6 +181,86 @@ START_TEST(short_compact_may_be_the_one_that_completes_nearest)
 }
 END_TEST
 
+static unsigned card_of(const char *label)
+{
+    unsigned i = 0;
+    while (strcmp(bench_cards[i].label, label) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Real cards: the advice tells how much memory they leave, and what does on a larger one of that
+ * name. */
+START_TEST(a_card_tells_its_memory_and_that_others_of_its_name_have_more)
+{
+    const bench_card *card = &bench_cards[card_of("24 GB")];
+    in.need_bytes = 21 * GIB;
+    in.devices[0] = (bench_verdict_device){ .label = card->label, .bytes = card->bytes };
+    add_setting("torch-native", "-++");
+    add_setting("torch-expandable", "-++");
+    add_setting("pleat", "+++");
+    reach();
+    has("; 24 GB are 21.50 GiB for tensors (L4, A10G).");
+    in.settings[1].held_bytes = 23 * GIB; /* less than an RTX 4090 leaves */
+    reach();
+    has("; 24 GB are 21.50 GiB for tensors (L4, A10G), and 23.10 GiB on others (RTX 4090): there "
+        "expandable_segments:True suffices.");
+    in.settings[1].held_bytes = 32 * GIB;
+    in.n_near = 1;
+    in.near[0] = (bench_verdict_device){ .label = "1.05x", .bytes = 22 * GIB };
+    in.settings[0].near[0] = in.settings[1].near[0] = BENCH_OUTCOME_COMPLETES;
+    reach();
+    has("(RTX 4090): there PyTorch's default (torch-native) suffices.");
+    in.near[0].bytes = 24 * GIB;
+    reach();
+    has("(L4, A10G).");
+    in.devices[0].bytes += GIB; /* a size of the user's, whatever it is called */
+    reach();
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "for tensors"));
+}
+END_TEST
+
+/* As the user counts, where the stacks tell: of two micro-steps each. */
+START_TEST(steps_are_those_of_the_optimizer_where_they_are_known)
+{
+    add_setting("torch-native", "--+");
+    add_setting("pleat", "-++");
+    in.told = (bench_told){ .n_steps = 60, .n_optimizer_steps = 30 };
+    reach();
+    const char *needs = verdict.lines[NEEDS];
+    ck_assert_ptr_nonnull(strstr(needs, "in the 30 optimizer steps that were recorded, of live"));
+    ck_assert_ptr_nonnull(strstr(verdict.lines[RUNS_ON], "(the 30 recorded optimizer steps) 24"));
+    has("it then completes the 30 recorded optimizer steps on 40 GB, with ");
+    in.told.n_optimizer_steps = 0;
+    reach();
+    ck_assert_ptr_nonnull(strstr(needs, "the 60 steps that were recorded, by the rises of live"));
+}
+END_TEST
+
+START_TEST(a_change_tells_the_driver_s_time_and_the_way_back)
+{
+    add_setting("torch-native", "-++");
+    add_setting("pleat", "+++");
+    reach();
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "driver calls"));
+    in.settings[1].driver_ms[0] = 681;
+    in.settings[1].driver_ms[1] = 5;
+    reach();
+    has("; driver calls take 0.68 s there in a first pass.");
+    in.settings[0].driver_ms[1] = 290;
+    in.is_simulated = true;
+    reach();
+    has("; driver calls take 0.68 s there in a first pass, modelled (torch-native, on 40 GB: 0.29 "
+        "s).");
+    ck_assert_ptr_nonnull(strstr(verdict.lines[BACK], "start the program again"));
+    in.settings[0].on[0] = BENCH_OUTCOME_COMPLETES;
+    reach();
+    ck_assert_str_eq(verdict.lines[BACK], "");
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "driver calls"));
+}
+END_TEST
+
 SUITE(bench_verdict_measured)
 {
     TCase *all = suite_case(suite, "all", set_up, NULL);
@@ -187,5 +268,8 @@ SUITE(bench_verdict_measured)
     tcase_add_test(all, a_part_rules_out_no_device_for_what_was_not_measured);
     tcase_add_test(all, short_compact_is_advised_only_where_pleat_alone_does_not_do);
     tcase_add_test(all, short_compact_may_be_the_one_that_completes_nearest);
+    tcase_add_test(all, a_card_tells_its_memory_and_that_others_of_its_name_have_more);
+    tcase_add_test(all, steps_are_those_of_the_optimizer_where_they_are_known);
+    tcase_add_test(all, a_change_tells_the_driver_s_time_and_the_way_back);
     tcase_add_test(all, what_is_replayed_without_pools_is_a_least);
 }

@@ -1,7 +1,6 @@
 /* verdict_test.c - the verdict on small made-up rows. All rows are checked by the rules, some by
  * exact words. */
 /* labels: unit long */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,11 +44,11 @@ static void set_up(void)
                                 .own_conf = "",
                                 .n_devices = 3,
                                 .n_near = 2 };
-    in.devices[0] = (bench_verdict_device){ "24 GB", 22 * GIB };
-    in.devices[1] = (bench_verdict_device){ "40 GB", 39 * GIB };
-    in.devices[2] = (bench_verdict_device){ "48 GB", 44 * GIB };
-    in.near[0] = (bench_verdict_device){ "1.02x", 306 * GIB / 10 };
-    in.near[1] = (bench_verdict_device){ "1.10x", 33 * GIB };
+    in.devices[0] = (bench_verdict_device){ .label = "24 GB", .bytes = 22 * GIB };
+    in.devices[1] = (bench_verdict_device){ .label = "40 GB", .bytes = 39 * GIB };
+    in.devices[2] = (bench_verdict_device){ .label = "48 GB", .bytes = 44 * GIB };
+    in.near[0] = (bench_verdict_device){ .label = "1.02x", .bytes = 306 * GIB / 10 };
+    in.near[1] = (bench_verdict_device){ .label = "1.10x", .bytes = 33 * GIB };
 }
 
 static void reach(void)
@@ -67,7 +66,7 @@ static void tell(bench_told told)
     ck_assert_msg(strstr(verdict.lines[line], words) != NULL, "%s", verdict.lines[line])
 #define IS(line, words) ck_assert_str_eq(verdict.lines[line], words)
 
-enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, TYPE, AT_START, AT_END };
+enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, BACK, TYPE, AT_START, AT_END };
 
 /* ---- by the rules ---- */
 
@@ -158,7 +157,7 @@ static void check_verdict(unsigned in_force, bool is_any_measured)
     }
     ck_assert_uint_eq(strlen(verdict.lines[RECORDED]), 0);
     for (unsigned i = NEEDS; i <= TYPE; i++) {
-        ck_assert_uint_gt(strlen(verdict.lines[i]), 0);
+        ck_assert(strlen(verdict.lines[i]) > 0 || i == BACK);
     }
 }
 
@@ -454,9 +453,10 @@ START_TEST(steps_that_were_not_seen_to_repeat_leave_a_doubt)
     in.told.n_steps = 12;
     reach();
     HAS(RECORDED, "the largest step was not seen to repeat often enough, so a longer run may need");
-    HAS(NEEDS, "at least 30.00 GiB in the 12 steps that were recorded, of live blocks at the peak");
+    HAS(NEEDS,
+        "at least 30.00 GiB in the 12 steps that were recorded, by the rises of live memory, of ");
     tell((bench_told){ .is_unrepeated = true, .n_steps = 1 });
-    HAS(NEEDS, "30.00 GiB in the step that was recorded, of live blocks");
+    HAS(NEEDS, "30.00 GiB in the step that was recorded, by the rises of live memory, of live");
     tell((bench_told){ .is_growing = true, .n_steps = 6 });
     HAS(RECORDED, "its steps grow, so a longer run may need more. So the run needs at least ");
     tell((bench_told){ .is_growing = true, .begins_late = true });
@@ -471,8 +471,8 @@ START_TEST(the_need_of_a_whole_recording_is_that_of_its_steps)
     add_three();
     tell((bench_told){ .n_steps = 1234 });
     IS(RECORDED, "");
-    IS(NEEDS, "at least 30.00 GiB in the 1,234 steps that were recorded, of live blocks at the "
-              "peak, event 42 of 1,234,567");
+    IS(NEEDS, "at least 30.00 GiB in the 1,234 steps that were recorded, by the rises of live "
+              "memory, of live blocks at the peak, event 42 of 1,234,567");
     HAS(RUNS_ON, "(the 1,234 recorded steps) 24 GB: none, it needs more; ");
     HAS(ADVICE, "it then completes the 1,234 recorded steps on 40 GB, with ");
     in.own = "torch-expandable";

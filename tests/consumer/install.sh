@@ -10,7 +10,7 @@ fail() {
 }
 for pattern in libpleat.so libpleat.so.0 libpleat.a libpleat_sim.so pleat.h pleat_types.h \
     pleat_pool.h pleat_checkpoint.h pleat_snapshot.h pleat_watch.h pleat_mapping.h \
-    pleat_torch.h pleat_torch.hpp pleat_cxx.hpp pleat_umf.h pleat_frameworks.h pleat_sim.h pleat-config.cmake pleat.pc pleat a100.cost \
+    pleat_torch.h pleat_torch.hpp pleat_cxx.hpp pleat_cxx_base.hpp pleat_cxx_pmr.hpp pleat_cxx_scopes.hpp pleat_umf.h pleat_frameworks.h pleat_sim.h pleat-config.cmake pleat.pc pleat a100.cost \
     gpt2s_tiny.trace.gz; do
     [ -n "$(find "$prefix" -name "$pattern" ! -type d)" ] || fail "not installed: $pattern"
 done

@@ -3,7 +3,7 @@
 
 The tables between markers are made again, by results.py and cards.py, from bench/results/*.csv. The
 tables of docs/pytorch-tests.md are compared with tests/torch/*.csv. The cards of docs/benchmarks.md
-are compared with bench/ab/cards.c."""
+are compared with bench/base/cards.c."""
 import collections
 import csv
 import re
@@ -58,7 +58,7 @@ def check_cards(text, source):
     for name, mib in re.findall(r'\{ "(\d+ GB)", \((\d+) - OTHERS\) \* MIB \}', source):
         cells = f"| {name} | {(int(mib) - others) / 1024:.1f} |"
         if cells not in text:
-            yield f"docs/benchmarks.md: bench/ab/cards.c gives {cells}"
+            yield f"docs/benchmarks.md: bench/base/cards.c gives {cells}"
 
 
 def script_row(row):
@@ -99,7 +99,7 @@ def main():
     tests = check_tests(page(TESTS_PAGE), rows_of("tests/torch/scripts/results.csv"),
                         {version: rows_of(f"tests/torch/results-{version}.csv")
                          for version in ("2.6.0", "2.15.0")}, rows_of("tests/torch/newer-2.15.0.csv"))
-    cards_listed = check_cards(page("docs/benchmarks.md"), page("bench/ab/cards.c"))
+    cards_listed = check_cards(page("docs/benchmarks.md"), page("bench/base/cards.c"))
     return report([*check_results(), *cards_listed, *tests])
 
 

@@ -43,9 +43,10 @@ SIZES = [(r"iterations=\d+", "iterations=2"), (r"layers=32", "layers=1"),
 ELSEWHERE = {
     r"^pleat top .*4242$": "tests/bench/top_test.c",
     r"^pleat-runtime .*--check": "python/tests/check_test.py",
+    r"^pleat .*--conf policy:": "tests/python/policy_run.py",
     r"^pleat-runtime .*torchrun": "python/tests/distributed_test.py",
     r"^pleat-runtime .*(-m pleat\.torch|--fit|--allocator pleat)": "tests/python/torch_on_sim",
-    r"^pleat-runtime .*examples/numba_arrays\.py": "the tests of examples",
+    r"^pleat-runtime .*examples/(numba_arrays|pytorch_training)\.py": "the tests of examples",
 }
 
 

@@ -181,7 +181,7 @@ def check(name, whole, part, allocator):
         assert re.search("_record_memory_history|a longer run may need more|Only a run tells",
                          said["recorded"]), f"{name}: {said['recorded']}"
     is_known = part["recorded"]["steps"] > 0
-    assert ("recorded, of live blocks" in said["needs"]) == is_known, f"{name}: {said['needs']}"
+    assert ("recorded, by the rises of live memory, of" in said["needs"]) == is_known, f"{name}: {said['needs']}"
 
 
 def check_small_job(pleat, folder):

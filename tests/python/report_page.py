@@ -97,6 +97,30 @@ def check_text(text):
         assert name in text, f"{name} is not on the page"
 
 
+def check_headings(text):
+    """docs/benchmarks.md walks through the page by its headings, in their order."""
+    docs = (pathlib.Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    walk = docs.partition("**3. Read the page**")[2].partition("\n`blocks.html`")[0]
+    named = re.findall(r"^\* \*([^*]+)\*", walk, re.MULTILINE)
+    found = [re.sub(r"<[^>]*>", "", heading) for heading in re.findall(r"<h[23]>(.*?)</h[23]>", text)]
+    rest = iter(found)
+    in_order = all(any(heading.startswith(name) for heading in rest) for name in named)
+    assert len(named) >= 6 and in_order, (named, found)
+
+
+def check_charts(charts, folder):
+    """--charts: each one as SVG and PDF, with its numbers. All maps of a moment are one chart."""
+    names = {re.sub(r"^(map-\w+-\d+)-\d+$", r"\1", name) for name in charts}
+    assert {path.stem for path in folder.iterdir()} == names, names
+    for name in names:
+        assert (folder / f"{name}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>"), name
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF"), name
+        rows = (folder / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        assert len(rows) > 2 and len({row.count(",") for row in rows}) <= 2, (name, rows[:3])
+    ladder = (folder / "ladder-0.csv").read_text(encoding="utf-8")
+    assert re.search(r",completes,1\.0\d+,pleat\n", ladder), ladder
+
+
 def check_closer(page):
     """Where there is one: a way back, and pleat's line above all others."""
     if not page.exists():
@@ -127,8 +151,10 @@ def check_browser(browser, text, folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="pleat-report-") as name:
         folder = pathlib.Path(name)
-        text = draw(sys.argv[1], folder / "out")
+        text = draw(sys.argv[1], folder / "out", "--charts")
+        check_charts(expected_charts(), folder / "out" / "charts")
         check_text(text)
+        check_headings(text)
         assert "mathdefault" not in text, "a label shows the source of its formula"
         check_closer(folder / "out" / "closer.html")
         n_figures = report_figures.check(text, folder / "out")

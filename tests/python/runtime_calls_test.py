@@ -170,3 +170,14 @@ assert make(rt.cudaDeviceGetMemPool, 0) == standard
 props.usage = 4
 assert rt.cudaMemPoolCreate(C.byref(C.c_void_p()), C.byref(props)) == INVALID
 """, backing)
+
+
+def test_a_program_with_a_runtime_of_its_own_is_told_how_to_link() -> None:
+    """A linked-in runtime asks the driver for this table first."""
+    done = subprocess.run(
+        [sys.executable, "-c",
+         "import ctypes as C; table = C.c_void_p()\n"
+         "key = bytes.fromhex('6bd5fb6c5bf4e74a8987d93912fd9df9')\n"
+         "assert C.CDLL(None).cuGetExportTable(C.byref(table), key) != 0"],
+        env={**os.environ, "LD_PRELOAD": str(RUNTIME)}, capture_output=True, text=True, check=True)
+    assert "nvcc -cudart shared" in done.stderr

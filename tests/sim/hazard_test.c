@@ -1,4 +1,6 @@
 /* hazard_test.c - accesses that are hazards, and harmless accesses that resemble hazards. */
+#include <stdio.h>
+
 #include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
@@ -36,10 +38,24 @@ static void end_with(pleat_sim_hazard_kind kind, size_t n)
     begin();
 }
 
+/* The first hazard's text has the handle of the stream, and `words`. */
+static void expect_text(void *stream, const char *words)
+{
+    char handle[32];
+    pleat_sim_hazard found;
+    ck_assert_uint_ge(pleat_sim_hazards(&found, 1), 1);
+    snprintf(handle, sizeof handle, "stream 0x%llx", (unsigned long long)(uintptr_t)stream);
+    ck_assert_msg(strstr(found.text, handle) != NULL && strstr(found.text, words) != NULL, "%s",
+                  found.text);
+    ck_assert_uint_lt(strlen(found.text), sizeof found.text - 1); /* not cut */
+    ck_assert_int_eq(found.text[strlen(found.text) - 1], '?');    /* ends with a likely cause */
+}
+
 START_TEST(work_on_unmapped_bytes_is_found_at_submission)
 {
     cu_devptr bare = world_reserve(1);
     world_read(a, bare, 512);
+    expect_text(a, "freed or asleep before, or beyond the block");
     world_read(a, at + 2 * GRANULE - 1, 2);
     world_read(a, 4096, 1);
     world_read(a, UINT64_MAX - 5, 100);
@@ -160,6 +176,7 @@ START_TEST(cumemfree_under_unfinished_work_is_a_hazard)
     ck_ok(cuMemAlloc_v2(&block, 4096));
     world_write(a, block + 1024, 512);
     ck_ok(cuMemFree_v2(block));
+    expect_text(a, "cuMemFree under unfinished work");
     end_with(PLEAT_SIM_UNMAP_IN_USE, 1);
 }
 END_TEST
@@ -183,6 +200,9 @@ START_TEST(unordered_writes_of_two_streams_race)
 {
     world_write(a, at, 1024);
     world_write(b, at + 1023, 512);
+    expect_text(a, "write in call");
+    expect_text(b, "write on stream");
+    expect_text(b, "a forgotten record_stream");
     end_with(PLEAT_SIM_RACE, 1);
 }
 END_TEST
@@ -194,6 +214,7 @@ START_TEST(a_read_and_a_write_race_but_two_reads_do_not)
     ck_assert_uint_eq(world_hazards(), 0);
     world_write(b, at, 1024);
     ck_assert_uint_eq(world_hazards(), 1);
+    expect_text(a, ", read in call");
     world_read(a, at, 1024);
     ck_assert_uint_eq(world_hazards(), 2);
     end_with(PLEAT_SIM_RACE, 2);

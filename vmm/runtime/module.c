@@ -26,7 +26,7 @@ static void say_who_is_static(const void *caller)
         fprintf(
             stderr,
             "pleat_runtime: %s has a CUDA runtime of its own linked in, which works on NVIDIA's "
-            "driver only (docs/runtime.md)\n",
+            "driver only: link it with nvcc -cudart shared (docs/runtime.md)\n",
             is_known ? of_caller.dli_fname : "a library");
     }
 }

@@ -32,7 +32,7 @@
 # the allocators; of --check the program's, or 3 if there is a finding. docs/runtime.md says what is simulated and what is not.
 set -euo pipefail
 
-readonly cards='@PLEAT_CARDS@' # NAME=MIB ...: bench/ab/cards.c
+readonly cards='@PLEAT_CARDS@' # NAME=MIB ...: bench/base/cards.c
 
 usage() {
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'

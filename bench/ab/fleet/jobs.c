@@ -1,9 +1,11 @@
 /* jobs.c - see jobs.h. */
 #include "bench/ab/fleet/jobs.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "bench/ab/judge.h"
+#include "bench/ab/judge_told.h"
 
 /* Without "." and empty parts: one folder may be spelled in several ways. */
 static void plain_path(const char *spec, char *out, size_t capacity)
@@ -171,6 +173,21 @@ static void unite_outcomes(const json_t *ranks, unsigned s, const char *sizes, c
     }
 }
 
+static void unite_times(const json_t *ranks, unsigned s, unsigned n, double *out)
+{
+    size_t i;
+    json_t *rank;
+    json_array_foreach(ranks, i, rank)
+    {
+        const json_t *verdict = json_object_get(rank, "verdict");
+        const json_t *of = json_array_get(json_object_get(verdict, "settings"), s);
+        for (unsigned d = 0; d < n; d++) {
+            const json_t *time = json_array_get(json_object_get(of, "driver_ms"), d);
+            out[d] = fmax(out[d], json_number_value(time));
+        }
+    }
+}
+
 static void unite_settings(const json_t *ranks, const json_t *allocators, bench_verdict_input *out)
 {
     size_t a;
@@ -185,6 +202,7 @@ static void unite_settings(const json_t *ranks, const json_t *allocators, bench_
         unite_outcomes(ranks, (unsigned)a, "devices", "on", out->devices, out->n_devices,
                        setting->on);
         unite_outcomes(ranks, (unsigned)a, "near", "near", out->near, out->n_near, setting->near);
+        unite_times(ranks, (unsigned)a, out->n_devices, setting->driver_ms);
         size_t i;
         json_t *rank;
         json_array_foreach(ranks, i, rank)
@@ -233,11 +251,12 @@ static void describe_ranks(const json_t *ranks, const json_t *worst, bench_verdi
         sum += (double)count_of(of, "need_bytes");
         out->own_bytes = own_bytes > out->own_bytes ? own_bytes : out->own_bytes;
         out->own_failed = out->own_failed || json_is_true(json_object_get(of, "own_failed"));
+        out->is_simulated = out->is_simulated || json_is_true(json_object_get(of, "is_simulated"));
         bench_told recorded;
-        bench_judge_read_told(of, &recorded);
+        bench_told_read(of, &recorded);
         bench_told_unite(&out->told, &recorded);
     }
-    bench_judge_read_devices(verdict, &out->of);
+    bench_devices_read(verdict, &out->of);
     out->work = text_of(told, "spec");
     out->worst = text_of(verdict, "worst");
     out->need_bytes = count_of(verdict, "need_bytes");

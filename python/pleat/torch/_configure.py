@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -87,7 +88,7 @@ def configure(text: str) -> None:
                 f"change to {text!r}"
             )
         if entries["driver"] == "sim":
-            _refuse_simulator_under_gpu()
+            _check_simulator()
         _try_out(entries)
         os.environ[VARIABLE] = text
         _configured = text
@@ -125,12 +126,19 @@ def has_simulated_runtime() -> bool:
         return False
 
 
-def _refuse_simulator_under_gpu() -> None:
-    if not has_simulated_runtime() and torch.cuda.device_count() > 0:
+def _check_simulator() -> None:
+    if has_simulated_runtime():
+        return
+    if torch.cuda.device_count() > 0:
         raise RuntimeError(
             "driver:sim is configured, but torch sees a real GPU: simulated addresses must not "
             "reach it. Take driver:sim out of PLEAT_CONF"
         )
+    print(
+        "pleat: driver:sim simulates the driver alone, and torch finds no GPU by it. To run torch "
+        "without a GPU: pleat-runtime python3 YOUR_SCRIPT.py",
+        file=sys.stderr,
+    )
 
 
 def _try_out(entries: dict[str, str]) -> None:

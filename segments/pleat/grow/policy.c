@@ -35,6 +35,34 @@ static uint64_t share_of(const pl_space *space)
     return share > part ? share / part : 1;
 }
 
+/* What the rule of somebody's own says, at most `most`; without one what pleat's own says. */
+static uint64_t ask(const pl_space *space, pleat_policy_fn *rule, size_t cap, size_t n_asked,
+                    uint64_t own, uint64_t most)
+{
+    if (!rule) {
+        return own;
+    }
+    const pleat_policy_view now = {
+        .granule_bytes = UINT64_C(1) << space->granule_log2,
+        .total = space->chunks.total_granules,
+        .cap = cap,
+        .held = space->chunks.n_held + space->chunks.n_creating,
+        .pinned = space->chunks.n_pinned,
+        .peak_pinned = space->chunks.peak_pinned,
+        .tied = space->blocks.store.tally.n_tied_granules,
+        .taken = space->chunks.n_takes,
+        .asked = n_asked,
+    };
+    uint64_t answer = rule(&now, own);
+    return answer < most ? answer : most;
+}
+
+static const pl_policy_calls *calls_of(const pl_space *space)
+{
+    static const pl_policy_calls none = { .order = NULL };
+    return space->options.policy ? space->options.policy : &none;
+}
+
 unsigned pl_policy_order(const pl_space *space, size_t cap)
 {
     uint64_t most = pl_policy_headroom(space, cap) / share_of(space); /* granules */
@@ -46,7 +74,7 @@ unsigned pl_policy_order(const pl_space *space, size_t cap)
     while (order < LARGEST_ORDER && (uint64_t)2 << order <= most) {
         order++;
     }
-    return order;
+    return (unsigned)ask(space, calls_of(space)->order, cap, 0, order, LARGEST_ORDER);
 }
 
 static size_t bought(const pl_space *space, size_t cap)
@@ -56,7 +84,7 @@ static size_t bought(const pl_space *space, size_t cap)
     return cap > 0 ? (size_t)(space->chunks.n_takes * room / ((uint64_t)cap * TAKES_A_GRANULE)) : 0;
 }
 
-size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
+static size_t own_slack(const pl_space *space, size_t cap, size_t n_pin)
 {
     size_t pinned = space->chunks.n_pinned + n_pin;
     size_t peak = pinned > space->chunks.peak_pinned ? pinned : space->chunks.peak_pinned;
@@ -71,6 +99,12 @@ size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
     return pl_policy_headroom(space, target < cap ? target : cap);
 }
 
+size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin)
+{
+    return (size_t)ask(space, calls_of(space)->slack, cap, n_pin, own_slack(space, cap, n_pin),
+                       pl_policy_headroom(space, cap));
+}
+
 /* A young lane's stream may never return to its place, so takes of young lanes buy nothing. */
 void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
 {
@@ -81,9 +115,11 @@ bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
 {
     uint64_t room = pl_policy_headroom(space, cap);
 
-    return space->options.growth != PL_GROWTH_AMPLE &&
-           space->options.cross_stream == PL_CROSS_ORDER &&
-           (uint64_t)n_saved * cap >= A_WAIT_GRANULES * room;
+    bool is_own = space->options.growth != PL_GROWTH_AMPLE &&
+                  (uint64_t)n_saved * cap >= A_WAIT_GRANULES * room;
+
+    return space->options.cross_stream == PL_CROSS_ORDER &&
+           ask(space, calls_of(space)->may_order, cap, n_saved, is_own, 1) != 0;
 }
 
 size_t pl_policy_lacks(const pl_space *space, size_t n_granules)

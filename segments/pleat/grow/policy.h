@@ -23,6 +23,14 @@
 #define PLEAT_SEGMENTS_POLICY_H
 
 #include "segments/pleat/space/space.h"
+#include "vmm/base/pleat_policy.h"
+
+/* Rules of somebody's own (policy:PATH), which answer after pleat's; NULL = pleat's holds. */
+typedef struct pl_policy_calls {
+    pleat_policy_fn *order;
+    pleat_policy_fn *slack;
+    pleat_policy_fn *may_order;
+} pl_policy_calls;
 
 /* Granules that may still be created until `target` are held. */
 static inline size_t pl_policy_headroom(const pl_space *space, size_t target)

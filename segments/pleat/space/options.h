@@ -18,6 +18,7 @@ typedef struct pl_pleat_options {
     pl_short when_short;    /* compact: move live memory before a request fails (api/instance) */
     pl_capture_ask capture; /* told: streams are captured only while a capture is announced */
     uint64_t reserve_bytes; /* most of the device left for others */
+    const struct pl_policy_calls *policy; /* rules of somebody's own (grow/policy.h); NULL = none */
 } pl_pleat_options;
 
 extern const pl_option_table pl_pleat_option_table;

@@ -118,7 +118,18 @@ bool sim_hazard_find_use(const sim_stream *stream, const pleat_sim_access *ours,
     return false;
 }
 
-/* Checks one access at one address against every stream. Returns whether a race was recorded. */
+static const char *word_of(bool is_write)
+{
+    return is_write ? "write" : "read";
+}
+
+static unsigned long long handle_of(const sim_stream *stream)
+{
+    return (unsigned long long)(uintptr_t)stream->handle;
+}
+
+/* Checks one access at one address against every stream. Returns whether a race was recorded. The
+ * likely cause of a race on a program's block: its memory serves the next block too early. */
 static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, const char *how)
 {
     sim_use use;
@@ -127,8 +138,10 @@ static bool check_one(const sim_stream *stream, const pleat_sim_access *ours, co
     }
     pleat_sim_hazard *hazard = sim_hazard_add(
         PLEAT_SIM_RACE, ours->ptr, ours->bytes,
-        "stream %llu and stream %llu (call %llu) are unordered%s", (unsigned long long)stream->id,
-        (unsigned long long)use.stream->id, (unsigned long long)use.op->call, how);
+        "%s on stream 0x%llx, %s in call %llu on stream 0x%llx, unordered%s: a forgotten "
+        "record_stream, or no event between them?",
+        word_of(ours->is_write), handle_of(stream), word_of(use.op->is_write),
+        (unsigned long long)use.op->call, handle_of(use.stream), how);
     hazard->stream = stream->id;
     hazard->other_stream = use.stream->id;
     hazard->other_place = use.op->place;
@@ -158,7 +171,7 @@ static bool check_aliases_of(const sim_stream *stream, const sim_mapping *mappin
         pleat_sim_access alias = *part;
         alias.ptr = part->ptr - mapping->ptr + it->ptr;
         if (it != mapping && it->last_call >= oldest &&
-            check_one(stream, &alias, ", through another mapping")) {
+            check_one(stream, &alias, " (other mapping)")) {
             return true;
         }
     }
@@ -231,10 +244,9 @@ void sim_hazard_check_free(const sim_stream *stream, uint64_t ptr, uint64_t byte
     if (sim_hazard_find_use(stream, &range, &use)) {
         use.op->is_reported = true;
         sim_hazard_add(PLEAT_SIM_UNMAP_IN_USE, ptr, bytes,
-                       "cuMemFreeAsync on stream %llu is not ordered after call %llu on "
-                       "stream %llu",
-                       (unsigned long long)stream->id, (unsigned long long)use.op->call,
-                       (unsigned long long)use.stream->id);
+                       "cuMemFreeAsync on stream 0x%llx is not ordered after call %llu on "
+                       "stream 0x%llx: no event between them?",
+                       handle_of(stream), (unsigned long long)use.op->call, handle_of(use.stream));
     }
 }
 
@@ -252,8 +264,9 @@ void sim_hazard_check_unmap(uint64_t ptr, uint64_t bytes, const char *what)
             op->is_reported = true;
             if (!is_recorded) {
                 sim_hazard_add(PLEAT_SIM_UNMAP_IN_USE, ptr, bytes,
-                               "%s under unfinished work of call %llu on stream %llu", what,
-                               (unsigned long long)op->call, (unsigned long long)stream->id);
+                               "%s under unfinished work of call %llu on stream 0x%llx: freed "
+                               "before that work was over?",
+                               what, (unsigned long long)op->call, handle_of(stream));
             }
             is_recorded = true;
         }

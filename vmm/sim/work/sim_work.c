@@ -89,8 +89,9 @@ static bool check_at_end(const sim_stream *stream, sim_op *op)
     }
     if (!op->is_reported) {
         sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, first->ptr, first->bytes,
-                       "work of call %llu on stream %llu ends on bytes that lost their access",
-                       (unsigned long long)op->call, (unsigned long long)stream->id);
+                       "work of call %llu on stream 0x%llx ends on bytes that lost their access: "
+                       "freed, or put to sleep, before it was over?",
+                       (unsigned long long)op->call, (unsigned long long)(uintptr_t)stream->handle);
     }
     return false;
 }
@@ -202,8 +203,9 @@ static void check_at_submission(const sim_stream *stream, const sim_task *task, 
         bool is_freed = (any & SIM_GRANULE_POOLED) != 0;
         pleat_sim_hazard *hazard = sim_hazard_add(
             PLEAT_SIM_UNMAPPED_ACCESS, first->ptr, first->bytes,
-            "work on stream %llu touches bytes %s", (unsigned long long)stream->id,
-            is_freed ? "that are no live block of a pool" : "without mapping or access");
+            "work on stream 0x%llx touches bytes %s", (unsigned long long)(uintptr_t)stream->handle,
+            is_freed ? "that are no live block of a pool: freed before?"
+                     : "without mapping or access: freed or asleep before, or beyond the block?");
         hazard->stream = stream->id;
         sim_late_explain(hazard, first);
         op->is_reported = true;

@@ -1,5 +1,5 @@
 /* line.c - see line.h. */
-#include "bench/ab/line.h"
+#include "bench/base/line.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,10 +8,16 @@ enum { BENCH_N_CARDS = 11 };
 
 typedef struct bench_card {
     const char *label;
-    uint64_t bytes; /* for an allocator: see cards.c */
+    uint64_t bytes;        /* for an allocator: see cards.c */
+    const char *examples;  /* which have these */
+    const char *larger;    /* others of this name have, for an allocator, */
+    uint64_t larger_bytes; /* these; NULL, 0 = none */
 } bench_card;
 
 extern const bench_card bench_cards[BENCH_N_CARDS]; /* by size */
+
+/* The card with this label and size; NULL = it is none. */
+const bench_card *bench_card_of(const char *label, uint64_t bytes);
 
 /* --card: "24GB" or "24 gb" is what a card of that name leaves for an allocator. False: there is no
  * such card. */
