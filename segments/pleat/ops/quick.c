@@ -135,31 +135,16 @@ static HOT bool alloc(pl_space *space, pl_lane *lane, size_t requested, pleat_de
     b = take(space, lane, b, index, first, bytes);
     begin_live(space, lane, b, requested, first, last);
     pl_ptrmap_insert(&space->blocks.live, base, b);
+    pl_space_tell_block(space, PL_ACTION_ALLOC, b);
     *out = base;
     return true;
-}
-
-/* Somebody wants to be told. Apart, so that a pair that nobody follows has no instruction more. */
-__attribute__((cold, noinline)) static bool alloc_told(pl_space *space, pl_lane *lane,
-                                                       size_t requested, pleat_devptr *out)
-{
-    bool is_done = alloc(space, lane, requested, out);
-
-    if (is_done) {
-        pl_space_say_block(space, PL_ACTION_ALLOC, pl_ptrmap_find(&space->blocks.live, *out));
-    }
-    return is_done;
 }
 
 bool pl_quick_alloc(pl_space *space, const pl_stream *stream, size_t requested, pleat_devptr *out)
 {
     pl_lane *lane = pl_space_lane_of(space, stream, false);
 
-    if (!is_at_rest(space, lane)) {
-        return false;
-    }
-    return pl_observer_is_on(space->observer) ? alloc_told(space, lane, requested, out)
-                                              : alloc(space, lane, requested, out);
+    return is_at_rest(space, lane) && alloc(space, lane, requested, out);
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */
@@ -307,30 +292,11 @@ static bool free_and_settle(pl_space *space, pl_lane *lane, pl_block *b, size_t 
     }
     pl_ptrmap_remove_at(&space->blocks.live, b->base, slot);
     pl_ledger_count_freed(space, lane, b, pl_stats_pool(bytes));
-    pl_ledger_count_completed(b);
+    pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
+    pl_ledger_completed(space, b);
     free_beside(space, lane, &f);
     (void)pl_settle_freed(space, lane, bytes, is_named);
     return true;
-}
-
-__attribute__((cold, noinline)) static bool free_told(pl_space *space, pl_lane *lane, pl_block *b,
-                                                      size_t slot, bool is_named)
-{
-    const pl_block old = *b;
-    bool is_done = free_and_settle(space, lane, b, slot, is_named);
-
-    if (is_done) {
-        pl_space_say_block(space, PL_ACTION_FREE_REQUESTED, &old);
-        pl_space_say_block(space, PL_ACTION_FREE_COMPLETED, &old);
-    }
-    return is_done;
-}
-
-static inline bool free_at_rest(pl_space *space, pl_lane *lane, pl_block *b, size_t slot,
-                                bool is_named)
-{
-    return pl_observer_is_on(space->observer) ? free_told(space, lane, b, slot, is_named)
-                                              : free_and_settle(space, lane, b, slot, is_named);
 }
 
 bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
@@ -340,7 +306,7 @@ bool pl_quick_free(pl_space *space, const pl_stream *stream, pleat_devptr ptr)
     pl_block *b = pl_ptrmap_find_at(&space->blocks.live, ptr, &slot);
 
     return b != NULL && !b->is_claimed && is_at_rest(space, lane) &&
-           free_at_rest(space, lane, b, slot, true);
+           free_and_settle(space, lane, b, slot, true);
 }
 
 bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
@@ -354,5 +320,5 @@ bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
                (is_told || pl_stream_is_legacy(lane->stream));
-    return may && free_at_rest(space, lane, b, slot, pl_due_stays(lane));
+    return may && free_and_settle(space, lane, b, slot, pl_due_stays(lane));
 }

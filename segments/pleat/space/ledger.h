@@ -9,7 +9,7 @@
  *
  * Callers say what happens, and never count. A walk recomputes all counts (ops/walk.c), so a count
  * that a further way forgets is found by the first check. The short ways (ops/quick.h) use the
- * inner parts, as nobody observes there, and no block is a page or of a heap.
+ * inner parts, as no block there is a page or of a heap, and tell the observer themselves.
  *
  * Guarded by the space's lock. Nothing here fails or drops the lock. */
 #ifndef PLEAT_SEGMENTS_LEDGER_H
