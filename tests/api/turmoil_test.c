@@ -69,7 +69,7 @@ static struct scene {
     pleat_devptr buffers[N_BUFFERS]; /* changed by all threads */
     guest guests[N_THREADS];
     _Atomic unsigned n_wrong;
-    char why[512]; /* the first error */
+    char why[640]; /* the first error */
 } scene;
 
 static size_t below(guest *g, size_t n)
