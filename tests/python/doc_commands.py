@@ -17,7 +17,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md")),
          "bench/README.md", "examples/README.md"]
-COMMAND = re.compile(r"^ {4}(?:build/)?(pleat(?:-runtime)? +[a-z\-].*[^;])$")  # ; ends a line of C
+# A line of C ends with ";", and what a command says begins with "pleat check:".
+COMMAND = re.compile(r"^ {4}(?:build/)?(pleat(?:-runtime)? +(?![a-z]+:)[a-z\-].*[^;])$")
 IN_HELP = re.compile(r"^ {2}(pleat +[a-z].*)$")
 SMALL = "gpt2s_tiny"
 QUICK = "churn:iterations=3,allocations=20"
