@@ -158,6 +158,10 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     foreach(source IN LISTS python_tests)
         pleat_add_python_test("${source}")
     endforeach()
+    # Beside others on a busy machine its server is now and then gone; why is not known yet.
+    if(TEST python_forks)
+        set_tests_properties(python_forks PROPERTIES RUN_SERIAL TRUE)
+    endif()
     # The class under another version of PyTorch, by the commit; skipped where `./dev torch-turn` has
     # not made its environment.
     pleat_add_check(torch_turn "python;torch" Python3::Interpreter -B
