@@ -35,14 +35,17 @@ def ask(
         "executable": executable,
     }
     text = json.dumps(words).encode() + b"\n"
-    answer = b""
-    with socket.socket(socket.AF_UNIX) as server, contextlib.suppress(OSError):
-        server.connect(at)
-        n_sent = socket.send_fds(server, [text], list(files.values()))
-        server.sendall(text[n_sent:])
-        answer = server.recv(64)
+    answer, why = b"", None
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.connect(at)
+            n_sent = socket.send_fds(server, [text], list(files.values()))
+            server.sendall(text[n_sent:])
+            answer = server.recv(64)
+        except OSError as error:
+            why = error
     if not answer:
-        raise RuntimeError("the server of forks (zygote.py) has ended")
+        raise RuntimeError("the server of forks (zygote.py) has ended") from why
     return int(answer)
 
 
