@@ -38,7 +38,7 @@ static bool is_aligned(const pl_segment *seg, size_t n_align)
 /* Looks in one hold of the lock: those beyond may go when there are too many (hollow buffers). */
 enum { CLOSED_LOOKS = 1024 };
 
-/* A buffer with poisoned pages waits until they are unmapped. */
+/* A buffer with pages that the driver refused to unmap waits until they are unmapped. */
 pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room)
 {
     struct pl_area_list *closed = closed_of(space, heap,
@@ -48,7 +48,7 @@ pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_bu
     for (size_t n = 0; area != NULL && n < CLOSED_LOOKS; n++, area = LIST_NEXT(area, rest)) {
         const pl_segment *seg = area->segments;
         pl_lock_touch(1);
-        if (seg->n_poison == 0 && is_aligned(seg, room->n_align)) {
+        if (seg->n_refused == 0 && is_aligned(seg, room->n_align)) {
             LIST_REMOVE(area, rest);
             area->buffer->is_open = true;
             space->places.n_buffers++;

@@ -298,9 +298,9 @@ static bool refresh(pl_space *space, pl_request *rq)
     /* A request in a capture queries and unmaps nothing. */
     bool is_first = rq->n_done[PL_POLLED] == 0 && !rq->is_capturing;
     rq->n_done[PL_POLLED] = 1;
-    if (is_first && (pl_space_has_many_lanes(space) || space->streams.ticking.n > 0 ||
-                     space->blocks.n_stale > 0 || space->blocks.poison.first != NULL ||
-                     space->captures.n > 0 || space->places.draining != NULL)) {
+    if (is_first &&
+        (pl_space_has_many_lanes(space) || space->streams.ticking.n > 0 ||
+         pl_space_n_stale(space) > 0 || space->captures.n > 0 || space->places.draining != NULL)) {
         poll(space, rq);
         pl_context_tick_record_if_due(space);
         (void)pl_stale_reap(space);

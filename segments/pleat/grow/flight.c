@@ -324,12 +324,7 @@ static void retire_victims(pl_space *space, pl_flight *f)
         pl_private_count(seg, 0, b->bytes);
         seg->n_resident -= pl_segment_granules_of(seg, b);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-        pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_STALE);
-        if (b->lane != PL_LANE_SETTLED) {
-            pl_space_lane_at(space, b->lane)->n_refs++;
-        }
-        pl_queue_push(&space->blocks.stale, b);
-        space->blocks.n_stale++;
+        pl_carve_make_stale(space, b);
         pl_pace_step(space, f->pace, 1);
     }
 }
@@ -406,7 +401,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     return b;
 }
 
-/* Chunks become idle, even those still mapped at a hole that is now poison. Taken ones never left
+/* Chunks become idle, even those still mapped at a hole that is now stale. Taken ones never left
  * their place. */
 static void give_chunks_back(pl_space *space, pl_flight *f)
 {
@@ -437,9 +432,8 @@ static void restore_place(pl_space *space, pl_flight *f)
         if (b->was != PL_BLOCK_FREE) {
             space->chunks.n_pinned -= pl_segment_granules_of(f->place.segment, b);
         }
-        if (b == f->poisoned.last) {
-            pl_queue_remove(&f->poisoned, b);
-            pl_carve_poison(space, b);
+        if (b->is_refused) {
+            pl_carve_refuse(space, b);
         } else {
             pl_carve_put_back(space, b);
         }
@@ -469,13 +463,11 @@ static void restore_victims(pl_space *space, pl_flight *f)
 
 void pl_flight_rollback(pl_space *space, pl_flight *f)
 {
-    bool has_poison = f->poisoned.first != NULL; /* which the chunks given back are still under */
-
     pl_block_store_put(&space->blocks.store, f->spare);
-    space->blocks.n_unmapping += has_poison;
+    space->blocks.n_unmapping += f->has_refused;
     give_chunks_back(space, f);
     restore_place(space, f);
-    space->blocks.n_unmapping -= has_poison;
+    space->blocks.n_unmapping -= f->has_refused;
     restore_victims(space, f);
     end_flight(space, f);
     if (space->flights.n == 0) {

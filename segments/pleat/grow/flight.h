@@ -44,7 +44,7 @@ typedef struct pl_flight {
     bool knows_room;          /* `room` was counted */
     size_t room[PL_N_ORDERS]; /* per order: chunks that the holes still have room for */
     pl_block_queue victims;   /* blocks with taken chunks, state FLIGHT */
-    pl_block_queue poisoned;  /* the place's blocks, by address, that cannot be unmapped */
+    bool has_refused;         /* some of the place's blocks could not be unmapped: is_refused */
     size_t n_taken;           /* chunks of `victims` */
     bool is_quiet;            /* no chunk was under pending memory */
     pl_flying flying;
@@ -70,7 +70,7 @@ pleat_status pl_flight_add_taken(pl_space *space, pl_flight *f);
 bool pl_flight_next_slot(const pl_flight *f, pl_block **hole, unsigned order, size_t *g);
 
 /* flight_fly.c: create and map, dropping the lock. A failure leaves nothing mapped, except blocks
- * whose unmapping failed too: the rollback poisons these blocks. */
+ * whose unmapping failed too: these are refused, and the rollback makes them stale. */
 pleat_status pl_flight_fly(pl_space *space, pl_flight *f);
 /* Returns the live block, not yet in the map of live blocks. */
 pl_block *pl_flight_commit(pl_space *space, pl_flight *f);

@@ -146,7 +146,14 @@ static void empty_taken(pl_space *space, const pl_flight *f)
     }
 }
 
-/* Unmap the holes of the place below `stop`. Holes that cannot be unmapped are poisoned. */
+/* The driver still maps b, at least in part, though the flight failed. */
+static void refuse(pl_flight *f, pl_block *b)
+{
+    b->is_refused = true;
+    f->has_refused = true;
+}
+
+/* Unmap the holes of the place below `stop`. */
 static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
 {
     for (pl_block *b = f->first; b != stop; b = b->next) {
@@ -154,7 +161,7 @@ static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
             pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base,
                                          .n = pl_segment_granules_of(b->segment, b) }) !=
                 PLEAT_OK) {
-            pl_queue_push(&f->poisoned, b);
+            refuse(f, b);
         }
     }
 }
@@ -177,7 +184,7 @@ static pleat_status map_holes(pl_space *space, pl_flight *f)
             unmap_below(space, f, b);
         }
         if (st == PLEAT_EPOISONED) {
-            pl_queue_push(&f->poisoned, b);
+            refuse(f, b);
         }
     }
     return st;

@@ -405,7 +405,7 @@ pleat_status pl_fixed_place(const pl_space *space, const pl_request *rq, pl_plac
             place.n_pin += pl_segment_count_loose(seg, from, to) +
                            pl_segment_count_loose_beside(seg, from, to);
         }
-        if (b->state == PL_BLOCK_POISON) {
+        if (b->state == PL_BLOCK_STALE && b->is_refused) {
             return PLEAT_EPOISONED;
         }
         if (b->state != PL_BLOCK_HOLE && !pl_run_may_use(b, rq->usable)) {

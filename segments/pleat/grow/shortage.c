@@ -298,8 +298,8 @@ static bool ask_driver(trial *t)
 
 static bool may_clear_stale(const trial *t)
 {
-    return !t->rq->is_capturing && t->space->blocks.n_stale > 0 && t->rq->n_done[PL_CLEARED] == 0 &&
-           !is_hopeless(t->space, t->rq);
+    return !t->rq->is_capturing && pl_space_n_stale(t->space) > 0 &&
+           t->rq->n_done[PL_CLEARED] == 0 && !is_hopeless(t->space, t->rq);
 }
 
 static bool clear_stale(trial *t)

@@ -12,16 +12,6 @@ static bool is_ripe(const pl_space *space, const pl_block *b)
     return b != NULL && b->state == PL_BLOCK_STALE && pl_settle_is_over(space, b);
 }
 
-static void unqueue(pl_space *space, pl_block *b)
-{
-    pl_queue_remove(&space->blocks.stale, b);
-    space->blocks.n_stale--;
-    if (b->lane != PL_LANE_SETTLED) {
-        pl_space_lane_at(space, b->lane)->n_refs--;
-        b->lane = PL_LANE_SETTLED;
-    }
-}
-
 /* Put b and its ripe neighbours, or some of very many, into a single block in flight. */
 static pl_block *gather(pl_space *space, pl_block *b)
 {
@@ -31,9 +21,10 @@ static pl_block *gather(pl_space *space, pl_block *b)
     for (; n_below > 0 && is_ripe(space, b->prev); n_below--) {
         b = b->prev;
     }
-    unqueue(space, b);
+    pl_carve_unqueue_stale(space, b);
     for (; n_above > 0 && is_ripe(space, b->next); n_above--) {
-        unqueue(space, b->next);
+        pl_carve_unqueue_stale(space, b->next);
+        b->is_refused = b->is_refused || b->next->is_refused;
         pl_segment_absorb(b->segment, &space->blocks.store, b, b->next);
     }
     pl_lock_touch(3 * GATHER_SOME - n_below - n_above);
@@ -42,10 +33,10 @@ static pl_block *gather(pl_space *space, pl_block *b)
     return b;
 }
 
-/* Unmap b, which is in flight. Nobody knows which part of poison is mapped, so it is cleared. */
+/* Unmap b, which is in flight. After a refusal nobody knows which part is mapped: it is cleared. */
 static bool unmap(pl_space *space, pl_block *b)
 {
-    pl_task_kind kind = b->was == PL_BLOCK_POISON ? PL_TASK_CLEAR : PL_TASK_UNMAP;
+    pl_task_kind kind = b->is_refused ? PL_TASK_CLEAR : PL_TASK_UNMAP;
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
@@ -53,17 +44,18 @@ static bool unmap(pl_space *space, pl_block *b)
     size_t n = pl_segment_granules_of(b->segment, b);
     pleat_status st = pl_fly_one(space, (pl_task){ kind, .at = b->base, .n = n });
     space->blocks.n_unmapping--;
-    (st == PLEAT_OK ? pl_carve_make_hole : pl_carve_poison)(space, b);
+    (st == PLEAT_OK ? pl_carve_make_hole : pl_carve_refuse)(space, b);
     pl_space_land(space, &flying);
     return st == PLEAT_OK;
 }
 
-/* Look once at every block that is stale now. Blocks that are not ripe go to the queue's end. Ends
- * with the first refusal, since a driver that is gone would refuse all. */
-static size_t reap_stale(pl_space *space)
+/* Look once at every block that is stale now. Blocks that are not ripe, or that the driver refuses,
+ * go to the queue's end. Ends with the first refusal, since a driver that is gone would refuse
+ * all. */
+size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;
-    size_t n_looks = space->blocks.n_stale;
+    size_t n_looks = pl_space_n_stale(space);
 
     for (size_t n_held = 0; n_looks > 0 && space->blocks.stale.first != NULL; n_looks--) {
         pl_block *b = space->blocks.stale.first;
@@ -84,25 +76,4 @@ static size_t reap_stale(pl_space *space)
         }
     }
     return n;
-}
-
-/* Poison that is refused again goes to the queue's end. */
-static size_t reap_poison(pl_space *space)
-{
-    size_t n = 0;
-
-    for (pl_block *b; (b = space->blocks.poison.first) != NULL; n++) {
-        pl_carve_unpoison(space, b);
-        if (!unmap(space, b)) {
-            break;
-        }
-    }
-    return n;
-}
-
-size_t pl_stale_reap(pl_space *space)
-{
-    size_t n = reap_stale(space);
-
-    return n + reap_poison(space);
 }

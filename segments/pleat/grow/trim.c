@@ -30,7 +30,7 @@ static bool has_uncovered_stale(pl_space *space)
     bool any = false;
 
     pl_pace_begin(space, &pace, false);
-    for (size_t n = space->blocks.n_stale; n > 0 && space->blocks.stale.first != NULL && !any;
+    for (size_t n = pl_space_n_stale(space); n > 0 && space->blocks.stale.first != NULL && !any;
          n--) {
         pl_block *b = space->blocks.stale.first;
         pl_queue_remove(&space->blocks.stale, b);
@@ -193,7 +193,7 @@ static pleat_status release_idle(pl_space *space, size_t keep, size_t *n_release
 }
 
 /* Unmap granules [g, g + n) of b, whole chunks, for the caller. If only a part could be unmapped,
- * the addresses are poison, and the chunks idle. */
+ * the addresses are stale, and the chunks idle. */
 static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, pl_pile *p)
 {
     pl_segment *seg = b->segment;
@@ -294,13 +294,13 @@ pleat_status pl_trim_to(pl_space *space, size_t keep_granules, uint32_t wait_ms,
     pl_flying flying;
     pl_space_take_off(space, &flying); /* not before: a flight must not wait for the GPU */
     pleat_status failed = release_idle(space, keep_granules, &to.n_so_far);
-    failed = failed == PLEAT_OK && space->blocks.poison.first != NULL ? PLEAT_EDRIVER : failed;
+    failed = failed == PLEAT_OK && space->blocks.n_refused > 0 ? PLEAT_EDRIVER : failed;
     st = st == PLEAT_OK ? failed : st;
     /* The driver keeps a released chunk while a stale mapping of the chunk is left. */
     pl_pace pace;
     pl_pace_begin(space, &pace, false);
     pl_segment *seg = pl_space_lowest(space);
-    for (; seg != NULL && space->blocks.n_stale == 0 && failed == PLEAT_OK;
+    for (; seg != NULL && pl_space_n_stale(space) == 0 && failed == PLEAT_OK;
          seg = pl_segment_above(seg)) {
         failed = empty_segment(space, seg, &to);
         st = st == PLEAT_OK ? failed : st;

@@ -156,8 +156,7 @@ void pl_figures_read(const pl_space *space, pleat_stats *out)
     out->pending_bytes = f.pending_bytes + f.shared_bytes;
     out->rounding_bytes = out->allocated_bytes[PLEAT_SIZES_ALL].current -
                           out->requested_bytes[PLEAT_SIZES_ALL].current;
-    out->stale_bytes = space->blocks.store.tally.bytes[PL_BLOCK_STALE] +
-                       space->blocks.store.tally.bytes[PL_BLOCK_POISON];
+    out->stale_bytes = space->blocks.store.tally.bytes[PL_BLOCK_STALE];
     /* not in meta.bytes: `idle`, with room for all chunks */
     out->metadata_bytes = space->meta.bytes + space->chunks.n_held * sizeof(pl_chunk);
 }

@@ -141,7 +141,6 @@ static bool is_block_over(const pl_space *space, const pl_block *b)
     case PL_BLOCK_STALE:
         return pl_settle_is_over(space, b);
     case PL_BLOCK_HOLE:
-    case PL_BLOCK_POISON:
         return true;
     default:
         return false;
@@ -190,9 +189,14 @@ static bool wait_for_streams(pl_space *space)
     return is_all_over(space) || do_or_retry(space, (pl_task){ .kind = PL_TASK_DRAIN });
 }
 
+static bool is_refused(const pl_block *b)
+{
+    return b->state == PL_BLOCK_STALE && b->is_refused;
+}
+
 static bool is_mapped(const pl_block *b)
 {
-    return b->state != PL_BLOCK_HOLE && b->state != PL_BLOCK_POISON;
+    return b->state != PL_BLOCK_HOLE && !is_refused(b);
 }
 
 static void clear(const pl_space *space, pleat_devptr at, size_t n_granules, size_t *n_leaked)
@@ -228,7 +232,7 @@ static void unmap_torn(pl_space *space, const pl_segment *seg, size_t *n_leaked)
         }
     }
     for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-        if (b->state == PL_BLOCK_STALE || b->state == PL_BLOCK_POISON) {
+        if (b->state == PL_BLOCK_STALE) {
             clear(space, b->base, b->bytes >> space->granule_log2, n_leaked);
         }
     }
@@ -248,7 +252,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
             b = unmap_run(space, b, n_leaked);
             continue;
         }
-        if (b->state == PL_BLOCK_POISON) {
+        if (is_refused(b)) {
             clear(space, b->base, b->bytes >> space->granule_log2, n_leaked);
         }
         b = b->next;

@@ -23,8 +23,8 @@ typedef struct census {
     size_t live_bytes;
     size_t requested_bytes;
     size_t pending_bytes;
-    size_t n_stale;
-    size_t n_poison; /* by segments */
+    size_t n_refused;      /* stale blocks that the driver refused to unmap */
+    size_t n_refused_told; /* by segments */
     size_t n_loose;
     size_t n_resident;
     size_t n_asleep;
@@ -97,7 +97,7 @@ static void count_block(const pl_block *b, census *c)
     if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
         c->pending_bytes += b->bytes;
     }
-    c->n_stale += b->state == PL_BLOCK_STALE;
+    c->n_refused += b->state == PL_BLOCK_STALE && b->is_refused;
 }
 
 static void take_census(const pl_space *space, census *c)
@@ -111,7 +111,7 @@ static void take_census(const pl_space *space, census *c)
         }
         c->n_loose += seg->n_loose;
         c->n_asleep += seg->n_asleep;
-        c->n_poison += seg->n_poison;
+        c->n_refused_told += seg->n_refused;
         c->tally.n_tied_granules += seg->n_vacant - seg->n_loose;
         for (size_t g = 0; g < seg->capacity && space->flights.n == 0; g++) {
             c->n_resident += seg->chunks[g] != 0;
@@ -317,14 +317,15 @@ static int check_live(const pl_space *space, const census *c)
     return is_exact && is_tallied ? 0 : SPACE + 7;
 }
 
-static bool is_poison_sound(const pl_space *space, const census *c)
+static bool is_stale_sound(const pl_space *space, const census *c)
 {
-    size_t n = c->n_poison;
+    size_t n = 0;
 
-    for (const pl_block *b = space->blocks.poison.first; b != NULL && n > 0; b = b->queue_next) {
-        n -= b->state == PL_BLOCK_POISON;
+    for (const pl_block *b = space->blocks.stale.first; b != NULL; b = b->queue_next) {
+        n += b->state == PL_BLOCK_STALE;
     }
-    return n == 0 && c->n_poison == c->tally.n_blocks[PL_BLOCK_POISON];
+    return n == c->tally.n_blocks[PL_BLOCK_STALE] && c->n_refused == space->blocks.n_refused &&
+           c->n_refused == c->n_refused_told;
 }
 
 static int check_totals(const pl_space *space, const census *c)
@@ -333,8 +334,7 @@ static int check_totals(const pl_space *space, const census *c)
     if (c->n_loose != space->chunks.n_loose || !is_peak) {
         return SPACE + 3;
     }
-    if (c->n_stale != space->blocks.n_stale || !is_poison_sound(space, c) ||
-        c->pending_bytes != space->streams.n_pending_bytes) {
+    if (!is_stale_sound(space, c) || c->pending_bytes != space->streams.n_pending_bytes) {
         return SPACE + 5;
     }
     if (space->flights.n > 0) {
@@ -393,7 +393,6 @@ static pl_piece_kind piece_kind(const pl_block *b)
         return b->lane == PL_LANE_SETTLED ? PL_PIECE_FREE : PL_PIECE_PENDING;
     case PL_BLOCK_HOLE:
     case PL_BLOCK_STALE:
-    case PL_BLOCK_POISON:
         return PL_PIECE_HOLE;
     case PL_BLOCK_FLIGHT:
         return b->was == PL_BLOCK_FREE || b->was == PL_BLOCK_SHARED ? PL_PIECE_PENDING

@@ -18,11 +18,10 @@ typedef enum pl_block_state {
     PL_BLOCK_FREE,     /* resident; settled or pending: see `lane` */
     PL_BLOCK_HOLE,     /* not resident; whole granules */
     PL_BLOCK_FLIGHT,   /* reserved by a request in flight: in no index, merges with nothing */
-    PL_BLOCK_STALE,    /* whole granules, chunk taken; still mapped, not resident */
+    PL_BLOCK_STALE,    /* whole granules, mapped, though the memory is elsewhere: see stale.c */
     PL_BLOCK_CAPTURED, /* freed, but allocated or freed in a capture whose graph may live */
-    PL_BLOCK_POISON,   /* still mapped, at least in part: an unmapping was refused, see stale.c */
 } pl_block_state;
-enum { PL_N_BLOCK_STATES = PL_BLOCK_POISON + 1 };
+enum { PL_N_BLOCK_STATES = PL_BLOCK_CAPTURED + 1 };
 
 /* In place of a lane's number: a free block is settled, a use is the whole context's. */
 enum { PL_LANE_SETTLED = 0, PL_LANE_CONTEXT = 0 };
@@ -83,8 +82,10 @@ typedef struct pl_block {
                                   * area.h */
             bool is_strange : 1; /* in a private pool: not settled since others used it: see
                                   * restore.c */
+            bool is_refused : 1; /* stale: the driver refused to unmap it, and nobody knows which
+                                  * part of it is mapped */
         };
-        uint8_t marks; /* all three */
+        uint8_t marks; /* all of them */
     };
 } pl_block;
 

@@ -10,6 +10,7 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
     pl_block_queue *holes = &seg->area->holes;
 
     pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_HOLE);
+    b->is_refused = false;
     b->lane = PL_LANE_SETTLED;
     b->stamp = 0;
     if (b->next != NULL && b->next->state == PL_BLOCK_HOLE) {
@@ -24,20 +25,33 @@ void pl_carve_make_hole(pl_space *space, pl_block *b)
     pl_hollow_note(space, seg->area);
 }
 
-void pl_carve_poison(pl_space *space, pl_block *b)
+void pl_carve_make_stale(pl_space *space, pl_block *b)
 {
-    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_POISON);
-    pl_carve_settle(b);
-    b->segment->n_poison++;
-    pl_queue_push(&space->blocks.poison, b);
+    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_STALE);
+    if (b->lane != PL_LANE_SETTLED) {
+        pl_space_lane_at(space, b->lane)->n_refs++;
+    }
+    b->segment->n_refused += b->is_refused;
+    space->blocks.n_refused += b->is_refused;
+    pl_queue_push(&space->blocks.stale, b);
 }
 
-void pl_carve_unpoison(pl_space *space, pl_block *b)
+void pl_carve_refuse(pl_space *space, pl_block *b)
 {
-    pl_queue_remove(&space->blocks.poison, b);
-    b->segment->n_poison--;
-    b->was = PL_BLOCK_POISON;
-    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FLIGHT);
+    pl_carve_settle(b);
+    b->is_refused = true;
+    pl_carve_make_stale(space, b);
+}
+
+void pl_carve_unqueue_stale(pl_space *space, pl_block *b)
+{
+    pl_queue_remove(&space->blocks.stale, b);
+    b->segment->n_refused -= b->is_refused;
+    space->blocks.n_refused -= b->is_refused;
+    if (b->lane != PL_LANE_SETTLED) {
+        pl_space_lane_at(space, b->lane)->n_refs--;
+        pl_carve_settle(b);
+    }
 }
 
 void pl_carve_lose(pl_space *space, pl_block *b, bool is_torn)
@@ -50,7 +64,7 @@ void pl_carve_lose(pl_space *space, pl_block *b, bool is_torn)
     pl_private_count(seg, 0, b->bytes);
     seg->n_resident -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
-    (is_torn ? pl_carve_poison : pl_carve_make_hole)(space, b);
+    (is_torn ? pl_carve_refuse : pl_carve_make_hole)(space, b);
 }
 
 void pl_carve_put_back(pl_space *space, pl_block *b)

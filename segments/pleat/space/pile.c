@@ -24,10 +24,10 @@ pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released)
 {
     size_t n = pile->n_granules;
 
-    while (space->blocks.poison.first == NULL && space->blocks.n_unmapping > 0) {
+    while (space->blocks.n_refused == 0 && space->blocks.n_unmapping > 0) {
         pl_space_wait(space); /* a refused unmap would leave addresses mapped */
     }
-    if (space->blocks.poison.first != NULL || space->flights.scratch_bytes > 0) {
+    if (space->blocks.n_refused > 0 || space->flights.scratch_bytes > 0) {
         pl_pile_make_idle(space, pile);
         pl_driver_set_detail("the driver did not unmap addresses whose memory is elsewhere by now");
         return PLEAT_EDRIVER;

@@ -130,9 +130,9 @@ static inline void pl_pile_put(pl_pile *pile, pl_chunk chunk, unsigned order)
 }
 void pl_pile_make_idle(pl_space *space, const pl_pile *pile);
 /* Release held chunks, without the lock. Chunks that the driver refuses are idle. So are all chunks
- * while there is poison, or while addresses of an earlier compaction stay mapped, which a trim
- * unmaps first: the driver would keep a released chunk that is still mapped somewhere, and no count
- * would have it. Adds to *n_released. Returns the last failure. */
+ * while the driver refuses to unmap stale addresses, or while addresses of an earlier compaction
+ * stay mapped, which a trim unmaps first: the driver would keep a released chunk that is still
+ * mapped somewhere, and no count would have it. Adds to *n_released. Returns the last failure. */
 pleat_status pl_pile_release(pl_space *space, pl_pile *pile, size_t *n_released);
 pleat_status pl_chunk_give_back(pl_space *space, pl_chunk chunk, unsigned order);
 

@@ -86,10 +86,14 @@ void pl_carve_restore(pl_space *space, pl_block *b);
 void pl_carve_put_back(pl_space *space, pl_block *b);
 /* Make b, whole granules in no queue and not resident any more, a hole. */
 void pl_carve_make_hole(pl_space *space, pl_block *b);
-/* The same, but the driver still maps b, at least in part: make b poison. The chunks are elsewhere,
- * or idle, and none is released before all poison is unmapped (pl_pile_release). */
-void pl_carve_poison(pl_space *space, pl_block *b);
-void pl_carve_unpoison(pl_space *space, pl_block *b); /* in flight, to be tried again */
+/* The same, but the driver still maps b: make b stale, to be unmapped after its last use. The
+ * chunks are elsewhere. */
+void pl_carve_make_stale(pl_space *space, pl_block *b);
+/* The driver has refused to unmap b, whose last use is over, at least in part: b is stale, and the
+ * driver is asked again. No chunk is released meanwhile (pl_pile_release). */
+void pl_carve_refuse(pl_space *space, pl_block *b);
+/* Take b, which is stale, out of the queue. */
+void pl_carve_unqueue_stale(pl_space *space, pl_block *b);
 /* The memory of b is unmapped; is_torn: only in part. */
 void pl_carve_lose(pl_space *space, pl_block *b, bool is_torn);
 

@@ -25,10 +25,10 @@ struct pl_area;
 enum { PL_PART_TAKEN = 0x80 };
 
 /* I1  the blocks cover the range without gap or overlap, in address order
- * I2  holes, stale and poisoned blocks start and end on granules and neighbouring holes are merged
+ * I2  holes and stale blocks start and end on granules and neighbouring holes are merged
  * I3  last[g] is the highest block that starts in granule g, or NULL; `started` has a bit for each
  *     such granule, `started_any` a bit for each word of `started` that is not 0
- * I4  a granule has a chunk if and only if no hole, stale or poisoned block has bytes in it; where
+ * I4  a granule has a chunk if and only if no hole and no stale block has bytes in it; where
  *     a block is in flight, only the flight knows
  * I5  a granule is vacant if and only if it has a chunk, only free blocks have bytes in it, and, in
  *     a private segment, it is not owned; while a segment opens, such a granule need not be vacant.
@@ -82,7 +82,7 @@ typedef struct pl_segment {
     size_t n_vacant;
     size_t n_resident; /* granules with a chunk */
     size_t n_asleep;   /* of these, with PL_CHUNK_ASLEEP */
-    size_t n_poison;   /* poisoned blocks */
+    size_t n_refused;  /* blocks whose unmapping the driver refused */
     uint64_t
         n_reshaped; /* blocks split and absorbed so far: a change makes pointers to blocks stale */
 } pl_segment;

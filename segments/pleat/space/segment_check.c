@@ -48,8 +48,7 @@ static int check_list(const pl_segment *seg)
         if (b->base != at || b->bytes == 0 || b->prev != prev || b->segment != seg) {
             return 1;
         }
-        bool is_whole = b->state == PL_BLOCK_HOLE || b->state == PL_BLOCK_STALE ||
-                        b->state == PL_BLOCK_POISON;
+        bool is_whole = b->state == PL_BLOCK_HOLE || b->state == PL_BLOCK_STALE;
         bool is_twin = prev != NULL && b->state == PL_BLOCK_HOLE && prev->state == PL_BLOCK_HOLE;
         if ((is_whole && !is_granular(seg, b)) || is_twin) {
             return 2;

@@ -59,6 +59,11 @@ static inline uint32_t pl_lane_plain(uint32_t number)
 {
     return ((number - 1) & ~UINT32_C(1)) + 1;
 }
+static inline size_t pl_space_n_stale(const pl_space *space)
+{
+    return space->blocks.store.tally.n_blocks[PL_BLOCK_STALE];
+}
+
 static inline bool pl_space_has_many_lanes(const pl_space *space)
 {
     return space->streams.n_lanes > 1;

@@ -89,12 +89,11 @@ typedef struct pl_torn {
 typedef struct pl_space_blocks {
     pl_block_store store;
     pl_ptrmap live;
-    size_t n_in_buffers;   /* live blocks in buffers: not in the live map */
-    pl_usages usages;      /* of live blocks */
-    pl_block_queue stale;  /* I5 */
-    size_t n_stale;        /* blocks in it */
-    pl_block_queue poison; /* I5 */
-    unsigned n_unmapping;  /* threads that try to unmap stale or poisoned addresses: not queued */
+    size_t n_in_buffers;  /* live blocks in buffers: not in the live map */
+    pl_usages usages;     /* of live blocks */
+    pl_block_queue stale; /* I5 */
+    size_t n_refused;     /* blocks in it that the driver refused to unmap */
+    unsigned n_unmapping; /* threads that try to unmap stale addresses: these are not queued */
 } pl_space_blocks;
 
 /* The lanes, and the ticks that say which freed memory is ready.
@@ -118,8 +117,8 @@ typedef struct pl_space_streams {
 
 /* Addresses: segments, their areas, and the private pools that own areas.
  * I4  every free block is indexed as run.h says
- * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, poisoned ones in
- *     `poison`, holes in the `holes` of their area */
+ * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in
+ *     the `holes` of their area */
 typedef struct pl_space_places {
     pl_area *areas[PL_N_CLASSES][PL_MOST_AREAS]; /* the default pool's; NULL = none yet */
     unsigned n_areas[PL_N_CLASSES];

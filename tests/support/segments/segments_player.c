@@ -164,7 +164,8 @@ static void survey(player *p, model_spans *ranges, model_spans *blocked)
         model_span range = { .base = seg->range.base, .bytes = seg->range.bytes };
         (void)model_spans_add(ranges, range);
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
-            bool is_held = b->state == PL_BLOCK_CAPTURED || b->state == PL_BLOCK_POISON;
+            bool is_held = b->state == PL_BLOCK_CAPTURED ||
+                           (b->state == PL_BLOCK_STALE && b->is_refused);
             if (is_held || b->state == PL_BLOCK_STALE) {
                 model_span span = { .base = b->base, .bytes = b->bytes, .is_held = is_held };
                 (void)model_spans_add(blocked, span);

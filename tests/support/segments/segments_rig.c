@@ -129,12 +129,10 @@ static void make_other(pl_block *b, char letter)
         rig.streams.lanes[0]->n_refs++;
         return;
     case 's':
-        pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_STALE);
-        pl_queue_push(&rig.blocks.stale, b);
-        rig.blocks.n_stale++;
+        pl_carve_make_stale(&rig, b);
         return;
     case 'p':
-        pl_carve_poison(&rig, b);
+        pl_carve_refuse(&rig, b);
         return;
     case 'f':
     case 'h':
@@ -256,11 +254,9 @@ static char letter_of(const pl_block *b)
     case PL_BLOCK_FLIGHT:
         return b->was == PL_BLOCK_FREE ? 'f' : 'h';
     case PL_BLOCK_STALE:
-        return 's';
+        return b->is_refused ? 'p' : 's';
     case PL_BLOCK_CAPTURED:
         return 'k';
-    case PL_BLOCK_POISON:
-        return 'p';
     }
     return '?';
 }

@@ -7,7 +7,7 @@
  *   A..L  live blocks, a letter each        m  freed, but other streams may use it
  *   0     free and settled                  k  kept for a capture
  *   1..4  free, pends on that lane          s  stale
- *   .     hole                              p  poisoned
+ *   .     hole                              p  stale, refused
  *   f h   in flight, free before / a hole before
  *
  * Bars are only for the eye and must be at granules. A colon separates two blocks of one letter.
