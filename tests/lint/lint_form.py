@@ -7,21 +7,23 @@ import sys
 from source import all_files, c_files, read, report, without_comments_and_strings
 
 MAX_COLUMNS = 100
-# Where the allocator's lock is dropped in the middle of an operation (pl_space_enter and
-# pl_space_leave stand at the two ends).
-MAX_LOCK_DROPS = 1
-# Tasks without the executor, for callers without the lock.
-PERFORMERS = {"pl_perform": "segments/pleat/ops/lifecycle.c",
-              "pl_perform_ask": "segments/pleat/streams/capture_see.h"}
+# The allocator's lock is dropped in the middle of an operation by pl_away and pl_back alone
+# (pl_space_enter and pl_space_leave stand at the two ends).
+AWAY_HOME = "segments/pleat/space/back.h"
 PAUSE = re.compile(r"\bpl_lock_(?:wait|wait_for|breathe|yield)\(")
 PAUSE_HOME = "segments/pleat/space/space.c"
-# Driver work is a task of a plan.
+# Driver work is done away: between pl_away and pl_back of one function, which does not return there.
 DRIVER_WORK = re.compile(r"\bpl_(?:mapping_\w+|chunk_(?:create|release)\w*|range_(?:reserve|release)|"
                          r"copy_run|keep_(?:open|save|load|read|close)|graph_watch_begin|"
                          r"fence_(?:record\w*|query\w*|wait|order)|"
                          r"device_(?:synchronize|drain|know_peers|free_bytes)|"
                          r"stream_(?:capture|get|is_capturing|is_still_capturing))\(")
-DRIVER_HOMES = ("segments/pleat/space/plan.h", "segments/pleat/space/plan.c")
+# Callers without the lock: at the end of the allocator, before an operation, and a move, which is
+# away as a whole.
+DRIVER_HOMES = ("segments/pleat/ops/lifecycle.c", "segments/pleat/streams/capture_see.h",
+                "segments/pleat/compact/swap.c")
+STEP = re.compile(r"\bpl_away\(|\bpl_back\(|\breturn\b|\bgoto\b|^\}|" + DRIVER_WORK.pattern,
+                  re.MULTILINE)
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 TEXT_SUFFIXES = {".c", ".h", ".cpp", ".hpp", ".py", ".sh", ".cmake", ".map", ".md", ".in"}
 
@@ -55,11 +57,25 @@ def check_text(path):
             yield f"{path}:{number}: a tab"
 
 
-def check_lock_drops(codes):
-    n = sum(code.count("pl_lock_acquire(&") for code in codes)
-    if n > MAX_LOCK_DROPS:
-        yield f"segments/pleat: the lock is dropped at {n} places inside operations, " \
-              f"at most {MAX_LOCK_DROPS}"
+def check_away(path, code):
+    is_away = False
+    for step in STEP.finditer(code):
+        what = step.group(0)
+        line = code.count("\n", 0, step.start()) + 1
+        if what == "pl_away(":
+            if is_away:
+                yield f"{path}:{line}: pl_away() without a pl_back() before"
+            is_away = True
+        elif what == "pl_back(":
+            if not is_away:
+                yield f"{path}:{line}: pl_back() without a pl_away() before"
+            is_away = False
+        elif what in ("return", "goto", "}"):
+            if is_away:
+                yield f"{path}:{line}: leaves without pl_back()"
+            is_away = False
+        elif not is_away and path.as_posix() not in DRIVER_HOMES:
+            yield f"{path}:{line}: {what}) outside of pl_away() and pl_back() (space/back.h)"
 
 
 def check_driver_work(path, code):
@@ -69,19 +85,10 @@ def check_driver_work(path, code):
         for call in PAUSE.finditer(code):
             line = code.count("\n", 0, call.start()) + 1
             yield f"{path}:{line}: {call.group(0)}) outside of {PAUSE_HOME}"
-    for name, home in PERFORMERS.items():
-        if f"{name}(" in code and path.as_posix() not in (home, *DRIVER_HOMES):
-            yield f"{path}: {name}() is for {home}, which does not hold the lock"
-    if path.as_posix() not in DRIVER_HOMES:
-        for call in DRIVER_WORK.finditer(code):
-            line = code.count("\n", 0, call.start()) + 1
-            yield f"{path}:{line}: {call.group(0)}) outside of a plan (space/plan.h)"
-
-
-def check_allocator():
-    yield from check_lock_drops([
-        without_comments_and_strings(read(path)) for path in c_files()
-        if path.parts[:2] == ("segments", "pleat") and path.name != "space.h"])
+    if path.as_posix() not in (AWAY_HOME, "segments/pleat/space/space.h"):
+        if "pl_lock_acquire(&" in code:
+            yield f"{path}: takes the lock by itself: pl_away() and pl_back() do"
+        yield from check_away(path, code)
 
 
 def check_file_names(paths):
@@ -94,7 +101,7 @@ def check_file_names(paths):
 
 
 def main():
-    problems = [*check_allocator(), *check_file_names(c_files())]
+    problems = [*check_file_names(c_files())]
     for path in c_files():
         problems += check_c(path)
     for path in all_files():

@@ -223,12 +223,7 @@ class Docstrings(unittest.TestCase):
 
 
 class Form(unittest.TestCase):
-    def test_a_further_drop_of_the_lock_is_found(self):
-        def n_found(n):
-            return len(list(lint_form.check_lock_drops(["pl_lock_acquire(&space->lock);\n" * n])))
-        self.assertEqual([n_found(1), n_found(2)], [0, 1])
-
-    def test_driver_work_outside_of_a_plan_is_found(self):
+    def test_driver_work_under_the_lock_is_found(self):
         def found(path, code):
             return len(list(lint_form.check_driver_work(pathlib.Path(path), code)))
 
@@ -236,9 +231,14 @@ class Form(unittest.TestCase):
         self.assertEqual(found("segments/pleat/grow/trim.c", "pl_mapping_assert;"), 0)
         self.assertEqual(found("segments/pleat/grow/trim.c", "pl_lock_yield(&lock);"), 1)
         self.assertEqual(found("segments/pleat/space/space.c", "pl_lock_yield(&lock);"), 0)
-        self.assertEqual(found("segments/pleat/grow/trim.c", "pl_perform(space, task);"), 1)
-        self.assertEqual(found("segments/pleat/ops/lifecycle.c", "pl_perform(space, task);"), 0)
-        self.assertEqual(found("segments/pleat/space/plan.c", "pl_mapping_unmap(dev, at, n);"), 0)
+        self.assertEqual(found("segments/pleat/ops/lifecycle.c", "pl_mapping_unmap(dev, at, n);"), 0)
+        self.assertEqual(found("segments/pleat/grow/trim.c", "pl_lock_acquire(&space->lock);"), 1)
+        away = "pl_away(space);\npl_mapping_unmap(dev, at, n);\n"
+        self.assertEqual(found("segments/pleat/grow/trim.c", away + "pl_back(space);\n}\n"), 0)
+        self.assertEqual(found("segments/pleat/grow/trim.c", away + "}\n"), 1)
+        self.assertEqual(found("segments/pleat/grow/trim.c", away + "return st;\n}\n"), 1)
+        self.assertEqual(found("segments/pleat/grow/trim.c", away + away + "pl_back(space);\n"), 1)
+        self.assertEqual(found("segments/pleat/grow/trim.c", "pl_back(space);\n"), 1)
         self.assertEqual(found("segments/classic/cache.c", "pl_chunk_create(dev, &chunk);"), 0)
 
     def test_a_name_twice_in_a_layer_is_found(self):

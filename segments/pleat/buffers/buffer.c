@@ -1,10 +1,10 @@
 /* buffer.c - see buffer.h. Guarded by the device lock. */
 #include "segments/pleat/buffers/buffer.h"
 
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
-#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
@@ -338,8 +338,7 @@ static void put_back(pl_space *space, pl_area *area)
 static void let_go(pl_space *space, pl_area *area)
 {
     take_out(space, area);
-    pl_range *range = &area->segments->reserved;
-    if (pl_fly_one(space, (pl_task){ PL_TASK_RETURN, .range = range }) != PLEAT_OK) {
+    if (pl_back_return(space, area->segments->reserved) != PLEAT_OK) {
         put_back(space, area);
         return;
     }

@@ -20,8 +20,8 @@
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capturers.h"
 #include "vmm/base/deadline.h"
 

@@ -12,7 +12,7 @@
 #include "segments/pleat/compact/split.h"
 
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
@@ -137,8 +137,7 @@ static pleat_status create(pl_space *space, unsigned order, pl_chunk *out)
     size_t n = (size_t)1 << order;
 
     space->chunks.n_creating += n;
-    pleat_status st = pl_fly_one(
-        space, (pl_task){ PL_TASK_CREATE, .order = (uint8_t)order, .n = 1, .chunks = out });
+    pleat_status st = pl_back_create(space, order, 1, out, NULL);
     space->chunks.n_creating -= n;
     if (st == PLEAT_OK) {
         space->chunks.n_held += n;

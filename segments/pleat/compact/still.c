@@ -2,7 +2,7 @@
 #include "segments/pleat/compact/still.h"
 
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
@@ -44,7 +44,9 @@ pleat_status pl_still_wait(pl_space *space)
         return PLEAT_ECAPTURE;
     }
     /* Default streams of peers have no handle. */
-    pleat_status st = pl_fly_one(space, (pl_task){ .kind = PL_TASK_MEET });
+    pl_away(space);
+    pleat_status st = pl_device_know_peers(space->dev);
+    pl_back(space);
     st = st == PLEAT_OK ? pl_context_finish(space, most_ms) : st;
     if (st == PLEAT_EPENDING) {
         pl_driver_set_detail("work that was submitted before is not over after %u ms (30 times "
@@ -73,8 +75,9 @@ pleat_status pl_scratch_open(pl_space *space, unsigned order)
     pleat_status st = pl_scratch_close(space);
 
     if (st == PLEAT_OK) {
-        st = pl_fly_one(space, (pl_task){ PL_TASK_RESERVE, .bytes = bytes, .least_bytes = bytes,
-                                          .range = &range });
+        pl_away(space);
+        st = pl_range_reserve(space->dev, bytes, bytes, &range);
+        pl_back(space);
         space->flights.scratch = range;
     }
     return st;
@@ -84,16 +87,13 @@ pleat_status pl_scratch_open(pl_space *space, unsigned order)
  * a torn segment is given out, taken or trimmed. */
 static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
 {
-    const pl_task map = { PL_TASK_MAP, .at = pl_segment_address(seg, g), .chunks = seg->chunks + g,
-                          .orders = seg->orders + g, .n = n };
-
     for (unsigned tries = 0; tries < 2; tries++) {
-        if (pl_fly_one(space, map) == PLEAT_OK) {
+        if (pl_back_map(space, pl_segment_address(seg, g), seg->chunks + g, seg->orders + g, n) ==
+            PLEAT_OK) {
             return true;
         }
         for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
-            (void)!pl_fly_one(space, (pl_task){ PL_TASK_CLEAR, .at = pl_segment_address(seg, i),
-                                                .n = (size_t)1 << seg->orders[i] });
+            (void)!pl_back_clear(space, pl_segment_address(seg, i), (size_t)1 << seg->orders[i]);
         }
     }
     return false;

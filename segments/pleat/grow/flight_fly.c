@@ -4,7 +4,7 @@
  * between these blocks, and the table entries of their granules. */
 #include "segments/pleat/grow/flight.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 
 /* How many granules from g on a chunk may have. Small chunks do not reach across the request's end,
  * as the next block, which begins there, would share a chunk with the request. */
@@ -38,8 +38,7 @@ static pleat_status create_some(pl_space *space, pl_flight *f, pl_block *hole, s
          n < PL_PILE_CHUNKS && next < end && order_at(f, seg, next, end) == order; next += size) {
         n++;
     }
-    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_CREATE, .order = (uint8_t)order, .n = n,
-                                                   .chunks = chunks, .n_created = &n_created });
+    pleat_status st = pl_back_create(space, order, n, chunks, &n_created);
     for (size_t i = 0; i < n_created; i++, *g += size) {
         pl_segment_put_chunk(seg, *g, chunks[i], order);
     }
@@ -158,9 +157,7 @@ static void unmap_below(pl_space *space, pl_flight *f, const pl_block *stop)
 {
     for (pl_block *b = f->first; b != stop; b = b->next) {
         if (b->was == PL_BLOCK_HOLE &&
-            pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base,
-                                         .n = pl_segment_granules_of(b->segment, b) }) !=
-                PLEAT_OK) {
+            pl_back_unmap(space, b->base, pl_segment_granules_of(b->segment, b)) != PLEAT_OK) {
             refuse(f, b);
         }
     }
@@ -177,9 +174,8 @@ static pleat_status map_holes(pl_space *space, pl_flight *f)
         if (b->was != PL_BLOCK_HOLE) {
             continue;
         }
-        st = pl_fly_one(space, (pl_task){ PL_TASK_MAP, .at = b->base, .chunks = seg->chunks + g,
-                                          .orders = seg->orders + g,
-                                          .n = pl_segment_granules_of(seg, b) });
+        st = pl_back_map(space, b->base, seg->chunks + g, seg->orders + g,
+                         pl_segment_granules_of(seg, b));
         if (st != PLEAT_OK) {
             unmap_below(space, f, b);
         }

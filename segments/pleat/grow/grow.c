@@ -60,7 +60,7 @@
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/recast.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/handover.h"
 
@@ -285,11 +285,12 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
     struct pl_block_slab *full = pl_block_store_take_full(&space->blocks.store);
     uint64_t free_bytes;
 
-    pl_task plan[] = { { PL_TASK_MERGE, .slab = full }, /* here, as this call takes time anyway */
-                       { PL_TASK_COUNT_FREE, .free_bytes = &free_bytes } };
     f->pace->is_unbroken = false; /* all is in flight, so nobody foils the request any more */
     if (full != NULL || asks) {
-        asks = pl_fly(space, plan, asks ? 2 : 1) == PLEAT_OK && asks;
+        pl_away(space);
+        pl_block_slab_merge(full); /* here, as this call takes time anyway */
+        asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
+        pl_back(space);
     }
     *st = pl_flight_fly(space, f);
     if (asks) {

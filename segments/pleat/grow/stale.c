@@ -1,7 +1,7 @@
 /* stale.c - unmaps the old addresses of taken chunks: see trim.h. */
 #include "segments/pleat/grow/trim.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 
@@ -36,13 +36,12 @@ static pl_block *gather(pl_space *space, pl_block *b)
 /* Unmap b, which is in flight. After a refusal nobody knows which part is mapped: it is cleared. */
 static bool unmap(pl_space *space, pl_block *b)
 {
-    pl_task_kind kind = b->is_refused ? PL_TASK_CLEAR : PL_TASK_UNMAP;
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
     space->blocks.n_unmapping++;
     size_t n = pl_segment_granules_of(b->segment, b);
-    pleat_status st = pl_fly_one(space, (pl_task){ kind, .at = b->base, .n = n });
+    pleat_status st = (b->is_refused ? pl_back_clear : pl_back_unmap)(space, b->base, n);
     space->blocks.n_unmapping--;
     (st == PLEAT_OK ? pl_carve_make_hole : pl_carve_refuse)(space, b);
     pl_space_land(space, &flying);

@@ -6,8 +6,8 @@
 #include "segments/pleat/grow/trim.h"
 
 #include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/plan.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
@@ -202,7 +202,7 @@ static pleat_status unmap_run(pl_space *space, pl_block *b, size_t g, size_t n, 
     for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
         pl_pile_put(p, seg->chunks[i], seg->orders[i]);
     }
-    pleat_status st = pl_fly_one(space, (pl_task){ PL_TASK_UNMAP, .at = b->base, .n = n });
+    pleat_status st = pl_back_unmap(space, b->base, n);
     if (st != PLEAT_OK && st != PLEAT_EPOISONED) { /* it is still mapped */
         pl_carve_restore(space, b);
         return st;

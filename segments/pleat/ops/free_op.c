@@ -3,8 +3,8 @@
  * A freed block becomes free memory that pends on its stream (run.c). The driver is asked whether
  * the stream is captured. Further driver calls are only a tick now and then, and queries of
  * ticks. */
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/plan.h"
 
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/checkpoint.h"
@@ -195,8 +195,9 @@ static bool may_ask(const pl_space *space, const pl_lane *plain)
 static pleat_status ask(pl_space *space, pl_lane *plain, pl_capture_info *info)
 {
     plain->is_recording = true;
-    pleat_status st = pl_fly_one(space,
-                                 (pl_task){ PL_TASK_ASK, .stream = plain->stream, .info = info });
+    pl_away(space);
+    pleat_status st = pl_stream_capture(plain->stream, info);
+    pl_back(space);
     plain->is_recording = false;
     pl_space_wake(space);
     return st;

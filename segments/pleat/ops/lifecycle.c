@@ -172,10 +172,7 @@ static bool is_all_over(const pl_space *space)
 }
 
 /* The allocator ends, so a refused call has no later chance: try twice. */
-static bool do_or_retry(const pl_space *space, pl_task task)
-{
-    return pl_perform(space, task) == PLEAT_OK || pl_perform(space, task) == PLEAT_OK;
-}
+#define TWICE(call) ((call) == PLEAT_OK || (call) == PLEAT_OK)
 
 /* Memory must not be unmapped while work runs on the memory. First wait for the ticks, which
  * disturbs no capture. If they do not cover everything, synchronise the whole context, gone streams
@@ -186,7 +183,7 @@ static bool wait_for_streams(pl_space *space)
     pl_space_enter(space);
     wait_for_ticks(space);
     pl_space_leave(space);
-    return is_all_over(space) || do_or_retry(space, (pl_task){ .kind = PL_TASK_DRAIN });
+    return is_all_over(space) || TWICE(pl_device_drain(space->dev));
 }
 
 static bool is_refused(const pl_block *b)
@@ -201,7 +198,7 @@ static bool is_mapped(const pl_block *b)
 
 static void clear(const pl_space *space, pleat_devptr at, size_t n_granules, size_t *n_leaked)
 {
-    if (!do_or_retry(space, (pl_task){ PL_TASK_CLEAR, .at = at, .n = n_granules })) {
+    if (!TWICE(pl_mapping_clear(space->dev, at, n_granules << space->granule_log2))) {
         *n_leaked += n_granules;
     }
 }
@@ -214,10 +211,9 @@ static const pl_block *unmap_run(pl_space *space, const pl_block *b, size_t *n_l
     while (b->next != NULL && is_mapped(b->next)) {
         b = b->next;
     }
-    pl_task task = { PL_TASK_UNMAP, .at = first->base,
-                     .n = (size_t)(pl_block_end(b) - first->base) >> space->granule_log2 };
-    if (pl_perform(space, task) != PLEAT_OK) {
-        clear(space, task.at, task.n, n_leaked);
+    size_t bytes = (size_t)(pl_block_end(b) - first->base);
+    if (pl_mapping_unmap(space->dev, first->base, bytes) != PLEAT_OK) {
+        clear(space, first->base, bytes >> space->granule_log2, n_leaked);
     }
     return b->next;
 }
@@ -261,11 +257,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
 
 static void release_chunk(pl_space *space, pl_chunk chunk, unsigned order, size_t *n_leaked)
 {
-    pl_pile pile = { .n = 0 };
-
-    pl_pile_put(&pile, chunk, order);
-    (void)!do_or_retry(space, (pl_task){ PL_TASK_RELEASE, .pile = &pile });
-    *n_leaked += pile.n;
+    *n_leaked += !TWICE(pl_chunk_release_sized(space->dev, chunk, space->granule_bytes << order));
 }
 
 static void release_idle(pl_space *space, size_t *n_leaked)
@@ -290,8 +282,7 @@ static void release_segment(pl_space *space, const pl_segment *seg, size_t *n_le
             release_chunk(space, seg->chunks[g], seg->orders[g], n_leaked);
         }
     }
-    pl_range range = seg->reserved;
-    *n_leaked += !do_or_retry(space, (pl_task){ PL_TASK_RETURN, .range = &range });
+    *n_leaked += !TWICE(pl_range_release(space->dev, seg->reserved));
 }
 
 /* The segment may still be in use: leave its mappings and chunks to the driver. */
@@ -368,7 +359,7 @@ static void forget_expected(pl_space *space)
 static void free_slumber(pl_space *space, pl_slumber *slumber)
 {
     if (slumber != NULL) {
-        (void)!pl_perform(space, (pl_task){ PL_TASK_CLOSE, .keep = &slumber->keep });
+        pl_keep_close(slumber->keep);
         pl_meta_free(&space->meta, slumber->beds);
         pl_meta_free(&space->meta, slumber);
     }

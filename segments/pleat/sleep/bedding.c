@@ -18,9 +18,7 @@ static void mark(pl_bed_walk *walk, pl_bed *beds, size_t n, bool is_mapped, bool
 
 static pleat_status unmap_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
 {
-    pleat_status st = pl_fly_one(
-        walk->space,
-        (pl_task){ PL_TASK_UNMAP, .at = pl_segment_address(beds->seg, beds->g), .n = n });
+    pleat_status st = pl_back_unmap(walk->space, pl_segment_address(beds->seg, beds->g), n);
 
     if (st == PLEAT_OK || st == PLEAT_EPOISONED) {
         mark(walk, beds, n, false, st == PLEAT_EPOISONED);
@@ -36,9 +34,8 @@ static pleat_status clear_run(pl_bed_walk *walk, const pl_bed *beds, size_t n)
     for (size_t i = 0; i < n && st == PLEAT_OK; i++) {
         const pl_segment *seg = beds[i].seg;
         if (beds[i].is_unsure && seg->parts[beds[i].g] == 0) {
-            st = pl_fly_one(walk->space,
-                            (pl_task){ PL_TASK_CLEAR, .at = pl_segment_address(seg, beds[i].g),
-                                       .n = (size_t)1 << seg->orders[beds[i].g] });
+            st = pl_back_clear(walk->space, pl_segment_address(seg, beds[i].g),
+                               (size_t)1 << seg->orders[beds[i].g]);
         }
         pl_pace_step(walk->space, &walk->pace, 1);
     }
@@ -53,9 +50,8 @@ static pleat_status map_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
     pleat_status st = clear_run(walk, beds, n);
 
     if (st == PLEAT_OK) {
-        st = pl_fly_one(walk->space,
-                        (pl_task){ PL_TASK_MAP, .at = pl_segment_address(seg, g),
-                                   .chunks = seg->chunks + g, .orders = seg->orders + g, .n = n });
+        st = pl_back_map(walk->space, pl_segment_address(seg, g), seg->chunks + g, seg->orders + g,
+                         n);
     }
     mark(walk, beds, n, st == PLEAT_OK, st == PLEAT_EPOISONED);
     return st;
@@ -160,8 +156,7 @@ static pleat_status create_run(pl_bed_walk *walk, pl_bed *beds, size_t n)
         unsigned order = pl_order_of(n - i);
         pleat_status st = PLEAT_ENOMEM_DEVICE;
         for (order = 1 + (order < most ? order : most); st == PLEAT_ENOMEM_DEVICE && order > 0;) {
-            st = pl_fly_one(walk->space, (pl_task){ PL_TASK_CREATE, .order = (uint8_t)--order,
-                                                    .n = 1, .chunks = &beds[i].chunk });
+            st = pl_back_create(walk->space, --order, 1, &beds[i].chunk, NULL);
         }
         if (st != PLEAT_OK) {
             return st;

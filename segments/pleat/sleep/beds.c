@@ -178,7 +178,9 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, p
 void pl_beds_drop(pl_space *space, pl_slumber *slumber)
 {
     if (slumber->keep != NULL) {
-        (void)!pl_fly_one(space, (pl_task){ PL_TASK_CLOSE, .keep = &slumber->keep });
+        pl_away(space);
+        pl_keep_close(slumber->keep);
+        pl_back(space);
     }
     pl_meta_free(&space->meta, slumber->beds);
     *slumber = (pl_slumber){ .n = 0 };

@@ -274,9 +274,9 @@ static pleat_status read_on(reading *r)
             r->from = is_whole ? pl_keep_at(r->slumber->keep, offset, bytes) : NULL;
             return r->from != NULL ? PLEAT_OK : PLEAT_ENOTSUP;
         }
-        pl_keep *keep = r->slumber->keep;
-        st = pl_fly_one(r->walk.space, (pl_task){ PL_TASK_READ, .keep = &keep, .offset = offset,
-                                                  .bytes = bytes, .to = r->to });
+        pl_away(r->walk.space);
+        st = pl_keep_read(r->slumber->keep, offset, bytes, r->to);
+        pl_back(r->walk.space);
         r->to += bytes;
         r->at += bytes;
         bed += pl_segment_granule(r->seg, r->at - 1) - bed->g + 1;

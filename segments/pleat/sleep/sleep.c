@@ -85,15 +85,20 @@ static pleat_status keep_contents(pl_space *space, pl_slumber *slumber, const ch
 {
     size_t n;
     pl_keep_piece *pieces = pl_beds_pieces(space, slumber, NULL, &n);
-    pl_task plan[] = { { PL_TASK_OPEN, .folder = folder,
-                         .bytes = slumber->n_kept << space->granule_log2, .keep = &slumber->keep },
-                       { PL_TASK_SAVE, .keep = &slumber->keep, .pieces = pieces, .n = n } };
-    size_t has_keep = slumber->keep != NULL;
+    pleat_status st = PLEAT_OK;
 
     if (pieces == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pleat_status st = pl_fly(space, plan + has_keep, 2 - has_keep);
+    pl_away(space);
+    if (slumber->keep == NULL) {
+        size_t bytes = slumber->n_kept << space->granule_log2;
+        st = pl_keep_open(space->dev, folder, bytes, &slumber->keep);
+    }
+    if (st == PLEAT_OK) {
+        st = pl_keep_save(slumber->keep, pieces, n);
+    }
+    pl_back(space);
     pl_meta_free(&space->meta, pieces);
     return st;
 }

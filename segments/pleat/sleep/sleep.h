@@ -22,8 +22,9 @@
 #ifndef PLEAT_SEGMENTS_SLEEP_H
 #define PLEAT_SEGMENTS_SLEEP_H
 
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/heap.h"
-#include "segments/pleat/space/plan.h"
+#include "vmm/keep.h"
 
 /* A granule of a sleeping heap. */
 typedef struct pl_bed {

@@ -106,9 +106,9 @@ static pleat_status bring_back(pl_space *space, pl_slumber *slumber)
     if (pieces == NULL) {
         return slumber->n_kept > 0 ? PLEAT_ENOMEM_HOST : PLEAT_OK;
     }
-    pleat_status st = n > 0 ? pl_fly_one(space, (pl_task){ PL_TASK_LOAD, .keep = &slumber->keep,
-                                                           .pieces = pieces, .n = n })
-                            : PLEAT_OK;
+    pl_away(space);
+    pleat_status st = n > 0 ? pl_keep_load(slumber->keep, pieces, n) : PLEAT_OK;
+    pl_back(space);
     pl_meta_free(&space->meta, pieces);
     return st;
 }

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/private.h"
+#include "vmm/left.h"
 
 pleat_status pl_space_reserve_entries(pl_space *space, void *array, size_t element,
                                       size_t *capacity, size_t i)
@@ -150,15 +151,17 @@ pleat_status pl_space_open_segment(pl_space *space, pl_area *area, size_t n_want
     pl_range range;
 
     pl_space_take_off(space, &flying);
-    pleat_status st = pl_fly_one(space,
-                                 (pl_task){ PL_TASK_RESERVE, .bytes = bytes + spare,
-                                            .least_bytes = (n_least << space->granule_log2) + spare,
-                                            .range = &range });
+    pl_away(space);
+    pleat_status st = pl_range_reserve(space->dev, bytes + spare,
+                                       (n_least << space->granule_log2) + spare, &range);
+    pl_back(space);
     if (st == PLEAT_OK) {
         st = pl_space_add_segment(space, area,
                                   spare > 0 ? align_range(range, bytes, align) : range);
         if (st != PLEAT_OK) {
-            (void)!pl_fly_one(space, (pl_task){ PL_TASK_DROP, .range = &range });
+            pl_away(space);
+            pl_left_undo(space->dev, PL_LEFT_RANGE, range.base, range.bytes);
+            pl_back(space);
         } else {
             area->newest->reserved = range;
         }

@@ -1,8 +1,8 @@
 /* space.h - the pleat allocator's state for one device; shared by the files that implement it.
  *
  * One lock (rank 20) guards everything in here. The lock is never held across a driver call. A
- * thread that needs the driver takes its blocks out of every index (state FLIGHT), and hands a plan
- * to pl_fly (plan.h), which drops the lock. Then the thread commits or puts the blocks back.
+ * thread that needs the driver takes its blocks out of every index (state FLIGHT) and goes away
+ * (back.h). Then the thread commits or puts the blocks back.
  *
  * docs/design.md, chapter 2, has the nouns of all layers, and each header has its own. Of the whole
  * space are:

@@ -1,7 +1,7 @@
 /* capture_see.c - see capture_see.h. Guarded by the device lock. */
 #include "segments/pleat/streams/capture_see.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capturers.h"
 
@@ -16,7 +16,10 @@ static void ask_again(pl_space *space, pl_stream *stream, pl_capture_info *info)
 {
     pl_capture_info now;
 
-    if (pl_fly_one(space, (pl_task){ PL_TASK_ASK, .stream = stream, .info = &now }) != PLEAT_OK) {
+    pl_away(space);
+    pleat_status st = pl_stream_capture(stream, &now);
+    pl_back(space);
+    if (st != PLEAT_OK) {
         return;
     }
     info->is_broken = now.is_broken;
@@ -29,7 +32,9 @@ static pl_graph_watch *watch_graph(pl_space *space, pl_stream *stream, pl_captur
     pl_graph_watch *watch = NULL;
 
     if (info->graph != NULL) {
-        (void)!pl_fly_one(space, (pl_task){ PL_TASK_WATCH, .info = info, .watch = &watch });
+        pl_away(space);
+        (void)!pl_graph_watch_begin(space->dev, info->graph, &watch);
+        pl_back(space);
         ask_again(space, stream, info);
     }
     return watch;

@@ -5,7 +5,7 @@
 #ifndef PLEAT_SEGMENTS_CAPTURE_SEE_H
 #define PLEAT_SEGMENTS_CAPTURE_SEE_H
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/streams/capture.h"
 
 /* Does the caller announce captures, and is none announced? */
@@ -35,7 +35,7 @@ static inline pleat_status pl_capture_ask_about(const pl_space *space, pl_stream
         *out = *asked;
         return PLEAT_OK;
     }
-    return pl_perform_ask(stream, out);
+    return pl_stream_capture(stream, out); /* before the operation takes the lock */
 }
 
 /* The number of the current capture of the second lane's stream; 0 = not known. */

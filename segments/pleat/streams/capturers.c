@@ -2,8 +2,9 @@
  * waits on space.flights.landed, which is signalled when a hold or a recording ends. */
 #include "segments/pleat/streams/capturers.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/streams/capture.h"
+#include "vmm/base/cancel.h"
 #include "vmm/base/clock.h"
 #include "vmm/streams/thread_life.h"
 
@@ -152,7 +153,9 @@ static bool is_clear(pl_space *space)
 
 void pl_capturers_pause(pl_space *space)
 {
-    (void)!pl_fly_one(space, (pl_task){ PL_TASK_PAUSE, .n = PAUSE_NS });
+    pl_away(space);
+    pl_sleep_ns(PAUSE_NS);
+    pl_back(space);
 }
 
 /* Keep the threads that are inside for a moment, until the others come inside, too. */

@@ -6,7 +6,7 @@
  * shares the fence. */
 #include "segments/pleat/streams/context.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/tick.h"
@@ -64,10 +64,11 @@ static uint64_t begin_context_tick(pl_space *space)
 /* Each refusal in a row doubles the calls before the next try, up to so many refusals. */
 enum { MOST_REFUSED = 20 };
 
-/* Do a task behind all streams, at a moment that breaks no capture, as far as is known. is_long:
- * threads without time do not wait for the task. *out: the tick; PL_TASK_FINISH has no fence.
+/* Record a tick behind all streams, or wait for all streams, at a moment that breaks no capture, as
+ * far as is known. is_long: threads without time do not wait for it. *out: the tick; without a
+ * fence after a wait.
  * PLEAT_OK; ECAPTURE; ENOTSUP; ENOMEM_HOST; EDRIVER. */
-static pleat_status act_behind_all(pl_space *space, pl_task_kind kind, bool is_long, pl_care care,
+static pleat_status act_behind_all(pl_space *space, bool waits, bool is_long, pl_care care,
                                    uint32_t patience_ms, pl_tick *out)
 {
     pl_context *context = &space->streams.context;
@@ -81,7 +82,10 @@ static pleat_status act_behind_all(pl_space *space, pl_task_kind kind, bool is_l
     if (context->is_synchronizing) {
         pl_space_wake(space);
     }
-    pleat_status st = pl_fly_one(space, (pl_task){ kind, .fence = &out->fence });
+    pl_away(space);
+    pleat_status st = waits ? pl_device_synchronize(space->dev)
+                            : pl_fence_record_context(space->dev, &out->fence);
+    pl_back(space);
     context->is_synchronizing = false;
     end_recording(space);
     if (st != PLEAT_OK) {
@@ -105,7 +109,7 @@ pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t pati
     if (pl_capture_forbids_tick(space)) {
         pl_capture_end_gone(space);
     }
-    pleat_status st = act_behind_all(space, PL_TASK_RECORD_ALL, false, care, patience_ms, &tick);
+    pleat_status st = act_behind_all(space, false, false, care, patience_ms, &tick);
     bool is_refused = st == PLEAT_ECAPTURE && tick.number != 0; /* by the driver */
     context->is_unsupported = context->is_unsupported || st == PLEAT_ENOTSUP;
     context->n_refused += is_refused && context->n_refused < MOST_REFUSED;
@@ -164,7 +168,7 @@ static void note_passed(pl_space *space, uint64_t number)
 static pleat_status synchronize(pl_space *space, pl_care care, uint32_t patience_ms)
 {
     pl_tick tick;
-    pleat_status st = act_behind_all(space, PL_TASK_FINISH, true, care, patience_ms, &tick);
+    pleat_status st = act_behind_all(space, true, true, care, patience_ms, &tick);
 
     if (st == PLEAT_OK) {
         note_passed(space, tick.number);
@@ -260,8 +264,8 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
     }
     pleat_status st = space->streams.context.is_unsupported
                           ? PLEAT_ENOTSUP
-                          : act_behind_all(space, PL_TASK_RECORD_ALL, true, PL_CARE_LAST,
-                                           MOST_PATIENCE_MS, &tick);
+                          : act_behind_all(space, false, true, PL_CARE_LAST, MOST_PATIENCE_MS,
+                                           &tick);
     if (st == PLEAT_ENOTSUP) {
         space->streams.context.is_unsupported = true;
         return synchronize(space, PL_CARE_LAST, MOST_PATIENCE_MS);

@@ -1,7 +1,7 @@
 /* handover.c - see handover.h. */
 #include "segments/pleat/streams/handover.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/shared.h"
 
@@ -236,8 +236,9 @@ static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
 
     pl_fence_share(tick.fence, 1);
     other->n_refs++;
-    pleat_status st = pl_fly_one(
-        space, (pl_task){ PL_TASK_ORDER, .stream = user->stream, .fence = &tick.fence });
+    pl_away(space);
+    pleat_status st = pl_fence_order(user->stream, tick.fence);
+    pl_back(space);
     pl_fence_return(tick.fence);
     other->n_refs--;
     if (st == PLEAT_OK) {

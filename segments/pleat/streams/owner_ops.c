@@ -1,7 +1,7 @@
 /* owner_ops.c - what owners say: a capture may begin, a graph is gone, a stream is about to be
  * destroyed. Guarded by the device lock. */
+#include "segments/pleat/space/back.h"
 #include "segments/pleat/space/ops.h"
-#include "segments/pleat/space/plan.h"
 #include "segments/pleat/streams/capture.h"
 
 #include "segments/pleat/streams/capture_see.h"
@@ -22,10 +22,11 @@ static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture,
     pl_stream *stream = NULL;
     uint64_t id = capture->id;
 
-    pleat_status st = pl_fly_one(space,
-                                 (pl_task){ PL_TASK_FIND, .handle = handle, .found = &stream });
-    if (st == PLEAT_OK) {
-        st = pl_fly_one(space, (pl_task){ PL_TASK_ASK, .stream = stream, .info = &info });
+    pl_away(space);
+    pleat_status st = pl_stream_get(space->dev, handle, &stream);
+    st = st == PLEAT_OK ? pl_stream_capture(stream, &info) : st;
+    pl_back(space);
+    if (stream != NULL) {
         pl_stream_put(stream);
     }
     st = pl_stream_is_none(st) ? PLEAT_OK : st;

@@ -6,7 +6,7 @@
  * Meanwhile n_refs of the lane keeps the lane. */
 #include "segments/pleat/streams/tick.h"
 
-#include "segments/pleat/space/plan.h"
+#include "segments/pleat/space/back.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
@@ -74,8 +74,9 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     lane->next_tick = ++space->streams.clock;
     lane->is_recording = true;
     lane->n_refs++;
-    pleat_status st = pl_fly_one(
-        space, (pl_task){ PL_TASK_RECORD, .stream = lane->stream, .fence = &tick.fence });
+    pl_away(space);
+    pleat_status st = pl_fence_record(lane->stream, &tick.fence);
+    pl_back(space);
     lane->n_refs--;
     lane->is_recording = false;
     pl_space_wake(space); /* perhaps pl_lanes_retire waits for the end of the recording */
@@ -220,8 +221,9 @@ static bool ask(pl_space *space, questions *q)
     if (q->n == 0) {
         return false;
     }
-    (void)!pl_fly_one(space, (pl_task){ PL_TASK_QUERY, .fence = q->fences, .n = q->n,
-                                        .passed = q->passed }); /* a failed fence is marked */
+    pl_away(space);
+    (void)!pl_fence_query_many(q->fences, q->n, q->passed); /* a failed fence is marked */
+    pl_back(space);
     for (size_t i = 0; i < q->n; i++) {
         any = any || q->passed[i];
         take_answer(space, q, i);
@@ -275,8 +277,10 @@ bool pl_tick_poll(pl_space *space, size_t n)
 static pleat_status await_any(pl_space *space, pl_fence **fences, size_t n, uint32_t wait_ms,
                               bool *passed)
 {
-    return pl_fly_one(space, (pl_task){ PL_TASK_WAIT, .fence = fences, .n = n, .wait_ms = wait_ms,
-                                        .passed = passed });
+    pl_away(space);
+    pleat_status st = pl_fence_wait_any(fences, n, wait_ms, passed);
+    pl_back(space);
+    return st;
 }
 
 pleat_status pl_tick_await(pl_space *space, pl_fence *fence, uint32_t wait_ms)
