@@ -12,7 +12,8 @@ static bool is_ripe(const pl_space *space, const pl_block *b)
     return b != NULL && b->state == PL_BLOCK_STALE && pl_settle_is_over(space, b);
 }
 
-/* Put b and its ripe neighbours, or some of very many, into a single block in flight. */
+/* Put b and its ripe neighbours, or some of very many, into a single block in flight. If the driver
+ * has refused a neighbour, it refuses the sum at worst, which is cleared the next time. */
 static pl_block *gather(pl_space *space, pl_block *b)
 {
     size_t n_below = GATHER_SOME;
@@ -24,7 +25,6 @@ static pl_block *gather(pl_space *space, pl_block *b)
     pl_carve_unqueue_stale(space, b);
     for (; n_above > 0 && is_ripe(space, b->next); n_above--) {
         pl_carve_unqueue_stale(space, b->next);
-        b->is_refused = b->is_refused || b->next->is_refused;
         pl_segment_absorb(b->segment, &space->blocks.store, b, b->next);
     }
     pl_lock_touch(3 * GATHER_SOME - n_below - n_above);
