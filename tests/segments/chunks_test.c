@@ -72,14 +72,33 @@ static void open_with(const char *sim, unsigned share, pl_growth growth, pl_shor
     pleat_open(sim, &options);
 }
 
-/* A chunk is at most a 32nd of what may still be created. */
+static void leave_room(size_t n_granules)
+{
+    uint64_t limit = (chunks_granules_held() + n_granules) * GRANULE;
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, limit), PLEAT_OK);
+}
+
+/* A chunk is at most a 32nd of what may still be created, for small requests. */
 START_TEST(the_fuller_the_device_the_smaller_the_chunks)
 {
     open_with(SIM, 32, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
-    get_in(768, 24); /* room 1024: 32 */
-    get_in(192, 24); /* room 256: 8 */
-    get_in(48, 24);  /* room 64: 2 */
-    get_in(16, 16);  /* room 16: 1 */
+    get_in(64, 2); /* room 1024: 32 */
+    leave_room(256);
+    get_in(16, 2); /* 8 */
+    leave_room(64);
+    get_in(4, 2); /* 2 */
+    leave_room(16);
+    get_in(1, 1);
+}
+END_TEST
+
+/* With a share of 768 of the room, and twelve times that of the request. */
+START_TEST(the_larger_the_request_the_larger_its_chunks)
+{
+    open_with(SIM, 768, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
+    get_in(64, 64);  /* 1 */
+    get_in(128, 64); /* 2 */
+    get_in(512, 64); /* 8 */
 }
 END_TEST
 
@@ -94,13 +113,13 @@ END_TEST
 START_TEST(a_limit_makes_the_device_as_small)
 {
     open_with(SIM, 32, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
-    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (uint64_t)256 * GRANULE), PLEAT_OK);
-    get_in(64, 8);
+    leave_room(256);
+    get_in(16, 2); /* 8 */
 }
 END_TEST
 
-/* With nothing held, a chunk is at most 1/1500 of the device by default; frugal 1/6000, ample
- * 1/750. A third of these numbers where live memory may move, but for frugal. */
+/* With nothing held, a chunk of a small request is at most 1/1500 of the device by default; frugal
+ * 1/6000, ample 1/750. A third of these numbers where live memory may move, but for frugal. */
 START_TEST(the_smaller_the_device_the_smaller_the_chunks)
 {
     static const struct {
@@ -527,6 +546,7 @@ static void add_sizes(Suite *suite)
     tcase_add_test(sizes, an_idle_chunk_that_fits_nowhere_is_given_back_and_made_anew);
     TCase *shares = suite_case(suite, "shares", open_mixed, pleat_close);
     tcase_add_test(shares, the_fuller_the_device_the_smaller_the_chunks);
+    tcase_add_test(shares, the_larger_the_request_the_larger_its_chunks);
     tcase_add_test(shares, a_limit_makes_the_device_as_small);
     tcase_add_loop_test(shares, the_smaller_the_device_the_smaller_the_chunks, 0, 8);
     tcase_add_test(shares, on_request_every_chunk_is_a_granule);

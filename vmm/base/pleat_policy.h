@@ -24,7 +24,8 @@ typedef struct pleat_policy_view {
     uint64_t peak_pinned; /* the most so far */
     uint64_t tied;        /* free, in chunks that are partly in use */
     uint64_t taken;       /* chunks: moved from under free blocks, so far */
-    uint64_t asked;       /* slack: what the request pins; may_order: what a wait would save */
+    uint64_t asked;       /* order: what the request creates; slack: what it pins; may_order: what a
+                           * wait would save */
 } pleat_policy_view;
 
 typedef uint64_t pleat_policy_fn(const pleat_policy_view *now, uint64_t own);

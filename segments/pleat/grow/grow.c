@@ -380,14 +380,14 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
 /* After memory was gathered for the request, only single granules are created. If the driver
  * refused the rest, large chunks would be left over, might fit nowhere, and would not be gathered
  * again. */
-static unsigned order_for(const pl_space *space, const pl_request *rq)
+static unsigned order_for(const pl_space *space, const pl_request *rq, size_t n_new)
 {
     bool is_single = rq->n_done[PL_GATHERED] > 0 || rq->n_page == 1;
 
     if (rq->n_page > 1) { /* chunks left over fit the same place again */
         return PL_MOST_ORDER;
     }
-    return is_single ? 0 : pl_policy_order(space, expected_cap(space, rq));
+    return is_single ? 0 : pl_policy_order(space, expected_cap(space, rq), n_new);
 }
 
 /* Reserve the place and collect its chunks. */
@@ -398,7 +398,7 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
     size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
 
-    f->most_order = order_for(space, rq);
+    f->most_order = order_for(space, rq, f->place.n_new);
     f->is_single = rq->n_page == 1;
     f->page_order = rq->n_done[PL_RECAST] == 0 ? f->most_order : PL_MOST_ORDER;
     allowed = allowed < rq->n_recast ? rq->n_recast : allowed;

@@ -11,6 +11,8 @@ enum {
     AMPLE_PART = 2,
     /* And by this where live memory may move: what is tied can then be had back. */
     MOVING_PART = 3,
+    /* Of its own request a chunk may be so many times the share, as it ties little beside it. */
+    REQUEST_TIMES = 12,
     /* Free granules allowed, in percent of the most granules ever pinned. Without slack, memory
      * would grow by the few granules that a request lacks, in many small chunks. */
     SLACK_PERCENT = 1,
@@ -63,9 +65,11 @@ static const pl_policy_calls *calls_of(const pl_space *space)
     return space->options.policy ? space->options.policy : &none;
 }
 
-unsigned pl_policy_order(const pl_space *space, size_t cap)
+unsigned pl_policy_order(const pl_space *space, size_t cap, size_t n_granules)
 {
-    uint64_t most = pl_policy_headroom(space, cap) / share_of(space); /* granules */
+    uint64_t room = pl_policy_headroom(space, cap);
+    uint64_t own = (uint64_t)n_granules * REQUEST_TIMES;
+    uint64_t most = (room > own ? room : own) / share_of(space); /* granules */
     unsigned order = 0;
 
     if (space->options.chunks == PL_CHUNKS_GRANULE) {
@@ -74,7 +78,7 @@ unsigned pl_policy_order(const pl_space *space, size_t cap)
     while (order < LARGEST_ORDER && (uint64_t)2 << order <= most) {
         order++;
     }
-    return (unsigned)ask(space, calls_of(space)->order, cap, 0, order, LARGEST_ORDER);
+    return (unsigned)ask(space, calls_of(space)->order, cap, n_granules, order, LARGEST_ORDER);
 }
 
 static size_t bought(const pl_space *space, size_t cap)

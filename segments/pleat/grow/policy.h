@@ -6,10 +6,11 @@
  *
  *   how large a chunk is    a chunk of c granules costs 1/c of a driver's call a granule, and
  *                           ties about c/2 granules wherever a block ends inside it: a share of
- *                           what may still be created. On a small device, and near the end of any,
- *                           what is tied decides whether a program completes. Where live
- *                           memory may move (short:compact) chunks are larger, as a move
- *                           unties
+ *                           what may still be created, as on a small device, and near the end of
+ *                           any, what is tied decides whether a program completes. Or a larger
+ *                           share of the request that it is made for, as that ties little beside
+ *                           the block, and bounds what one request costs. Where live memory may
+ *                           move (short:compact) chunks are larger, as a move unties
  *   take before creating    a take costs as little as a creation and holds nothing more, but may
  *                           have to be made again in each iteration. So takes buy slack: the more
  *                           takes were made, the more may be created before the next take
@@ -40,8 +41,9 @@ static inline size_t pl_policy_headroom(const pl_space *space, size_t target)
     return target > held ? target - held : 0;
 }
 
-/* The largest order of new chunks, where at most `cap` granules may be held. */
-unsigned pl_policy_order(const pl_space *space, size_t cap);
+/* The largest order of new chunks for a request that needs n_granules of them, where at most `cap`
+ * granules may be held. */
+unsigned pl_policy_order(const pl_space *space, size_t cap, size_t n_granules);
 /* Granules that may be created before taking, for a request that pins n_pin further granules. */
 size_t pl_policy_slack(const pl_space *space, size_t cap, size_t n_pin);
 /* A flight has taken n_chunks chunks for a request of the lane. */
