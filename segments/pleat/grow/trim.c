@@ -21,7 +21,6 @@
 #include "vmm/driver.h"
 
 enum { SHRINK_TRIES = 64, FEW_LANES = 4, LIVE_TRIES = 8 };
-enum { LOOK_AT = 256 }; /* blocks in one hold of the lock */
 
 /* Does a stale block wait for a use that no tick covers? Looks once at each; may drop the lock. */
 static bool has_uncovered_stale(pl_space *space)
@@ -147,7 +146,10 @@ static size_t quiet_run(const pl_segment *seg, const pl_block *b, size_t g, size
  * drop the lock. A torn segment is skipped, as a part of the segment is not mapped. */
 static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t *n)
 {
-    for (size_t n_looks = 1;; n_looks++) {
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    for (;;) {
         *g = seg == space->flights.torn.segment ? SIZE_MAX : pl_segment_next_chunk(seg, *g);
         if (*g == SIZE_MAX) {
             return NULL;
@@ -161,9 +163,7 @@ static pl_block *next_quiet(pl_space *space, pl_segment *seg, size_t *g, size_t 
         size_t next = pl_segment_chunk_to(seg, *g);
         size_t end = pl_segment_granule(seg, pl_block_end(b));
         *g = end > next ? end : next; /* threads may work on the rest of the chunk */
-        if (n_looks % LOOK_AT == 0) {
-            pl_space_breathe(space);
-        }
+        pl_pace_step(space, &pace, 1);
     }
 }
 

@@ -18,9 +18,7 @@
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
 
-/* The most blocks at the address of a request, and the most steps of a walk in one hold of the
- * lock. */
-enum { PIECES = 64, STEPS = 256 };
+enum { PIECES = 64 }; /* the most blocks at the address of a request */
 
 typedef struct span {
     pleat_devptr from;
@@ -147,18 +145,15 @@ static void vacate(pl_space *space, pl_buffer *buffer)
 
 /* The first live block of the buffer at or above *at and below `end`, or NULL. Moves *at behind the
  * block. May drop the lock. */
-static pl_block *next_live(const change *c, pleat_devptr *at, pleat_devptr end, size_t *n_steps)
+static pl_block *next_live(const change *c, pleat_devptr *at, pleat_devptr end, pl_pace *pace)
 {
     while (*at < end) {
         const pl_block *b = pl_segment_find(c->seg, *at);
-        pl_lock_touch(1);
         *at = pl_block_end(b);
         if (b->state == PL_BLOCK_LIVE) {
             return c->seg->last[pl_segment_granule(c->seg, b->base)];
         }
-        if (++*n_steps % STEPS == 0) {
-            pl_space_breathe(c->space);
-        }
+        pl_pace_step(c->space, pace, 1);
     }
     return NULL;
 }
@@ -169,16 +164,14 @@ static pl_block *next_live(const change *c, pleat_devptr *at, pleat_devptr end, 
  * May drop the lock. */
 static bool next_gap(const change *c, span *gap, pleat_devptr end)
 {
-    size_t n_steps = 0;
+    pl_pace pace;
 
+    pl_pace_begin(c->space, &pace, false);
     while (gap->from < end) {
         const pl_block *b = pl_segment_find(c->seg, gap->from);
         if (b->state == PL_BLOCK_LIVE) {
             gap->from = pl_block_end(b);
-            pl_lock_touch(1);
-            if (++n_steps % STEPS == 0) {
-                pl_space_breathe(c->space);
-            }
+            pl_pace_step(c->space, &pace, 1);
             continue;
         }
         for (int n = 0; b != NULL && b->base < end && b->state != PL_BLOCK_LIVE && n < PIECES;
@@ -286,9 +279,10 @@ static pleat_status note_uses(const change *c, pleat_devptr from, pleat_devptr t
                               struct pl_capture *capture)
 {
     pleat_status st = PLEAT_OK;
-    size_t n_steps = 0;
+    pl_pace pace;
 
-    for (pl_block *b; st == PLEAT_OK && (b = next_live(c, &from, to, &n_steps)) != NULL;) {
+    pl_pace_begin(c->space, &pace, false);
+    for (pl_block *b; st == PLEAT_OK && (b = next_live(c, &from, to, &pace)) != NULL;) {
         if (pl_lane_plain(b->lane) != c->plain->number) {
             st = pl_uses_add(c->space, b, c->plain, capture, false);
         }
@@ -300,7 +294,7 @@ static pleat_status decommit(const change *c, uint64_t from_offset, uint64_t to_
 {
     pleat_devptr from = c->seg->range.base + from_offset;
     pleat_devptr to = c->seg->range.base + to_offset;
-    size_t n_steps = 0;
+    pl_pace pace;
 
     if (from >= to) {
         return PLEAT_OK;
@@ -313,7 +307,8 @@ static pleat_status decommit(const change *c, uint64_t from_offset, uint64_t to_
         pl_buffer_join(c->space, c->buffer, to);
         return st;
     }
-    for (pl_block *b; (b = next_live(c, &from, to, &n_steps)) != NULL;) {
+    pl_pace_begin(c->space, &pace, false);
+    for (pl_block *b; (b = next_live(c, &from, to, &pace)) != NULL;) {
         pl_buffer_free(c->space, c->buffer, b, c->plain);
         pl_space_breathe(c->space);
     }

@@ -162,8 +162,6 @@ void pl_pleat_heap_retain(pl_allocator *a, pl_private *heap, bool is_retained)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-enum { BLOCKS_AT_ONCE = 256 };
-
 /* Do [ptr, ptr + bytes) lie in one live block, or in committed pages of one buffer? In a buffer the
  * lock may be dropped, and other threads may change blocks behind the part already seen. The answer
  * holds if nobody changes the buffer meanwhile. */
@@ -175,16 +173,16 @@ static bool is_live(pl_space *space, const pl_segment *seg, pleat_devptr ptr, si
     if (end < ptr || end > seg->range.base + seg->range.bytes) {
         return false;
     }
-    for (size_t n = 1; ptr < end; n++) {
+    pl_pace pace;
+
+    pl_pace_begin(space, &pace, false);
+    while (ptr < end) {
         const pl_block *b = pl_segment_find(seg, ptr);
         if (b->state != PL_BLOCK_LIVE || (!is_buffer && pl_block_end(b) < end)) {
             return false;
         }
         ptr = pl_block_end(b);
-        pl_lock_touch(1);
-        if (n % BLOCKS_AT_ONCE == 0) {
-            pl_space_breathe(space);
-        }
+        pl_pace_step(space, &pace, 1);
     }
     return true;
 }

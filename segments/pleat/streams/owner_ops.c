@@ -12,7 +12,7 @@
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
 
-enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
+enum { RELEASE_SOME = 256 };
 
 /* PLEAT_ECAPTURE: the capture is still under way. PLEAT_OK: the capture has ended, as the stream is
  * at rest, gone, or in another capture. Else why the driver did not answer. Drops the lock. */
@@ -93,18 +93,16 @@ pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
 void pl_pleat_let_captures_go(pl_allocator *a)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
-    size_t n_looks = 0;
+    pl_pace pace;
 
+    pl_pace_begin(space, &pace, false);
     for (pl_capture *c = LIST_FIRST(&space->captures.all); c != NULL;) {
         pl_capture_hold(c);
         while (c->has_ended && c->waiting.first != NULL) {
             (void)pl_capture_release(space, c, 0);
             pl_space_breathe(space);
         }
-        pl_lock_touch(1);
-        if (++n_looks % LOOK_SOME == 0) {
-            pl_space_breathe(space);
-        }
+        pl_pace_step(space, &pace, 1);
         pl_capture *next = LIST_NEXT(c, all);
         pl_capture_drop(space, c);
         c = next;
