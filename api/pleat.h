@@ -351,12 +351,6 @@ PLEAT_MUST_USE static inline pleat_status pleat_device_query(pleat instance, int
 {
     return pleat_device_query_sized(instance, device, sizeof *out, out);
 }
-/** The former name, for this version. */
-PLEAT_MUST_USE static inline pleat_status pleat_device_describe(pleat instance, int device,
-                                                                pleat_device_info *out)
-{
-    return pleat_device_query(instance, device, out);
-}
 #endif
 
 /** Read the statistics of a device.

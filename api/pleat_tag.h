@@ -54,7 +54,6 @@ typedef struct pleat_tag_info {
     uint64_t n_sleeps;
     int is_asleep;
 } pleat_tag_info;
-typedef pleat_tag_info pleat_tag_figures; /* the former name, for this version */
 
 /** Begin a scope of the calling thread: until pleat_tag_pop the thread's allocations carry the tag,
  *  on any instance and device. Scopes nest; the innermost scope counts.
@@ -112,12 +111,6 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_query(pleat instance, int de
                                                           const char *tag, pleat_tag_info *out)
 {
     return pleat_tag_query_sized(instance, device, tag, sizeof *out, out);
-}
-/** The former name, for this version. */
-PLEAT_MUST_USE static inline pleat_status pleat_tag_stats(pleat instance, int device,
-                                                          const char *tag, pleat_tag_info *out)
-{
-    return pleat_tag_query(instance, device, tag, out);
 }
 #endif
 

@@ -83,12 +83,6 @@ inline void check(pleat_status status)
     }
 }
 
-/** The former name, for this version. */
-inline void require(pleat_status status)
-{
-    check(status);
-}
-
 /** Every address of every allocator is a multiple of this; request more bytes to align further. */
 inline constexpr std::size_t own_alignment = 256;
 

@@ -1,4 +1,4 @@
-/* first_versions.c - calls that write structs as version 0.1 had them, and calls by former names.
+/* first_versions.c - calls that write structs as version 0.1 has them.
  *
  * Programs that look a function up by name cannot pass the size of their struct. Programs in C and
  * C++ use the inline functions of pleat.h instead. */
@@ -33,30 +33,4 @@ pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *
 {
     static const pl_sized kind = PL_SIZED_COMPACTION;
     return pleat_device_compact_sized(instance, device, kind.first_bytes, out);
-}
-
-/* ---- former names ---- */
-
-/* Former names, for programs compiled with them. */
-PLEAT_API pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out);
-PLEAT_API pleat_status pleat_device_describe_sized(pleat instance, int device, size_t out_bytes,
-                                                   pleat_device_info *out);
-PLEAT_API pleat_status pleat_tag_stats_sized(pleat instance, int device, const char *tag,
-                                             size_t out_bytes, pleat_tag_figures *out);
-
-pleat_status pleat_device_describe(pleat instance, int device, pleat_device_info *out)
-{
-    return pleat_device_query(instance, device, out);
-}
-
-pleat_status pleat_device_describe_sized(pleat instance, int device, size_t out_bytes,
-                                         pleat_device_info *out)
-{
-    return pleat_device_query_sized(instance, device, out_bytes, out);
-}
-
-pleat_status pleat_tag_stats_sized(pleat instance, int device, const char *tag, size_t out_bytes,
-                                   pleat_tag_figures *out)
-{
-    return pleat_tag_query_sized(instance, device, tag, out_bytes, out);
 }

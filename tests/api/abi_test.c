@@ -225,32 +225,6 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
 }
 END_TEST
 
-/* The former names, in a program's source and in a linked program. */
-START_TEST(former_names_do_the_same)
-{
-    pleat_device_info info;
-    pleat_device_info linked;
-    pleat_tag_figures figures;
-    struct {
-        pleat_tag_info it;
-        uint64_t behind;
-    } exact = { .behind = 77 };
-    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
-    ck_assert_str_eq(info.driver, "sim");
-    ck_assert_int_eq(api_former_device(instance, &linked, sizeof linked), PLEAT_OK);
-    ck_assert_mem_eq(&linked, &info, sizeof info);
-    ck_assert_int_eq(pleat_tag_stats(instance, 0, "weights", &figures), PLEAT_OK);
-    ck_assert_uint_eq(figures.allocated_bytes.current, MIB);
-    ck_assert_int_eq(api_former_tag(instance, "weights", &exact.it, sizeof exact.it), PLEAT_OK);
-    ck_assert_uint_eq(exact.it.allocated_bytes.current, MIB);
-    ck_assert_uint_eq(exact.behind, 77);
-    ck_assert_int_eq(PLEAT_POOL_ALL, PLEAT_SIZES_ALL);
-    ck_assert_int_eq(PLEAT_POOL_SMALL, PLEAT_SIZES_SMALL);
-    ck_assert_int_eq(PLEAT_POOL_LARGE, PLEAT_SIZES_LARGE);
-    ck_assert_int_eq(PLEAT_N_POOLS, PLEAT_N_SIZES);
-}
-END_TEST
-
 START_TEST(behind_the_last_error_are_zeros)
 {
     unsigned char room[PLEAT_ERROR_ROOM];
@@ -276,6 +250,5 @@ SUITE(api_abi)
     tcase_add_loop_test(calls, a_size_of_something_else_is_refused_and_nothing_written, 0,
                         N_READERS);
     tcase_add_test(calls, the_calls_of_the_first_version_write_its_structs);
-    tcase_add_test(calls, former_names_do_the_same);
     tcase_add_test(calls, behind_the_last_error_are_zeros);
 }

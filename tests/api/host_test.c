@@ -426,7 +426,7 @@ START_TEST(where_the_driver_maps_no_host_memory_it_is_pinned)
     host = make("driver:sim,sim:[backing:memory,unkind:[no_host_numa]],memory:host");
     void *ptr = get(3 * MIB);
     memset(ptr, 1, 3 * MIB);
-    ck_assert_int_eq(pleat_device_describe(host, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(host, 0, &info), PLEAT_OK);
     ck_assert_ptr_nonnull(strstr(info.note, "cuMemCreate answers CUDA_ERROR_OUT_OF_MEMORY"));
     ck_assert_int_eq(pleat_host_free(host, 0, ptr, PLEAT_HOST_UNUSED), PLEAT_OK);
     api_unmake(host);
@@ -441,7 +441,7 @@ START_TEST(where_the_driver_may_crash_it_is_pinned)
     host = make("driver:sim,sim:[backing:memory,unkind:[host_numa_crash]],memory:host");
     void *ptr = get(3 * MIB);
     memset(ptr, 1, 3 * MIB);
-    ck_assert_int_eq(pleat_device_describe(host, 0, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat_device_query(host, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.allocator, "torch-native");
     ck_assert_ptr_nonnull(strstr(info.note, "before CUDA 13.2"));
     ck_assert_ptr_nonnull(strstr(info.note, "host_node:0"));

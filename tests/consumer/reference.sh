@@ -19,7 +19,7 @@ fi
 n=0
 for header in api/pleat*.h vmm/sim/pleat_sim.h; do
     page=$DOCS_OUT/html/$(basename "$header" .h | sed 's/_/__/g')_8h.html
-    # The page has exported functions only: no inline forms, and so no former names.
+    # The page has exported functions only: no inline forms.
     for name in $(grep -v 'static inline' "$header" |
         grep -oE '\bpleat_[a-z0-9_]+\(pleat |\bpleat_sim_[a-z0-9_]+\(' | sed 's/(.*//' | sort -u); do
         n=$((n + 1))

@@ -62,8 +62,6 @@ typedef struct pleat_stat {
 
 /** Index into each group of statistics, by the rounded sizes of blocks (small is <= 1 MiB). */
 enum { PLEAT_SIZES_ALL = 0, PLEAT_SIZES_SMALL = 1, PLEAT_SIZES_LARGE = 2, PLEAT_N_SIZES = 3 };
-/** The former names, kept for this version. */
-enum { PLEAT_POOL_ALL = 0, PLEAT_POOL_SMALL = 1, PLEAT_POOL_LARGE = 2, PLEAT_N_POOLS = 3 };
 
 /** Statistics of one device. Units: counts or bytes, as the name says. Names and meanings of the
  *  first part are PyTorch's torch.cuda.memory_stats; the second part is pleat's own. */

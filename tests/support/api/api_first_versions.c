@@ -7,10 +7,6 @@ pleat_status pleat_device_stats(pleat instance, int device, pleat_stats *out);
 pleat_status pleat_device_query(pleat instance, int device, pleat_device_info *out);
 pleat_status pleat_block_query(pleat instance, int device, pleat_devptr ptr, pleat_block_info *out);
 pleat_status pleat_device_compact(pleat instance, int device, pleat_compaction *out);
-pleat_status pleat_device_describe_sized(pleat instance, int device, size_t out_bytes,
-                                         pleat_device_info *out);
-pleat_status pleat_tag_stats_sized(pleat instance, int device, const char *tag, size_t out_bytes,
-                                   pleat_tag_info *out);
 
 pleat_status api_first_stats(pleat instance, pleat_stats *out)
 {
@@ -30,14 +26,4 @@ pleat_status api_first_query(pleat instance, pleat_devptr ptr, pleat_block_info 
 pleat_status api_first_compact(pleat instance, pleat_compaction *out)
 {
     return pleat_device_compact(instance, 0, out);
-}
-
-pleat_status api_former_device(pleat instance, pleat_device_info *out, size_t out_bytes)
-{
-    return pleat_device_describe_sized(instance, 0, out_bytes, out);
-}
-
-pleat_status api_former_tag(pleat instance, const char *tag, pleat_tag_info *out, size_t out_bytes)
-{
-    return pleat_tag_stats_sized(instance, 0, tag, out_bytes, out);
 }

@@ -1,5 +1,4 @@
-/* api_first_versions.h - calls that write structs as version 0.1 did, and former names in linked
- * programs; on device 0. */
+/* api_first_versions.h - calls that write structs as version 0.1 does; on device 0. */
 #ifndef TESTS_SUPPORT_API_FIRST_VERSIONS_H
 #define TESTS_SUPPORT_API_FIRST_VERSIONS_H
 
@@ -9,7 +8,5 @@ pleat_status api_first_stats(pleat instance, pleat_stats *out);
 pleat_status api_first_device(pleat instance, pleat_device_info *out);
 pleat_status api_first_query(pleat instance, pleat_devptr ptr, pleat_block_info *out);
 pleat_status api_first_compact(pleat instance, pleat_compaction *out);
-pleat_status api_former_device(pleat instance, pleat_device_info *out, size_t out_bytes);
-pleat_status api_former_tag(pleat instance, const char *tag, pleat_tag_info *out, size_t out_bytes);
 
 #endif
