@@ -4,6 +4,9 @@
   mutate.py [NAME...]     these mutations, or all of mutations.txt
   mutate.py --check       only whether every old text is found exactly once (ctest `mutations`)
   mutate.py --list        the names
+  mutate.py --draw SEED [--n N] [--all] [FILE-OR-FOLDER...]
+                          N mistakes drawn by chance (24, in segments/pleat), which the quick suites
+                          of vmm, segments and api are to notice; --all: or any other suite in C
 
 The copy lies in build/mutate/tree, its build in build/mutate/build. Both are kept. So a second run
 builds little. For each mutation its named suites are built and run. Then all other suites in C
@@ -18,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import time
+
+from draw import draw
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = ROOT / "tests" / "mutate" / "mutations.txt"
@@ -136,24 +141,26 @@ def build(targets):
 
 
 def find_suites():
-    """Each suite in C and C++ with its program, and the suites to run."""
+    """Each suite in C and C++ with its program, the suites to run, and the quick ones of these."""
     programs = {name: name for name in IN_CXX}
     programs |= (line.split()[:2] for line in (BUILD / "suites.txt").read_text().splitlines())
     shown = run(["ctest", "--test-dir", str(BUILD), "--show-only=json-v1"])
-    asked = []
+    asked, quick = [], []
     for test in json.loads(shown.stdout)["tests"]:
         values = [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
         labels = set(values[0]) if values else set()
         if test["name"] in programs and labels & ASKED and not labels & NOT_ASKED:
             asked.append(test["name"])
-    return programs, asked
+            if "quick" in labels and test["name"].startswith(("vmm_", "segments_", "api_")):
+                quick.append(test["name"])
+    return programs, asked, quick
 
 
-def run_suites(names):
+def run_suites(names, percent):
     """The name of the first suite that fails and how, or None and ""."""
     done = run(["ctest", "--test-dir", str(BUILD), "-j", str(os.cpu_count()), "--stop-on-failure",
                 "--no-tests=error", "-R",
-                "^(" + "|".join(names) + ")$"], env={**os.environ, "PLEAT_TEST_PERCENT": "100"})
+                "^(" + "|".join(names) + ")$"], env={**os.environ, "PLEAT_TEST_PERCENT": percent})
     failed, how = None, ""
     for line in done.stdout.split("\n"):
         match = re.search(r"Test +#\d+: (\S+) \.*(.*?) +[\d.]+ sec", line)
@@ -170,9 +177,9 @@ def run_suites(names):
 class Runner:
     """Runs mutations, and knows the suites that pass without a mutation."""
 
-    def __init__(self):
-        self.passing = set()
-        self.programs, self.asked = find_suites()
+    def __init__(self, percent="100"):
+        self.passing, self.percent = set(), percent
+        self.programs, self.asked, self.quick = find_suites()
 
     def targets(self, suites):
         return sorted({self.programs[suite] for suite in suites})
@@ -185,7 +192,7 @@ class Runner:
         is_built, output = build(self.targets(fresh))
         if not is_built:
             sys.exit(output + "\nthe unmutated tree does not build")
-        failed, how = run_suites(fresh)
+        failed, how = run_suites(fresh, self.percent)
         if failed:
             sys.exit(f"{failed} fails without any mutation: {how}")
         self.passing.update(fresh)
@@ -194,14 +201,13 @@ class Runner:
         """The verdict of some suites on the present tree; "" if all pass."""
         is_built, output = build(self.targets(suites))
         if not is_built:
-            print(output[-2000:])
-            return "does not build"
-        failed, how = run_suites(suites)
+            return "does not build\n" + output[-2000:]
+        failed, how = run_suites(suites, self.percent)
         if not failed:
             return ""
         return f"timed out in {failed}" if "Timeout" in how else f"killed by {failed}"
 
-    def run(self, mutation):
+    def run(self, mutation, plays_all=True):
         path = TREE / mutation.file
         good = path.read_text(encoding="utf-8")
         bad = mutation.mutated(good)
@@ -212,8 +218,8 @@ class Runner:
             verdict = self.judge(mutation.suites)
         finally:
             path.write_text(good, encoding="utf-8")
-        if verdict:
-            return verdict
+        if verdict or not plays_all:
+            return verdict or "SURVIVED"
         self.prepare(rest)
         try:
             path.write_text(bad, encoding="utf-8")
@@ -222,12 +228,16 @@ class Runner:
             path.write_text(good, encoding="utf-8")
 
 
-def run_all(mutations):
+def make_copy():
     print("copying and building", flush=True)
     copy_tree()
     configured = run(["cmake", "-S", str(TREE), "-B", str(BUILD), *CONFIGURE])
     if configured.returncode != 0:
         sys.exit(configured.stdout + configured.stderr)
+
+
+def run_all(mutations):
+    make_copy()
     runner = Runner()
     bad = []
     width = max(len(m.name) for m in mutations)
@@ -235,11 +245,29 @@ def run_all(mutations):
         begin = time.monotonic()
         verdict = runner.run(mutation)
         print(f"{mutation.name:{width}}  {verdict}  ({time.monotonic() - begin:.0f} s)", flush=True)
-        if verdict in ("SURVIVED", "does not build"):
+        if verdict == "SURVIVED" or verdict.startswith("does not build"):
             bad.append(mutation)
             print(f"  {mutation.file}: {mutation.why}", flush=True)
     print(f"{len(mutations)} mutations, {len(bad)} not noticed")
     return 1 if bad else 0
+
+
+def run_drawn(options):
+    """Those that do not build are no mistakes, and do not count."""
+    listed = run(["git", "ls-files", *(options.names or ["segments/pleat"])]).stdout.split()
+    make_copy()
+    runner = Runner("5")
+    n = n_lived = 0
+    for mistake in draw(ROOT, [f for f in listed if f.endswith(".c")], options.draw):
+        if n == options.n:
+            break
+        mistake.suites = runner.quick
+        verdict = runner.run(mistake, options.all)
+        if not verdict.startswith("does not build"):
+            n, n_lived = n + 1, n_lived + (verdict == "SURVIVED")
+            print(f"{n:2} {verdict:40} {mistake.name}", flush=True)
+    print(f"{n_lived} of {n} lived")
+    return 0
 
 
 def main():
@@ -247,7 +275,12 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--draw", type=int)
+    parser.add_argument("--n", type=int, default=24)
+    parser.add_argument("--all", action="store_true")
     options = parser.parse_args()
+    if options.draw is not None:
+        return run_drawn(options)
     mutations = read_list(LIST.read_text(encoding="utf-8"))
     known = {m.name: m for m in mutations}
     unknown = [name for name in options.names if name not in known]
