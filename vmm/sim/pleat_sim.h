@@ -336,6 +336,14 @@ typedef struct pleat_sim_counts {
  *  Returns  0, or -1: no such device, or never configured. */
 PLEAT_SIM_API int pleat_sim_count(int device, pleat_sim_counts *out);
 
+/** Tell whether all work that could race was compared.
+ *
+ *  Returns  UINT64_MAX: all since the reset was. Else `depth`: work has ended by its age alone, and
+ *           more than one stream has had work, so two works that lie further apart than that were
+ *           not compared unless somebody waited in between.
+ *  Threads  any. */
+PLEAT_SIM_API uint64_t pleat_sim_compared(void);
+
 /** Count the calls of one entry point since the reset ("cuMemMap"), including refused calls. */
 PLEAT_SIM_API uint64_t pleat_sim_n_calls(const char *call);
 

@@ -82,6 +82,9 @@ typedef struct sim_state {
     uint32_t n_active;
     uint32_t n_blocked; /* streams with due work that waits for other streams */
     uint64_t n_unfinished;
+    uint64_t
+        worker;    /* id of the only stream with work so far; 0: none; UINT64_MAX: there are more */
+    bool has_aged; /* work with accesses has ended by `depth` alone: nothing later is compared */
     uint64_t n_streams; /* created and not destroyed */
     uint64_t n_events;
     uint64_t n_graphs;

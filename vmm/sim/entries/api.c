@@ -304,6 +304,15 @@ int pleat_sim_count(int device, pleat_sim_counts *out)
     return is_good ? 0 : -1;
 }
 
+uint64_t pleat_sim_compared(void)
+{
+    sim_state_lock();
+    bool is_cut = sim.is_configured && sim.has_aged && sim.worker == UINT64_MAX;
+    uint64_t n = is_cut ? sim.conf.depth : UINT64_MAX;
+    sim_state_unlock();
+    return n;
+}
+
 uint64_t pleat_sim_n_calls(const char *call)
 {
     sim_state_lock();
