@@ -329,6 +329,13 @@ check_allocators() {
     done
 }
 
+# refuse_environment: PLEAT_SIM would be lost, since `run` sets it by the options. Beneath another
+# pleat-runtime it is that one's.
+refuse_environment() {
+    case ${LD_PRELOAD-} in *libpleat_runtime.so*) return ;; esac
+    [ -z "${PLEAT_SIM-}" ] || fail "PLEAT_SIM=$PLEAT_SIM would have no effect, since this command sets it: unset it, and use --memory, --context, --compute, --devices, or --sim KEY:VALUE,... for other keys"
+}
+
 # ---- the command line ----
 
 json='' is_check=0 findings=''
@@ -367,6 +374,7 @@ done
 [ $# -gt 0 ] || fail "which program? See --help"
 program=("$@")
 check_allocators
+refuse_environment
 
 [ ${#given[@]} -le 1 ] || fail "${given[0]} and ${given[1]}: which of the two?"
 ((is_check)) || [ -z "$json" ] || fail "--json goes with --check"

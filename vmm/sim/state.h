@@ -57,6 +57,7 @@ typedef struct sim_state {
     bool is_initialized; /* cuInit succeeded */
     int broken;          /* lock: the answer of each call; 0: nothing is broken */
     bool is_forked;      /* a child of the process that initialised */
+    bool is_copied;      /* by a fork since the last reset: what lives was made by the parent */
     sim_conf conf;
     uint64_t epoch; /* number of resets */
     sim_device devices[SIM_MAX_DEVICES];
