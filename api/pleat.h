@@ -138,8 +138,9 @@ typedef void (*pleat_oom_fn)(pleat instance, int device, size_t bytes, const cha
  *  Owner    the caller, until pleat_destroy.
  *  Threads  any; instances are made one at a time.
  *  Blocks   on loading and initialising the driver; the first use of a device opens the device.
- *           `sim:[...]` resets the simulator, unless another instance with the same text uses the
- *           simulator (with another text: PLEAT_ECONF). */
+ *           `sim:[...]` resets the simulator, unless it is like that already and in use. If another
+ *           instance uses it with another text, or the program has made contexts, streams or memory
+ *           in another configuration: PLEAT_ECONF (PLEAT_SIM configures it for all). */
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_create(const char *conf, pleat *out);
 
 /** Find the default instance, made from PLEAT_CONF by its first use.

@@ -145,27 +145,45 @@ static void note_not_opened(bool is_sim)
     }
 }
 
-/* Resets the simulator to `conf`, if one is given. */
+/* What the simulator says of a configuration that it does not take. */
+static void note_sim_error(const pl_driver *drv)
+{
+    const char *(*error)(void) = NULL;
+    void *address = pl_driver_symbol(drv, "pleat_sim_error");
+    memcpy(&error, &address, sizeof(error));
+    if (error != NULL) {
+        pl_driver_set_detail("%s", error());
+    }
+}
+
+/* Configures the simulator, if a configuration is given. */
 static pleat_status configure_sim(pl_driver *drv, const char *conf)
 {
     if (conf == NULL) {
         return PLEAT_OK;
     }
-    int (*reset)(const char *) = NULL;
-    const char *(*error)(void) = NULL;
-    void *reset_address = pl_driver_symbol(drv, "pleat_sim_reset");
-    void *error_address = pl_driver_symbol(drv, "pleat_sim_error");
-    if (reset_address == NULL || error_address == NULL) {
-        pl_driver_set_detail("%s has no pleat_sim_reset or pleat_sim_error", SIM_OBJECT);
+    int (*configure)(const char *) = NULL;
+    void *address = pl_driver_symbol(drv, "pleat_sim_configure");
+    if (address == NULL) {
+        pl_driver_set_detail("%s has no pleat_sim_configure", SIM_OBJECT);
         return PLEAT_ENODRIVER;
     }
-    memcpy(&reset, &reset_address, sizeof(reset));
-    memcpy(&error, &error_address, sizeof(error));
-    if (reset(conf) != 0) {
-        pl_driver_set_detail("%s", error());
+    memcpy(&configure, &address, sizeof(configure));
+    if (configure(conf) != 0) {
+        note_sim_error(drv);
         return PLEAT_ECONF;
     }
     return PLEAT_OK;
+}
+
+void pl_driver_own_sim(void)
+{
+    void (*keep)(const char *) = NULL;
+    void *address = dlsym(RTLD_DEFAULT, "pleat_sim_keep"); /* where it was preloaded */
+    memcpy(&keep, &address, sizeof(keep));
+    if (keep != NULL) {
+        keep(NULL);
+    }
 }
 
 /* Finds the one entry point missing from the list, and knows the simulator by its own symbol. */
@@ -194,7 +212,13 @@ static pleat_status load(pl_driver *drv, pl_driver_kind kind, const char *sim_co
     if (st != PLEAT_OK) {
         return st;
     }
-    return pl_cu_init(drv, 0) == CU_SUCCESS ? PLEAT_OK : PLEAT_EDRIVER;
+    if (pl_cu_init(drv, 0) == CU_SUCCESS) {
+        return PLEAT_OK;
+    }
+    if (drv->is_simulator) {
+        note_sim_error(drv); /* of PLEAT_SIM */
+    }
+    return PLEAT_EDRIVER;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */

@@ -30,15 +30,21 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
  *  program, where the environment is not ours. Otherwise the simulator is libpleat_sim.so
  *  beside the object with this code, or as found by the loader.
  *
- *  Params   sim_conf the configuration that the simulator is reset to. NULL leaves it as it is; if
- *           it was never configured, PLEAT_SIM configures it. Ignored for CUDA.
+ *  Params   sim_conf the configuration that the simulator is reset to, unless it has that one and
+ *           is in use. NULL leaves it as it is; if it was never configured, PLEAT_SIM configures
+ *           it. Ignored for CUDA.
  *  Returns  PLEAT_OK; ENODRIVER (last error's detail names the object or symbol that is missing,
  *           and PLEAT_SIM_LIBRARY where the simulator cannot be opened; AUTO: why there is no GPU,
- *           and driver:sim); EDRIVER (initialisation fails; AUTO: ENODRIVER); ENOMEM_HOST; ECONF
- *           (bad sim_conf: see the detail).
+ *           and driver:sim); EDRIVER (initialisation fails; AUTO: ENODRIVER; the detail has what is
+ *           wrong in PLEAT_SIM); ENOMEM_HOST; ECONF (bad sim_conf, or a reset would pull away what
+ *           the program has made: see the detail).
  *  Failure  nothing is left behind except, perhaps, the loaded object.
  *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);
+
+/** Say that this process is a tool with devices of its own: beneath pleat-runtime, too, sim_conf
+ *  then resets the simulator. Call it before the first pl_driver_open. */
+void pl_driver_own_sim(void);
 
 /** Open the GPU's driver where there is a GPU, else the simulator. Measurements run on either. The
  *  rest is as for pl_driver_open. */

@@ -57,6 +57,7 @@ static void measure(pl_gpu *gpu, size_t bytes, pleat_status moved, const pl_driv
                         pl_pleat_own(&gpu->instance->config.options).when_short == PL_SHORT_COMPACT;
     out->in_pools = pl_pools_held(&gpu->pools, &out->largest_pool);
     out->is_refused = pl_driver_refused_memory(driver, &out->refused);
+    out->is_host = gpu->instance->config.device.is_host;
     const pl_config *config = &gpu->instance->config;
     out->wait_ms = config->options.wait_ms;
     out->is_unordered = is_movable &&
@@ -113,6 +114,14 @@ static void say_amount(pl_text *text, const char *before, uint64_t bytes)
     pl_text_add_bytes(text, bytes);
 }
 
+/* Most numbers are 0, and a word beside a 0 only raises a question. */
+static void say_some(pl_text *text, const char *before, uint64_t bytes)
+{
+    if (bytes > 0) {
+        say_amount(text, before, bytes);
+    }
+}
+
 static void say_numbers(const pl_gpu *gpu, size_t bytes, const pl_shortage *s, pl_text *text)
 {
     pl_text_add(text, "device %d: ", gpu->ordinal);
@@ -121,7 +130,7 @@ static void say_numbers(const pl_gpu *gpu, size_t bytes, const pl_shortage *s, p
     say_amount(text, "; device: total ", s->total);
     if (s->has_free) {
         say_amount(text, ", free ", s->free);
-        say_amount(text, ", held by others ", s->foreign);
+        say_amount(text, ", outside of this instance ", s->foreign);
     }
     if (s->limit > 0) {
         say_amount(text, ", limit ", s->limit);
@@ -131,13 +140,11 @@ static void say_numbers(const pl_gpu *gpu, size_t bytes, const pl_shortage *s, p
     pl_text_add(text, "; %s: ", gpu->ops->name);
     say_amount(text, "resident ", s->resident);
     say_amount(text, ", live ", s->live);
-    say_amount(text, ", pinned ", s->pinned);
-    if (s->tied > 0) {
-        say_amount(text, ", tied ", s->tied);
-    }
+    say_some(text, ", kept by graphs or pools ", s->pinned);
+    say_some(text, ", tied to partly used chunks ", s->tied);
     say_amount(text, ", free ", s->idle_free);
-    say_amount(text, ", pending ", s->pending);
-    say_amount(text, ", idle ", s->idle);
+    say_some(text, ", free once its work is over ", s->pending);
+    say_some(text, ", held but mapped nowhere ", s->idle);
 }
 
 static void say_fragmented(const pl_shortage *s, pl_text *text)
@@ -239,8 +246,14 @@ static void say_full(const pl_shortage *s, pl_text *text)
         pl_text_add(text, " of the device; it needs a larger one, or fewer chunk_granules");
         return;
     }
+    if (s->request > s->total) {
+        pl_text_add(text,
+                    "the request alone is more than the device has, so no free helps: ask for "
+                    "less, or take a larger device");
+        return;
+    }
     pl_text_add(text, "truly full: live memory and the request are more than the device has; only "
-                      "less live memory helps");
+                      "less live memory helps: free blocks, or ask for less at a time");
 }
 
 static void say_limit(const pl_shortage *s, pl_text *text)
@@ -253,8 +266,15 @@ static void say_limit(const pl_shortage *s, pl_text *text)
 
 static void say_foreign(const pl_shortage *s, pl_text *text)
 {
-    say_amount(text, "others (processes, libraries, instances) hold ", s->foreign);
-    pl_text_add(text, " of the device; without them live memory and the request would fit");
+    say_amount(text, "", s->foreign);
+    pl_text_add(text,
+                " of the device are in use outside of this instance%s; without that live memory "
+                "and the request would fit: end what can be ended, free blocks, or ask for less "
+                "at a time",
+                s->is_host ? ""
+                           : ", by the CUDA context of this process, which stays, and perhaps by "
+                             "libraries, other instances and other processes (nvidia-smi lists "
+                             "them)");
 }
 
 /* Advises what is not in force already. */
@@ -281,7 +301,11 @@ static void say_missing(const pl_shortage *s, pleat_status status, pl_text *text
 {
     if (status == PLEAT_ENOMEM_DEVICE && need_of(s) > capacity_of(s)) {
         pl_text_add_bytes(text, need_of(s) - capacity_of(s));
-        pl_text_add(text, " are missing; ");
+        pl_text_add(text, " are missing");
+        if (s->chunk > 0) {
+            say_amount(text, ", counted in granules of ", s->chunk);
+        }
+        pl_text_add(text, "; ");
     }
 }
 

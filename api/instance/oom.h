@@ -24,6 +24,7 @@ typedef struct pl_shortage {
     uint64_t idle;
     uint64_t address;           /* address space reserved */
     uint64_t foreign;           /* in use, but not by this instance */
+    bool is_host;               /* the memory is the host's: no context lies in it */
     uint64_t in_pools;          /* of resident: held by private pools */
     pleat_pool_id largest_pool; /* the pool that holds most, if any holds memory */
     bool is_movable; /* the allocator can gather its free bytes: all except the classic caches */

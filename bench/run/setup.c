@@ -130,6 +130,7 @@ static bool look_at_gpu(bench_setup *setup, bench_failure *failure)
         return false;
     }
     pl_driver *drv;
+    pl_driver_own_sim();
     pleat_status st = setup->is_chosen ? pl_driver_open(setup->config.driver, sim_conf, &drv)
                                        : pl_driver_open_any(sim_conf, &drv);
     if (st != PLEAT_OK) {

@@ -281,15 +281,31 @@ def test_leaks_since_a_mark(check: Any) -> None:
 # ---- the command ----
 
 
+STEP_BETWEEN = """
+import torch
+copy = torch.cuda.Stream()
+with torch.cuda.stream(copy):
+    emb = torch.ones(1 << 16, device="cuda")
+torch.cuda.current_stream().wait_stream(copy)
+loss = emb.mean()
+del emb
+w = torch.ones(1000, device="cuda")
+for i in range(3000):
+    w.mul_(2)
+with torch.cuda.stream(copy):
+    emb = torch.ones(1 << 16, device="cuda")
+"""
+
+
 def test_the_command_s_status_and_json(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     environment = clean_environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
 
-    def command(code: str) -> tuple[int, str, list[dict[str, Any]]]:
+    def command(code: str, *options: str) -> tuple[int, str, list[dict[str, Any]]]:
         script.write_text(code, "utf-8")
         told = tmp_path / "told.json"
         done = subprocess.run(
-            [BUILD / "pleat-runtime", "--check", "--json", told, sys.executable, script],
+            [BUILD / "pleat-runtime", "--check", *options, "--json", told, sys.executable, script],
             env=environment,
             capture_output=True,
             text=True,
@@ -300,7 +316,18 @@ def test_the_command_s_status_and_json(tmp_path: Path) -> None:
 
     status, printed, (told,) = command(FORGOTTEN)
     assert status == 3 and len(told["findings"]) == 1, printed
+    assert "not compared" not in printed and told["compared_launches"] is None
     status, printed, (told,) = command("import sys, torch\ntorch.ones(3).cuda()\nsys.exit(7)\n")
     assert status == 7 and told["findings"] == [], printed
     status, printed, (told,) = command("import torch\ntorch.ones(3).cuda()\n")
     assert status == 0, printed
+
+    # A whole step lies between the two works; where it is too long, the line says so.
+    status, printed, (told,) = command(STEP_BETWEEN)
+    (finding,) = told["findings"]
+    assert status == 3 and finding["kind"] == "early-free" and told["compared_launches"] is None
+    assert first(finding["other"]) == line_of(STEP_BETWEEN, "emb.mean()")
+    status, printed, (told,) = command(STEP_BETWEEN, "--sim", "depth:1000,host:1G")
+    assert status == 0 and told["findings"] == [] and told["compared_launches"] == 1000, printed
+    assert printed.startswith("pleat check: 0 findings, ") and printed.count("\n") == 1
+    assert "not compared: work of two streams more than 1000 launches apart" in printed

@@ -163,7 +163,7 @@ START_TEST(requests_of_a_callback_do_not_call_it_and_leave_the_outer_error)
     ck_assert_int_eq(a.nested[1], PLEAT_OK);
     ck_assert_int_eq(a.nested[2], PLEAT_OK);
     ck_assert_int_eq(a.nested[3], PLEAT_EFOREIGN);
-    api_expect(PLEAT_ENOMEM_DEVICE, "68157440 bytes", "truly full");
+    api_expect(PLEAT_ENOMEM_DEVICE, "68157440 bytes", "the request alone");
     ck_assert_uint_eq(pleat_last_error()->bytes, 65 * MIB);
     ck_assert_int_eq(pleat_last_error()->verdict, PLEAT_VERDICT_FULL);
     api_unmake(instance);

@@ -200,6 +200,36 @@ START_TEST(the_simulator_is_not_reset_under_an_instance)
 }
 END_TEST
 
+/* An engine makes its context and streams first, then its allocator. */
+START_TEST(the_simulator_is_not_reset_under_the_program)
+{
+    pl_driver *drv;
+    cu_context context;
+    cu_stream stream = NULL;
+    pleat instance;
+    ck_assert_int_eq(setenv("PLEAT_SIM", "capacity:64M,dead_handles:error", 1), 0);
+    ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, NULL, &drv), PLEAT_OK);
+    ck_assert_int_eq(pl_cu_primary_retain(drv, &context, 0), 0);
+    ck_assert_int_eq(pl_cu_ctx_push(drv, context), 0);
+    ck_assert_int_eq(pl_cu_stream_create(drv, &stream, 1), 0);
+    ck_assert_int_eq(pleat_create("driver:sim,sim:[capacity:128M]", &instance), PLEAT_ECONF);
+    api_expect(PLEAT_ECONF, "that the program has made", "set PLEAT_SIM");
+    for (int i = 0; i < 2; i++) { /* the second one after the first has gone */
+        char conf[128];
+        snprintf(conf, sizeof conf, "driver:sim%s,allocator:%s",
+                 i == 0 ? "" : ",sim:[dead_handles:error,capacity:64M]", api_allocators[_i]);
+        ck_assert_msg(pleat_create(conf, &instance) == PLEAT_OK, "%s", pleat_last_error()->text);
+        api_free(instance, 0, api_alloc(instance, 0, MIB, stream), stream);
+        ck_assert_int_eq(pleat_destroy(instance, 0), PLEAT_OK);
+    }
+    ck_assert_int_eq(pl_cu_stream_destroy(drv, stream), 0);
+    ck_assert_int_eq(pl_cu_ctx_pop(drv, &context), 0);
+    ck_assert_int_eq(pl_cu_primary_release(drv, 0), 0);
+    api_unmake(api_make(_i, "capacity:128M", ""));
+    pl_driver_close(drv);
+}
+END_TEST
+
 START_TEST(devices_are_opened_by_their_first_use)
 {
     pleat instance = api_make(_i, "capacity:64M,devices:3", "");
@@ -382,6 +412,7 @@ SUITE(api_instance)
     tcase_add_loop_test(each, unknown_flags_of_destroy_are_refused, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(each, a_failed_create_gives_its_slot_back, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(each, the_simulator_is_not_reset_under_an_instance, 0, N_API_ALLOCATORS);
+    tcase_add_loop_test(each, the_simulator_is_not_reset_under_the_program, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(each, devices_are_opened_by_their_first_use, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(each, devices_that_do_not_exist_are_named, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(each, the_command_gets_driver_and_device, 0, N_API_ALLOCATORS);

@@ -133,6 +133,27 @@ START_TEST(full_when_live_memory_and_the_request_exceed_the_device)
 }
 END_TEST
 
+/* No free helps where the request is too large by itself; numbers that are 0 are left out. */
+START_TEST(a_request_larger_than_the_device_is_told)
+{
+    static const size_t bytes[] = { 65 * MIB, 300 * MIB, (size_t)1 << 40 };
+    for (int is_live = 0; is_live < 2; is_live++) {
+        pleat instance = api_make(_i % N_API_ALLOCATORS, "capacity:64M", "");
+        pleat_devptr ptr = is_live ? api_alloc(instance, 0, MIB, NULL) : 0;
+        size_t n = bytes[_i / N_API_ALLOCATORS];
+        check_verdict(instance, n, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FULL);
+        api_expect(PLEAT_ENOMEM_DEVICE, "the request alone is more than the device has", "larger");
+        ck_assert_ptr_null(strstr(pleat_last_error()->text, "less live memory"));
+        ck_assert_ptr_null(strstr(pleat_last_error()->text, "graphs or pools"));
+        ck_assert_ptr_null(strstr(pleat_last_error()->text, "work is over"));
+        if (is_live) {
+            api_free(instance, 0, ptr, NULL);
+        }
+        api_unmake(instance);
+    }
+}
+END_TEST
+
 START_TEST(limit_when_the_device_would_have_room)
 {
     pleat instance = api_make(_i, "capacity:256M", "limit:64M");
@@ -165,7 +186,8 @@ START_TEST(foreign_when_others_hold_the_difference)
     pleat other = api_make(API_TORCH, "capacity:64M,dead_handles:error", "");
     pleat_devptr held = api_alloc(other, 0, 40 * MIB, NULL);
     check_verdict(instance, 30 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
-    api_expect(PLEAT_ENOMEM_DEVICE, "held by others 40.00 MiB", "without them");
+    api_expect(PLEAT_ENOMEM_DEVICE, "outside of this instance 40.00 MiB", "context of this process",
+               "nvidia-smi", "end what can be ended");
     ck_assert_int_eq(pleat_last_error()->driver_result, 2);
     api_free(other, 0, held, NULL);
     ck_assert_int_eq(pleat_destroy(other, 0), PLEAT_OK);
@@ -179,7 +201,7 @@ START_TEST(foreign_when_the_device_is_full_at_its_first_use)
     pleat_devptr held = api_alloc(other, 0, 64 * MIB, NULL);
     pleat instance = api_make(_i, "capacity:64M,dead_handles:error", "fallback:unpooled");
     check_verdict(instance, MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
-    api_expect(PLEAT_ENOMEM_DEVICE, "held by others 64.00 MiB", "without them");
+    api_expect(PLEAT_ENOMEM_DEVICE, "outside of this instance 64.00 MiB", "without that");
     pleat_device_info info;
     ck_assert_int_eq(pleat_device_query(instance, 0, &info), PLEAT_OK);
     ck_assert_str_eq(info.note, "");
@@ -217,7 +239,8 @@ START_TEST(what_is_missing_is_what_helps)
     check_verdict(instance, 700 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FULL);
     api_expect(PLEAT_ENOMEM_DEVICE, "600.00 MiB are missing", "only less live memory");
     check_verdict(instance, 300 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
-    api_expect(PLEAT_ENOMEM_DEVICE, "200.00 MiB are missing", "others");
+    api_expect(PLEAT_ENOMEM_DEVICE, "200.00 MiB are missing",
+               "500.00 MiB of the device are in use outside of this instance, by the CUDA context");
     api_free(instance, 0, live[0], NULL);
     check_verdict(instance, 300 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_FOREIGN);
     api_expect(PLEAT_ENOMEM_DEVICE, "100.00 MiB are missing");
@@ -520,7 +543,8 @@ START_TEST(pinned_when_a_captured_graph_holds_the_difference)
     ck_assert_int_eq(pl_cu_stream_end_capture(drv, stream, (void *)&graph), 0);
     pl_device_leave(pleat_internal_device(instance, 0));
     check_verdict(instance, 40 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_PINNED);
-    api_expect(PLEAT_ENOMEM_DEVICE, "pinned 40.00 MiB", "pleat_device_release_capture");
+    api_expect(PLEAT_ENOMEM_DEVICE, "kept by graphs or pools 40.00 MiB",
+               "pleat_device_release_capture");
     ck_assert_int_eq(pl_cu_graph_destroy(drv, graph), 0);
     ck_assert_int_eq(pleat_device_release_capture(instance, 0, stream), PLEAT_OK);
     api_free(instance, 0, api_alloc(instance, 0, 40 * MIB, NULL), NULL);
@@ -551,7 +575,8 @@ START_TEST(tied_when_chunks_that_are_partly_in_use_hold_the_difference)
     ck_assert_uint_eq(s.pinned_granules, 0);
     api_free(instance, 0, first, NULL); /* 7 granules that can be taken */
     check_verdict(instance, 16 * MIB, NULL, PLEAT_ENOMEM_DEVICE, PLEAT_VERDICT_TIED);
-    api_expect(PLEAT_ENOMEM_DEVICE, "pinned 0 B, tied 12.00 MiB, free 12.00 MiB",
+    api_expect(PLEAT_ENOMEM_DEVICE,
+               "live 4.00 MiB, tied to partly used chunks 12.00 MiB, free 12.00 MiB",
                "12.00 MiB are free in chunks that are partly in use", "pleat_device_compact",
                "with growth:frugal only 4.00 MiB of it would be tied");
     ck_assert_ptr_null(strstr(pleat_last_error()->text, "graph"));
@@ -716,6 +741,7 @@ SUITE(api_oom)
     tcase_add_checked_fixture(scenes, api_sim_load, NULL);
     tcase_add_loop_test(scenes, full_when_live_memory_and_the_request_exceed_the_device, 0,
                         N_API_ALLOCATORS);
+    tcase_add_loop_test(scenes, a_request_larger_than_the_device_is_told, 0, 3 * N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, limit_when_the_device_would_have_room, 0, N_API_ALLOCATORS);
     tcase_add_loop_test(scenes, limit_when_pytorchs_fraction_of_the_device_is_used_up, 0, 2);
     tcase_add_loop_test(scenes, foreign_when_others_hold_the_difference, 0, N_API_ALLOCATORS);

@@ -1,7 +1,9 @@
 /* conf_test.c - the configuration string: defaults, every key, and errors with the key's name. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "tests/support/sim/sim_pools.h"
 #include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
 
@@ -191,9 +193,96 @@ START_TEST(a_bad_environment_fails_cuinit_with_a_text)
 {
     setenv("PLEAT_SIM", "capacity:much", 1);
     ck_assert_int_eq(cuInit(0), CU_INVALID_VALUE);
-    ck_assert(strstr(pleat_sim_error(), "capacity") != NULL);
+    ck_assert_str_eq(pleat_sim_error(),
+                     "PLEAT_SIM: bad value \"much\" for key \"capacity\": expected "
+                     "bytes, with an optional suffix K, M, G or T, at most 64T");
     setenv("PLEAT_SIM", "capacity:1G", 1);
     ck_ok(cuInit(0));
+}
+END_TEST
+
+/* Who called cuInit may know nothing of pleat_sim_error. */
+START_TEST(a_bad_environment_is_told_on_standard_error_once)
+{
+    char told[512] = "";
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    int kept = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    setenv("PLEAT_SIM", "capcity:1G", 1);
+    int first = cuInit(0);
+    int second = cuInit(0);
+    dup2(kept, STDERR_FILENO);
+    close(ends[1]);
+    ck_assert_int_gt(read(ends[0], told, sizeof(told) - 1), 0);
+    ck_assert_int_eq(first, CU_INVALID_VALUE);
+    ck_assert_int_eq(second, CU_INVALID_VALUE);
+    const char *line = "pleat_sim: PLEAT_SIM: unknown key \"capcity\"; known: devices, ";
+    ck_assert_msg(strncmp(told, line, strlen(line)) == 0, "%s", told);
+    ck_assert_ptr_eq(strchr(told, '\n'), told + strlen(told) - 1);
+}
+END_TEST
+
+/* A context, and what outlives it, one at a time. Streams, events and the like need a context. */
+enum { CONTEXT, ADDRESSES, MEMORY, POOL, N_THINGS };
+
+static void make_or_destroy(int thing, bool is_made)
+{
+    static cu_context context;
+    static cu_devptr ptr;
+    static cu_mem_handle handle;
+    static cu_mempool made;
+    cu_mem_prop prop = world_prop(0);
+    cu_mempool_props pool_props = pools_props(0);
+    switch (thing) {
+    case CONTEXT:
+        ck_ok(is_made ? cuDevicePrimaryCtxRetain(&context, 0) : cuDevicePrimaryCtxRelease_v2(0));
+        break;
+    case ADDRESSES:
+        ck_ok(is_made ? cuMemAddressReserve(&ptr, GRANULE, 0, 0, 0)
+                      : cuMemAddressFree(ptr, GRANULE));
+        break;
+    case MEMORY:
+        ck_ok(is_made ? cuMemCreate(&handle, GRANULE, &prop, 0) : cuMemRelease(handle));
+        break;
+    default:
+        ck_ok(is_made ? cuMemPoolCreate(&made, &pool_props) : cuMemPoolDestroy(made));
+        break;
+    }
+}
+
+START_TEST(a_configuration_pulls_nothing_away_that_lives)
+{
+    ck_assert_int_eq(pleat_sim_configure("capacity:1G,name:A"), 0);
+    ck_ok(cuInit(0));
+    make_or_destroy(_i, true);
+    uint64_t n_calls = world_counts().calls;
+    ck_assert_int_eq(pleat_sim_configure("capacity:2G,name:A"), -1);
+    ck_assert_msg(strstr(pleat_sim_error(), "set PLEAT_SIM") != NULL, "%s", pleat_sim_error());
+    ck_assert_int_eq(pleat_sim_configure("name:A,capacity:1024M"), 0); /* as it is */
+    ck_assert_int_eq(pleat_sim_configure("capcity:1G"), -1);
+    ck_assert_ptr_ne(strstr(pleat_sim_error(), "capcity"), NULL);
+    ck_assert_uint_eq(total_bytes(0), (size_t)1 << 30);
+    ck_assert_uint_gt(world_counts().calls, n_calls);
+    make_or_destroy(_i, false);
+    ck_assert_int_eq(pleat_sim_configure("capacity:2G,name:A"), 0);
+    ck_assert_uint_eq(total_bytes(0), (size_t)2 << 30);
+    ck_assert_uint_eq(world_counts().hazards, 0);
+}
+END_TEST
+
+START_TEST(kept_devices_are_those_of_the_environment)
+{
+    setenv("PLEAT_SIM", "capacity:1G", 1);
+    pleat_sim_keep("the test");
+    ck_assert_int_eq(pleat_sim_configure("capacity:2G"), -1);
+    ck_assert_ptr_ne(strstr(pleat_sim_error(), "those of the test"), NULL);
+    ck_assert_int_eq(pleat_sim_configure("capacity:1024M"), 0);
+    ck_ok(cuInit(0));
+    ck_assert_uint_eq(total_bytes(0), (size_t)1 << 30);
+    pleat_sim_keep(NULL);
+    ck_assert_int_eq(pleat_sim_configure("capacity:2G"), 0);
+    ck_assert_uint_eq(total_bytes(0), (size_t)2 << 30);
 }
 END_TEST
 
@@ -232,6 +321,9 @@ SUITE(sim_conf)
     tcase_add_test(life, a_reset_forgets_everything_but_cuinit);
     tcase_add_test(life, the_environment_configures_where_nobody_reset);
     tcase_add_test(life, a_bad_environment_fails_cuinit_with_a_text);
+    tcase_add_test(life, a_bad_environment_is_told_on_standard_error_once);
+    tcase_add_loop_test(life, a_configuration_pulls_nothing_away_that_lives, 0, N_THINGS);
+    tcase_add_test(life, kept_devices_are_those_of_the_environment);
     tcase_add_test(life, calls_before_cuinit_answer_not_initialized);
     suite_add_tcase(suite, life);
 }

@@ -55,6 +55,38 @@ START_TEST(depth_counts_all_streams_of_the_device_together)
 }
 END_TEST
 
+/* What ends by its age alone is compared with nothing later; told once two streams have worked. */
+START_TEST(it_is_told_whether_all_work_was_compared)
+{
+    cu_stream a = world_stream();
+    cu_stream b = world_stream();
+    bool is_second = _i % 2 != 0;
+    size_t n = (size_t)_i / 2; /* 0 to 9 pieces behind the first; depth is 4 */
+    world_write(a, at, 512);
+    for (size_t i = 0; i < n; i++) {
+        world_write(is_second ? b : a, at + GRANULE, 512);
+    }
+    ck_assert_uint_eq(pleat_sim_compared(), is_second && n >= 4 ? 4 : UINT64_MAX);
+    world_write(b, at + 2 * GRANULE, 512);
+    ck_assert_uint_eq(pleat_sim_compared(), n + 1 >= 4 ? 4 : UINT64_MAX);
+    ck_ok(cuStreamDestroy_v2(a));
+    ck_ok(cuStreamDestroy_v2(b));
+    end();
+    depth_four(); /* a reset; and now somebody waits each time */
+    a = world_stream();
+    b = world_stream();
+    for (size_t i = 0; i < n; i++) {
+        world_write(a, at, 512);
+        ck_ok(cuStreamSynchronize(a));
+        world_write(b, at + GRANULE, 512);
+        ck_ok(cuStreamSynchronize(b));
+    }
+    ck_assert_uint_eq(pleat_sim_compared(), UINT64_MAX);
+    ck_ok(cuStreamDestroy_v2(a));
+    ck_ok(cuStreamDestroy_v2(b));
+}
+END_TEST
+
 START_TEST(depth_zero_finishes_at_once)
 {
     end();
@@ -419,6 +451,7 @@ SUITE(sim_time)
     tcase_add_checked_fixture(depth, depth_four, end);
     tcase_add_test(depth, work_finishes_when_depth_later_ones_have_been_submitted);
     tcase_add_test(depth, depth_counts_all_streams_of_the_device_together);
+    tcase_add_loop_test(depth, it_is_told_whether_all_work_was_compared, 0, 20);
     tcase_add_test(depth, depth_zero_finishes_at_once);
     tcase_add_test(depth, devices_have_depths_of_their_own);
     tcase_add_test(depth, queries_and_events_do_not_advance_time);

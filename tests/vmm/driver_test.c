@@ -77,6 +77,19 @@ START_TEST(a_simulator_that_is_not_there_is_named)
 }
 END_TEST
 
+START_TEST(what_is_wrong_in_the_simulators_variable_is_told)
+{
+    pl_driver *drv = NULL;
+    setenv("PLEAT_SIM", "capcity:64M", 1);
+    ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, NULL, &drv), PLEAT_EDRIVER);
+    const char *told = "PLEAT_SIM: unknown key \"capcity\"; known: devices, capacity, ";
+    ck_assert_msg(strstr(pl_driver_last_error()->detail, told) != NULL, "%s",
+                  pl_driver_last_error()->detail);
+    ck_assert_int_eq(pl_driver_open(PL_DRIVER_SIM, "capacity:64M", &drv), PLEAT_OK);
+    pl_driver_close(drv);
+}
+END_TEST
+
 /* Run this program again in a folder without the simulator, with `kind` as argument for main. */
 static void run_alone(const char *kind, char *out, size_t n)
 {
@@ -439,6 +452,8 @@ static Suite *driver_suite(void)
     tcase_add_test(loader, any_takes_the_simulator_exactly_where_cuda_has_no_device);
     tcase_add_test(loader, no_host_memory_is_told_apart_and_leaves_nothing);
     suite_add_tcase(suite, loader);
+    TCase *fresh = suite_case(suite, "fresh", NULL, NULL); /* the simulator is not configured yet */
+    tcase_add_test(fresh, what_is_wrong_in_the_simulators_variable_is_told);
     TCase *wrappers = tcase_create("wrappers");
     tcase_add_checked_fixture(wrappers, open_sim, close_sim);
     tcase_add_test(wrappers, names_of_entry_points_have_no_version);

@@ -160,7 +160,11 @@ run() {
         unset PLEAT_TORCH_INSTALL PLEAT_RUNTIME_ALLOCATOR
         export PYTORCH_CUDA_ALLOC_CONF=$settings
     fi
-    [ -z "$findings" ] || [ "$2" = pleat ] || put_runner pleat.check
+    if [ -n "$findings" ]; then
+        [ "$2" = pleat ] || put_runner pleat.check
+        # Finished work races with nothing: it lasts for whole steps, unless the user says how long.
+        case $more, in *,depth:*) ;; *) more+=,depth:65536 ;; esac
+    fi
     export PLEAT_SIM="capacity:$1,context:$context,compute:$compute,devices:$devices$contents$more"
     export PLEAT_RUNTIME_REPORT=$3
     export LD_PRELOAD="$runtime${LD_PRELOAD:+:$LD_PRELOAD}"
@@ -325,6 +329,13 @@ check_allocators() {
     done
 }
 
+# refuse_environment: PLEAT_SIM would be lost, since `run` sets it by the options. Beneath another
+# pleat-runtime it is that one's.
+refuse_environment() {
+    case ${LD_PRELOAD-} in *libpleat_runtime.so*) return ;; esac
+    [ -z "${PLEAT_SIM-}" ] || fail "PLEAT_SIM=$PLEAT_SIM would have no effect, since this command sets it: unset it, and use --memory, --context, --compute, --devices, or --sim KEY:VALUE,... for other keys"
+}
+
 # ---- the command line ----
 
 json='' is_check=0 findings=''
@@ -363,6 +374,7 @@ done
 [ $# -gt 0 ] || fail "which program? See --help"
 program=("$@")
 check_allocators
+refuse_environment
 
 [ ${#given[@]} -le 1 ] || fail "${given[0]} and ${given[1]}: which of the two?"
 ((is_check)) || [ -z "$json" ] || fail "--json goes with --check"

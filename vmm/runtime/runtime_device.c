@@ -265,10 +265,12 @@ rt_error cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned
     return rt_end(__func__, rt_init());
 }
 
-/* Libraries that open the simulator later, such as libpleat, must get this simulator. */
+/* Libraries that open the simulator later, such as libpleat, must get this simulator, with the
+ * devices that the program knows. */
 __attribute__((constructor)) static void say_where_the_simulator_is(void)
 {
     Dl_info info;
+    pleat_sim_keep("pleat-runtime (its options or PLEAT_SIM)");
     if (dladdr((const void *)&pleat_sim_reset, &info) != 0 && info.dli_fname != NULL) {
         (void)setenv("PLEAT_SIM_LIBRARY", info.dli_fname, 1);
     }

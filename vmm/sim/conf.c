@@ -448,7 +448,7 @@ static bool complete(sim_conf *conf, char *error, size_t n_error)
 
 bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error)
 {
-    sim_conf conf = {
+    static const sim_conf defaults = {
         .n_devices = 1,
         .capacity_bytes = UINT64_C(16) << 30,
         .host_bytes = UINT64_C(64) << 30,
@@ -459,6 +459,8 @@ bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error
         .name = "Simulated GPU",
         .costs = "a100",
     };
+    sim_conf conf;
+    memcpy(&conf, &defaults, sizeof(conf)); /* padding, too: sim_conf_is_equal */
     unsigned seen = 0;
     bool is_good = true;
     char *copy = strdup(text == NULL ? "" : text);
@@ -475,8 +477,13 @@ bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error
     if (!is_good || !complete(&conf, error, n_error)) {
         return false;
     }
-    *out = conf;
+    memcpy(out, &conf, sizeof(conf));
     return true;
+}
+
+bool sim_conf_is_equal(const sim_conf *a, const sim_conf *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
 }
 
 const char *sim_conf_environment(void)

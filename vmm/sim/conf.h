@@ -60,6 +60,9 @@ typedef struct sim_conf {
 /* Parse `text` (NULL or empty = all defaults). Returns false and a message that names the key. */
 bool sim_conf_parse(const char *text, sim_conf *out, char *error, size_t n_error);
 
+/* Of two that were parsed: is a device of the one like a device of the other? */
+bool sim_conf_is_equal(const sim_conf *a, const sim_conf *b);
+
 /* The value of PLEAT_SIM, or NULL: the simulator's only environment variable. */
 const char *sim_conf_environment(void);
 

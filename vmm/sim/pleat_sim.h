@@ -158,6 +158,22 @@ extern "C" {
  *           a setuid program. */
 PLEAT_SIM_API int pleat_sim_reset(const char *conf);
 
+/** Configure the simulator to `conf`: reset it, if nothing lives in it that would go.
+ *
+ *  Returns  0: it was reset, or it is configured like that already and something lives in it; -1 as
+ *           of pleat_sim_reset, and where it is configured otherwise while contexts, streams,
+ *           events, graphs or memory live in it, or after pleat_sim_keep.
+ *  Failure  everything is as before.
+ *  Threads  as pleat_sim_reset. Instances with sim:[...] call it. */
+PLEAT_SIM_API int pleat_sim_configure(const char *conf);
+
+/** Keep the devices as PLEAT_SIM describes them: from now on pleat_sim_configure refuses others.
+ *
+ *  Params   who: what the devices belong to, for the error; for ever valid. NULL: they are no
+ *           longer kept.
+ *  Threads  any. */
+PLEAT_SIM_API void pleat_sim_keep(const char *who);
+
 /** Tell why the last refused configuration, cost file, fault or mapping was wrong.
  *
  *  Returns  a text, empty if nothing was; valid until the next such error.
@@ -335,6 +351,14 @@ typedef struct pleat_sim_counts {
  *           the devices' peaks). out [out].
  *  Returns  0, or -1: no such device, or never configured. */
 PLEAT_SIM_API int pleat_sim_count(int device, pleat_sim_counts *out);
+
+/** Tell whether all work that could race was compared.
+ *
+ *  Returns  UINT64_MAX: all since the reset was. Else `depth`: work has ended by its age alone, and
+ *           more than one stream has had work, so two works that lie further apart than that were
+ *           not compared unless somebody waited in between.
+ *  Threads  any. */
+PLEAT_SIM_API uint64_t pleat_sim_compared(void);
 
 /** Count the calls of one entry point since the reset ("cuMemMap"), including refused calls. */
 PLEAT_SIM_API uint64_t pleat_sim_n_calls(const char *call);

@@ -5,6 +5,7 @@
  * finds consistent state. */
 #include "vmm/sim/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,7 @@ void sim_state_unlock(void)
 static void after_fork_in_child(void)
 {
     sim.is_forked = sim.is_forked || (sim.is_initialized && sim.conf.is_fork_refused);
+    sim.is_copied = true;
     sim_state_unlock();
 }
 
@@ -102,7 +104,7 @@ void sim_state_reset(const sim_conf *conf)
         free_everything();
     }
     forget_everything();
-    sim.conf = *conf;
+    memcpy(&sim.conf, conf, sizeof(*conf));
     sim.is_configured = true;
     for (int i = 0; i < SIM_N_ENTRIES; i++) {
         sim_delay_set((sim_entry)i, SIM_DELAY_BEFORE, conf->delay_us[SIM_DELAY_BEFORE][i]);
@@ -124,6 +126,20 @@ void sim_state_reset(const sim_conf *conf)
     }
 }
 
+/* cuInit has no words, and who called it may be no user of this interface. */
+static void blame_environment(void)
+{
+    static const char ours[] = "simulator";
+    static bool is_told; /* lock */
+    if (strncmp(error_text, ours, strlen(ours)) == 0) {
+        memcpy(error_text, "PLEAT_SIM", strlen(ours));
+    }
+    if (!is_told) {
+        fprintf(stderr, "pleat_sim: %s\n", error_text);
+    }
+    is_told = true;
+}
+
 bool sim_state_configure(void)
 {
     sim_conf conf;
@@ -132,6 +148,7 @@ bool sim_state_configure(void)
     }
     if (!sim_conf_parse(sim_conf_environment(), &conf, error_text, sizeof(error_text)) ||
         !sim_cost_load(conf.costs, error_text, sizeof(error_text))) {
+        blame_environment();
         return false;
     }
     sim_state_reset(&conf);

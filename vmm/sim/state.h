@@ -57,6 +57,7 @@ typedef struct sim_state {
     bool is_initialized; /* cuInit succeeded */
     int broken;          /* lock: the answer of each call; 0: nothing is broken */
     bool is_forked;      /* a child of the process that initialised */
+    bool is_copied;      /* by a fork since the last reset: what lives was made by the parent */
     sim_conf conf;
     uint64_t epoch; /* number of resets */
     sim_device devices[SIM_MAX_DEVICES];
@@ -82,6 +83,9 @@ typedef struct sim_state {
     uint32_t n_active;
     uint32_t n_blocked; /* streams with due work that waits for other streams */
     uint64_t n_unfinished;
+    uint64_t
+        worker;    /* id of the only stream with work so far; 0: none; UINT64_MAX: there are more */
+    bool has_aged; /* work with accesses has ended by `depth` alone: nothing later is compared */
     uint64_t n_streams; /* created and not destroyed */
     uint64_t n_events;
     uint64_t n_graphs;

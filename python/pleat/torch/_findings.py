@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from . import _leaks, _places
-from ._listener import Hazard, default_streams
+from ._listener import Hazard, compared_launches, default_streams
 
 MOST_ROWS = 1 << 16  # of a view with gaps, compared one by one
+MOST_DEPTH = 1 << 20  # that the simulator takes
 
 _TITLES = {
     "unordered": "two streams use the same memory without an order",
@@ -187,6 +188,14 @@ class Findings:
     def lines(self, live: _leaks.Live) -> list[str]:
         n = len(self.found)
         told = [f"pleat check: {n} finding{'' if n == 1 else 's'}, {self.n_operations} operations"]
+        within = compared_launches()
+        if within is not None:
+            told[0] += (
+                f"; not compared: work of two streams more than {within} launches apart, with no "
+                f"wait of the host in between"
+            )
+            if within < MOST_DEPTH:
+                told[0] += f" (--sim depth:{MOST_DEPTH} compares more)"
         for i, finding in enumerate(self.found.values()):
             told += self._tell(i + 1, finding)
         growing = live.growing()
@@ -234,6 +243,7 @@ class Findings:
                 {**alive._asdict(), "place": str(alive)} for alive in live.growing()
             ],
             "operations": self.n_operations,
+            "compared_launches": compared_launches(),
         }
         path = os.path.join(folder, f"{os.getpid()}.json")
         with open(path + ".part", "w", encoding="utf-8") as file:

@@ -74,9 +74,19 @@ if _library is not None:
     _hazards.argtypes = (ctypes.POINTER(_Hazard), ctypes.c_size_t)
     _hazards.restype = ctypes.c_size_t
 
+    _compared = _library.pleat_sim_compared
+    _compared.argtypes = ()
+    _compared.restype = ctypes.c_uint64
+
     _stream_id = _library.cuStreamGetId
     _stream_id.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
     _stream_id.restype = ctypes.c_int
+
+def compared_launches() -> int | None:
+    """Works of two streams that lie further apart were not compared. None: all were."""
+    n: int = _compared()
+    return None if n == (1 << 64) - 1 else n
+
 
 _defaults: set[int] = set()
 

@@ -293,3 +293,35 @@ def test_wrong_usage_is_told() -> None:
         assert done.returncode == 2
         assert words in done.stderr
     assert "--memory SIZE" in run("--help").stdout
+
+
+def test_settings_that_would_be_lost_are_told() -> None:
+    """Of the simulator: in PLEAT_SIM beside the command, misspelt, and of an instance."""
+    kept = {**environment("", ""), "PLEAT_SIM": "capacity:24G"}
+    del kept["LD_PRELOAD"]
+    lost = subprocess.run([COMMAND, "true"], env=kept, capture_output=True, text=True, check=False)
+    assert lost.returncode == 2 and lost.stdout == ""
+    assert "PLEAT_SIM=capacity:24G would have no effect" in lost.stderr
+    inner = run("--memory", "4G", COMMAND, "--memory", "2G", "sh", "-c", "echo $PLEAT_SIM")
+    assert inner.stdout.startswith(f"capacity:{2 << 30},"), inner.stderr
+    misspelt = python(ASK_FREE, "--quiet", "--sim", "dept:3")
+    assert misspelt.returncode == 1
+    told = 'pleat_sim: PLEAT_SIM: unknown key "dept"; known: devices, capacity, '
+    assert misspelt.stderr.count(told) == 1, misspelt.stderr
+    instance = """
+import ctypes, sys
+pleat = ctypes.CDLL(sys.argv[1])
+made = (ctypes.c_uint32 * 2)()
+for conf in sys.argv[2:]:
+    print(pleat.pleat_create(f"driver:sim,sim:[{conf}]".encode(), made))
+"""
+    same = f"capacity:{4 << 30},context:0,compute:9.0,devices:1"
+    library = str(BUILD / "libpleat.so")
+    done = run("--quiet", "--memory", "4G", "--context", "0", sys.executable, "-c", instance,
+               library, "capacity:2G", same)  # fmt: skip
+    refused, taken = done.stdout.split()
+    assert (refused != "0", taken) == (True, "0"), done.stderr
+    # The command pleat has devices of its own there, too.
+    own = run("--quiet", str(BUILD / "pleat"), "replay", "gpt2s_tiny", "--driver", "sim",
+              "--memory", "1.25x")  # fmt: skip
+    assert own.returncode == 0, own.stderr

@@ -15,6 +15,43 @@
 #include "vmm/sim/work/sim_context.h"
 #include "vmm/sim/work/submit.h"
 
+static const char *keeper; /* lock: what the devices belong to; NULL: nothing */
+
+/* How much lives that a reset would pull away? */
+static uint64_t count_made(void)
+{
+    uint64_t pool_bytes = 0;
+    uint64_t n = sim.n_streams + sim.n_events + sim.n_graphs + sim.n_user_objects +
+                 sim.space.n_user + sim_mempool_count(-1, &pool_bytes);
+    for (int i = 0; i < sim.conf.n_devices; i++) {
+        n += sim_context_count(i) + sim.devices[i].n_handles + sim.devices[i].n_allocations;
+    }
+    return n;
+}
+
+/* Says why devices in use do not become those of another configuration. */
+static void refuse_reset(void)
+{
+    if (keeper != NULL) {
+        snprintf(sim_error_text(), SIM_ERROR_BYTES,
+                 "simulator: its devices are those of %s: set them there, and leave sim:[...] out",
+                 keeper);
+        return;
+    }
+    snprintf(sim_error_text(), SIM_ERROR_BYTES,
+             "simulator: sim:[...] would pull away %llu contexts, streams or pieces of memory that "
+             "the program has made: leave it out, and set PLEAT_SIM in the environment to what is "
+             "in its brackets; or make the instance first",
+             (unsigned long long)count_made());
+}
+
+static void reset(const sim_conf *conf)
+{
+    sim_error_text()[0] = '\0';
+    sim_fault_reset(); /* also forgets faults set before the first configuration */
+    sim_state_reset(conf);
+}
+
 int pleat_sim_reset(const char *conf)
 {
     sim_conf parsed;
@@ -23,12 +60,39 @@ int pleat_sim_reset(const char *conf)
     bool is_good = sim_conf_parse(conf, &parsed, error, SIM_ERROR_BYTES) &&
                    sim_cost_load(parsed.costs, error, SIM_ERROR_BYTES);
     if (is_good) {
-        error[0] = '\0';
-        sim_fault_reset(); /* also forgets faults set before the first configuration */
-        sim_state_reset(&parsed);
+        reset(&parsed);
     }
     sim_state_unlock();
     return is_good ? 0 : -1;
+}
+
+int pleat_sim_configure(const char *conf)
+{
+    sim_conf parsed;
+    sim_state_lock();
+    char *error = sim_error_text();
+    bool is_good = sim_conf_parse(conf, &parsed, error, SIM_ERROR_BYTES) &&
+                   (keeper == NULL || sim_state_configure());
+    if (is_good && (keeper != NULL || (!sim.is_copied && sim.is_configured && count_made() > 0))) {
+        is_good = sim_conf_is_equal(&parsed, &sim.conf);
+        if (!is_good) {
+            refuse_reset();
+        }
+    } else if (is_good) {
+        is_good = sim_cost_load(parsed.costs, error, SIM_ERROR_BYTES);
+        if (is_good) {
+            reset(&parsed);
+        }
+    }
+    sim_state_unlock();
+    return is_good ? 0 : -1;
+}
+
+void pleat_sim_keep(const char *who)
+{
+    sim_state_lock();
+    keeper = who;
+    sim_state_unlock();
 }
 
 const char *pleat_sim_error(void)
@@ -302,6 +366,15 @@ int pleat_sim_count(int device, pleat_sim_counts *out)
         *out = counts;
     }
     return is_good ? 0 : -1;
+}
+
+uint64_t pleat_sim_compared(void)
+{
+    sim_state_lock();
+    bool is_cut = sim.is_configured && sim.has_aged && sim.worker == UINT64_MAX;
+    uint64_t n = is_cut ? sim.conf.depth : UINT64_MAX;
+    sim_state_unlock();
+    return n;
 }
 
 uint64_t pleat_sim_n_calls(const char *call)

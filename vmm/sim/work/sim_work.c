@@ -132,6 +132,7 @@ static void finish_ready(sim_stream *stream)
             set_blocked(stream, true);
             break;
         }
+        sim.has_aged = sim.has_aged || (op->is_counted && op->begin < op->end);
         finish_front(stream);
     }
 }
@@ -241,6 +242,9 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
     };
     sim_stream_join_default(stream);
     (void)sim_stream_passed(&stream->deps);
+    if (sim.worker != stream->id) {
+        sim.worker = sim.worker == 0 ? stream->id : UINT64_MAX;
+    }
     set_hull(&op, task);
     check_at_submission(stream, task, &op);
     op.deps = sim_clock_ref(stream->deps);
