@@ -257,6 +257,8 @@ def test_a_list_of_losses_is_told_after_three_steps(check: Any) -> None:
     assert growing["blocks_a_step"] == 1
     assert f":{line_of(LOSSES, 'square().mean()')}" in growing["place"]
     assert "grows by 1 blocks" in printed
+    told, _ = check("def main():\n" + textwrap.indent(LOSSES, "    ") + "main()\n")
+    assert len(told["growing"]) == 1  # though its list is gone at the end
     told, printed = check(LOSSES.replace("append(loss)", "append(loss.item())"))
     assert told["growing"] == [] and "grows" not in printed
 
