@@ -101,7 +101,7 @@ def test_drawn_programs(run_forked_python: Run, tmp_path: Path, allocator: str, 
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == share
     if what == "right":
-        wrong = [r for r in results if r["found"]]
+        wrong = [r for r in results if r["found"] or r["hints"]]
         assert not wrong, json.dumps(wrong[0], indent=1)
     else:
         missed = [r for r in results if not is_right(r)]
@@ -233,6 +233,64 @@ def test_custom_operators_are_known_by_their_schema(check: Any) -> None:
     (finding,) = told["findings"]
     assert first(finding["here"]) == line_of(code, "scale_(x, 2.0)")
     assert finding["here"]["what"] == "mine::scale_"
+
+
+# ---- hints ----
+
+NEEDLESS = """
+import torch
+s = torch.cuda.Stream()
+main = torch.cuda.current_stream()
+with torch.cuda.stream(s):
+    torch.ones(8, device="cuda").sum()
+for i in range(3):
+    x = torch.randn(1 << 16, device="cuda")
+    x.record_stream(s)
+    y = x * 2
+    del x
+"""
+ON_S = "    s.wait_stream(main)\n    with torch.cuda.stream(s):\n        {}\n    main.wait_stream(s)\n"
+BLIND = """
+import ctypes, os
+kernel = ctypes.CDLL(os.environ["PLEAT_SIM_LIBRARY"]).pleat_sim_op_kernel
+"""
+NEEDED = {
+    "read": ON_S.format("x[5:9].sum()"),
+    "copied": ON_S.format("x.cpu()"),
+    "written in one round of three": ON_S.format("i == 1 and x.neg_()"),
+    "written through its address": ON_S.format("torch.from_dlpack(x).neg_()"),
+    "perhaps, by a kernel that nobody knows": "    kernel(ctypes.c_void_p(s.cuda_stream))\n",
+}
+
+
+@pytest.mark.parametrize("allocator", list(ALLOCATORS))
+def test_a_record_that_nothing_needs_gets_a_hint(check: Any, allocator: str) -> None:
+    told, printed = check(NEEDLESS, allocator)
+    (hint,) = told["hints"]
+    assert hint["count"] == 3
+    assert first(hint["place"]) == line_of(NEEDLESS, "record_stream")
+    assert told["findings"] == [] and "pleat check: 0 findings" in printed
+    assert "a hint: record_stream that nothing needs, 3 times" in printed
+
+
+@pytest.mark.parametrize("use", list(NEEDED))
+def test_a_record_that_may_be_needed_gets_none(check: Any, use: str) -> None:
+    for where in ("    y = x * 2", "    x.record_stream(s)"):  # behind the record, or before
+        told, printed = check(BLIND + NEEDLESS.replace(where, NEEDED[use] + where))
+        assert told["hints"] == [] and told["findings"] == [], printed
+
+
+def test_a_library_s_own_record_gets_none(check: Any) -> None:
+    told, _ = check(
+        """
+        import torch
+        s = torch.cuda.Stream()
+        x = torch.ones(100, device="cuda")
+        exec(compile("x.record_stream(s)", torch.__file__, "exec"), {"x": x, "s": s})
+        del x
+        """
+    )
+    assert told["hints"] == []
 
 
 # ---- what lives ----

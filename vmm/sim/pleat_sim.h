@@ -232,6 +232,14 @@ typedef enum pleat_sim_told {
 PLEAT_SIM_API bool pleat_sim_tell(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t bytes,
                                   uint64_t place);
 
+/** Tell whether work of a stream has touched a block, live or freed.
+ *
+ *  Params   ptr: of the block that was told of last at this address.
+ *  Returns  false: none has. true: some has, or nobody can tell: there is no such block or stream,
+ *           the block's size is unknown, or the stream has run a kernel whose accesses are unknown.
+ *  Threads  any. */
+PLEAT_SIM_API bool pleat_sim_may_use(uint64_t ptr, void *stream);
+
 /** Submit work that fills [ptr, ptr + bytes) at its end with a pattern made of `seed`.
  *
  *  Units    as pleat_sim_work with one write. With backing:none it does nothing else.

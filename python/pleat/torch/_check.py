@@ -156,7 +156,7 @@ class _Mode(TorchDispatchMode):
         if check is None or not check.is_on:
             return func(*args, **kwargs)
         if operation.is_record:
-            check.note_record(args[0])
+            check.note_record(*args, **kwargs)
             return func(*args, **kwargs)
         return check.run(operation, args, kwargs)
 
@@ -168,7 +168,8 @@ class _Check:
         self.findings = _findings.Findings()
         self.live = _leaks.Live()
         self.n_seen = 0  # hazards of the simulator
-        self.recorded: set[int] = set()  # blocks that another stream was recorded for
+        # Blocks that other streams were recorded for: by address, by stream, where.
+        self.recorded: dict[int, dict[int, int]] = {}
         self.devices: set[int] = set()
         self.told_at = time.monotonic()
         self.lock = threading.Lock()
@@ -244,9 +245,19 @@ class _Check:
 
     # ---- blocks ----
 
-    def note_record(self, tensor: torch.Tensor) -> None:
+    def note_record(self, tensor: torch.Tensor, s: torch.Stream) -> None:
         if tensor.is_cuda:
-            self.recorded.add(tensor.untyped_storage().data_ptr())
+            of_it = self.recorded.setdefault(tensor.untyped_storage().data_ptr(), {})
+            stream = torch.cuda.Stream(
+                stream_id=s.stream_id, device_index=s.device_index, device_type=s.device_type
+            )
+            of_it.setdefault(stream.cuda_stream, _places.of_user("record_stream"))
+
+    def judge_records(self, ptr: int) -> None:
+        """The block goes. Have the streams used it that were recorded for it?"""
+        for stream, place in self.recorded.pop(ptr).items():
+            if place:  # the user's own call, not a library's
+                self.findings.note_record(place, _listener.may_use(ptr, stream))
 
     def block_began(self, ptr: int) -> None:
         thread = _thread
@@ -268,7 +279,7 @@ class _Check:
         is_reusable = ptr not in self.recorded
         _listener.tell(_listener.FREE, None, ptr, is_reusable, place)
         if not is_reusable:
-            self.recorded.discard(ptr)
+            self.judge_records(ptr)
         news = thread.news
         if news and ptr in news:
             news.remove(ptr)

@@ -177,6 +177,20 @@ static void listen(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t byt
     }
 }
 
+bool pleat_sim_may_use(uint64_t ptr, void *handle)
+{
+    bool may_use = true;
+    sim_state_lock();
+    if (sim.is_configured && !sim.is_forked && ptr >> SIM_ADDRESS_BITS == 0) {
+        const sim_stream *stream = stream_of(handle, ptr);
+        const sim_block *block = sim_block_at(ptr);
+        may_use = stream == NULL || block == NULL || block->life.ptr != ptr ||
+                  sim_late_may_use(block, stream);
+    }
+    sim_state_unlock();
+    return may_use;
+}
+
 bool pleat_sim_tell(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t bytes, uint64_t place)
 {
     sim_state_lock();

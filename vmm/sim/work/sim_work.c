@@ -242,6 +242,7 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
     sim_stream_join_default(stream);
     (void)sim_stream_passed(&stream->deps);
     set_hull(&op, task);
+    sim_late_note_user(stream, task);
     check_at_submission(stream, task, &op);
     op.deps = sim_clock_ref(stream->deps);
     op.task = has_effect(task) ? sim_task_copy(task) : NULL;
