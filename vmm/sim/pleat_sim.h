@@ -203,7 +203,7 @@ PLEAT_SIM_API void pleat_sim_op_begin(uint64_t place, const pleat_sim_access *ac
 PLEAT_SIM_API uint64_t pleat_sim_op_end(void);
 
 /** Submit a kernel: as pleat_sim_work, with the accesses of the thread's operation; without an
- *  operation with none. */
+ *  operation with none. Memory of other devices counts only if the stream's device can reach it. */
 PLEAT_SIM_API int pleat_sim_op_kernel(void *stream);
 
 /** What an allocator tells of its blocks. */
