@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -364,3 +365,26 @@ def test_the_command_s_status_and_json(tmp_path: Path) -> None:
     assert status == 7 and told["findings"] == [], printed
     status, printed, (told,) = command("import torch\ntorch.ones(3).cuda()\n")
     assert status == 0, printed
+
+
+def test_the_page_has_the_lines_of_code(tmp_path: Path) -> None:
+    script, page = tmp_path / "script.py", tmp_path / "page.html"
+    script.write_text(FORGOTTEN.replace("x * 2", "x * 2 if i < 9 else '<b>'"), "utf-8")
+    done = subprocess.run(
+        [BUILD / "pleat-runtime", "--check", "--html", page, sys.executable, script, "<i>"],
+        env=clean_environment(PYTHONPATH=os.environ.get("PYTHONPATH", "")),
+        check=False,
+    )
+    assert done.returncode == 3
+    text = page.read_text("utf-8")
+    marked = re.findall(r"<mark> *\d+ *(.*?)</mark>", text)
+    assert "y = x * 2 if i &lt; 9 else &#x27;&lt;b&gt;&#x27;" in marked and "del x" in marked
+    assert "record_stream(torch.cuda.current_stream())" in text
+    assert text.count("<section>") == 1 and "&lt;i&gt;" in text and "<b>" not in text
+
+
+def test_the_page_tells_what_is_no_finding(check: Any, tmp_path: Path) -> None:
+    check(LOSSES)
+    (page,) = (tmp_path / "findings").glob("*.html")
+    text = page.read_text("utf-8")
+    assert "0 findings" in text and "memory grows with each of 3 steps" in text

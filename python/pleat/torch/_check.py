@@ -26,7 +26,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import _findings, _leaks, _listener, _places
+from . import _findings, _leaks, _listener, _page, _places
 
 VARIABLE = "PLEAT_TORCH_CHECK"  # the folder where each process leaves its findings
 
@@ -359,6 +359,8 @@ def begin(folder: str | None = None) -> None:
 def _finish(check: _Check, folder: str | None) -> None:
     check.is_on = False
     check.look()
+    if folder is not None:
+        _page.write(check.findings, check.live, os.path.join(folder, f"{os.getpid()}.html"))
     check.findings.finish(check.live, folder)
 
 

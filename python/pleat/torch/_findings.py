@@ -180,7 +180,7 @@ class Findings:
             lines.append(f"         from {frame.text()}  {frame.source()}")
         return lines
 
-    def _tell(self, number: int, finding: Finding) -> list[str]:
+    def tell(self, number: int, finding: Finding) -> list[str]:
         hazard = finding.hazard
         times = "" if finding.count == 1 else f" ({finding.count} times)"
         lines = [f"  {number}. {finding.kind}: {_TITLES.get(finding.kind, hazard.text)}{times}"]
@@ -205,7 +205,12 @@ class Findings:
         n = len(self.found)
         told = [f"pleat check: {n} finding{'' if n == 1 else 's'}, {self.n_operations} operations"]
         for i, finding in enumerate(self.found.values()):
-            told += self._tell(i + 1, finding)
+            told += self.tell(i + 1, finding)
+        return told + self.others(live)
+
+    def others(self, live: _leaks.Live) -> list[str]:
+        """What is no finding."""
+        told = []
         for place, count in self.needless():
             times = "" if count == 1 else f", {count} times"
             told.append(f"pleat check: a hint: record_stream that nothing needs{times}")
