@@ -236,6 +236,49 @@ def test_custom_operators_are_known_by_their_schema(check: Any) -> None:
     assert finding["here"]["what"] == "mine::scale_"
 
 
+# ---- training loops ----
+
+SCRIPTS = Path(__file__).with_name("check_scripts.py")
+# What a script lacks, and what is found.
+LACKING = {
+    "resnet": ("torch.cuda.current_stream().wait_stream(self.stream)", "unordered"),
+    "sharded": ("main.wait_event(self.ready)", "unordered"),
+    "sharded, its weights": ("self.whole.record_stream(main)", "early-free"),
+    "sharded, its gradients": ("grad.record_stream(self.reduce)", "early-free"),
+}
+
+
+@pytest.mark.parametrize("script", ["gpt", "resnet", "vae", "dcgan", "sharded"])
+@pytest.mark.parametrize("allocator", ["native", "pleat"])
+def test_training_loops_have_no_mistake(check: Any, allocator: str, script: str) -> None:
+    told, printed = check(SCRIPTS.read_text("utf-8"), allocator, script, "6")
+    assert told["findings"] == [] and told["hints"] == [], printed
+    assert told["growing"] == [] and told["operations"] > 300, printed
+
+
+@pytest.mark.parametrize("what", list(LACKING))
+def test_training_loops_that_lack_a_line_have_one(check: Any, what: str) -> None:
+    line, kind = LACKING[what]
+    code = SCRIPTS.read_text("utf-8")
+    assert code.count(line) == 1
+    told, printed = check(code.replace(line, "pass"), "native", what.split(",")[0], "3")
+    assert kind in [finding["kind"] for finding in told["findings"]], printed
+
+
+def test_random_numbers_in_graphs_are_torch_s_own_affair(check: Any) -> None:
+    told, printed = check(
+        """
+        import torch
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5)).cuda()
+        x = torch.randn(8, 64, device="cuda", requires_grad=True)
+        graphed = torch.cuda.make_graphed_callables(model, (x,))
+        for _ in range(3):
+            graphed(x).sum().backward()
+        """
+    )
+    assert told["findings"] == [], printed
+
+
 # ---- hints ----
 
 NEEDLESS = """

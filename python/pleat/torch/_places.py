@@ -40,7 +40,10 @@ class Place(NamedTuple):
 
 _FOREIGN = tuple(
     os.path.join(os.path.realpath(folder), "")
-    for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
+    for folder in (
+        os.path.dirname(torch.__file__),
+        os.path.dirname(os.path.dirname(os.path.realpath(__file__))),
+    )
 )
 _OWN = os.path.join(os.path.dirname(__file__), "")
 _LIBRARY = os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), "")
