@@ -75,6 +75,44 @@ PLEAT_API PLEAT_MUST_USE pleat_status pleat_snapshot_dump(pleat instance, const 
 PLEAT_API PLEAT_MUST_USE pleat_status pleat_device_largest_free(pleat instance, int device,
                                                                 uint64_t *bytes);
 
+/** Remember this moment of a device, for pleat_leaks.
+ *
+ *  Units    a number that only pleat_leaks reads.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (nothing is recorded: call pleat_history_record before);
+ *           PLEAT_EDEVICE.
+ *  Threads  any.
+ *  Blocks   never; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_mark(pleat instance, int device, uint64_t *mark);
+
+/** Live blocks that were allocated by one stack of calls after a mark. */
+typedef struct pleat_leak {
+    int device;
+    size_t n_blocks;
+    uint64_t bytes; /* as requested */
+    uint64_t age;   /* allocations on the device since the oldest of them */
+    size_t n_frames;
+    void *const *frames; /* return addresses, innermost first; none without PLEAT_HISTORY_FRAMES */
+    const char *text;    /* all of this in one line */
+} pleat_leak;
+
+/** List the blocks that were allocated after a mark and still live, by the stack of calls that
+ *  allocated them, the most bytes first. Blocks that are freed and wait for a stream are not
+ *  listed, nor are buffers.
+ *
+ *  Params   mark  of this instance and device, from pleat_mark.
+ *           see   called once for each stack, without any lock. The leak lives for the call. Must
+ *                 not destroy the instance.
+ *  Returns  PLEAT_OK; PLEAT_EINVAL (`see` is NULL; the device never had this mark; the recording
+ *           was stopped or begun anew after the mark; more was recorded since than the ring holds:
+ *           the text says how many entries would do); PLEAT_EDEVICE; PLEAT_ENOMEM_HOST.
+ *  Failure  `see` was not called.
+ *  Threads  any; the allocator's lock is held while its state is copied.
+ *  Blocks   never on the GPU; opens no device. */
+PLEAT_API PLEAT_MUST_USE pleat_status pleat_leaks(pleat instance, int device, uint64_t mark,
+                                                  void (*see)(const pleat_leak *leak,
+                                                              void *context),
+                                                  void *context);
+
 #ifdef __cplusplus
 }
 #endif

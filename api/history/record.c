@@ -72,6 +72,7 @@ pleat_status pl_history_follow(pl_gpu *gpu)
     pl_lock_assert(&instance->lock);
     pl_history_watch(&gpu->history, instance->watch, instance->watch_context);
     if (instance->history_entries == 0) {
+        pl_history_skip(&gpu->history);
         return PLEAT_OK;
     }
     pleat_status st = pl_history_prepare(&gpu->history, instance->history_entries,

@@ -279,11 +279,30 @@ void pl_history_tell_driver(pl_history *history, pl_tell_fn to)
     pl_lock_release(&history->lock);
 }
 
+/* All is recorded from here on. An entry that nobody tells stands for what was not. */
+static void begin_locked(pl_history *history, bool has_gap)
+{
+    uint64_t n_told = pl_history_n_told(history) + has_gap;
+    pl_lock_assert(&history->lock);
+    atomic_store_explicit(&history->n_told, n_told, memory_order_release);
+    history->whole_from = n_told;
+}
+
+void pl_history_skip(pl_history *history)
+{
+    pl_lock_acquire(&history->lock);
+    begin_locked(history, true);
+    pl_lock_release(&history->lock);
+}
+
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
                        unsigned flags)
 {
     bool is_kept = (flags & PLEAT_HISTORY_KEEP) != 0;
     pl_lock_acquire(&history->lock);
+    if (!history->is_recording || (ring && !is_kept)) {
+        begin_locked(history, history->ring != NULL);
+    }
     if (ring && is_kept) {
         keep_locked(history, ring);
     } else if (ring) {
@@ -431,12 +450,23 @@ size_t pl_history_pool_ids(pl_history *history, pleat_pool_id *out, size_t most)
 
 /* ---- reading ---- */
 
-size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most)
+size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most, uint64_t *n_told)
 {
     pl_lock_acquire(&history->lock);
     size_t n_held = copy_locked(history, out, most);
+    if (n_told) {
+        *n_told = pl_history_n_told(history);
+    }
     pl_lock_release(&history->lock);
     return n_held;
+}
+
+bool pl_history_is_whole(pl_history *history, uint64_t number)
+{
+    pl_lock_acquire(&history->lock);
+    bool is_whole = history->is_recording && number >= history->whole_from;
+    pl_lock_release(&history->lock);
+    return is_whole;
 }
 
 size_t pl_history_stack(pl_history *history, uint32_t frames, void *out[PL_HISTORY_DEPTH])

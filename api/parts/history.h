@@ -59,9 +59,10 @@ typedef struct pl_history {
     _Atomic bool is_followed;   /* atomic: recording or watched */
     pl_tell_fn tell_driver;     /* const: NULL = no simulator listens */
     _Atomic unsigned flags;     /* atomic: recorded stacks; 0 = not recording */
-    _Atomic uint64_t n_told;    /* atomic: entries since the device was opened, watched or not */
+    _Atomic uint64_t n_told;    /* atomic: grows by each entry, watched or not, and by each gap */
     int device;                 /* const */
     bool is_recording;          /* lock */
+    uint64_t whole_from;        /* lock: n_told where the present recording began */
     pleat_change_fn watch;      /* lock: NULL = nobody */
     void *watch_context;        /* lock */
     pl_lock lock;               /* rank 80 */
@@ -93,6 +94,8 @@ pleat_status pl_history_prepare(pl_history *history, size_t max_entries, unsigne
 void pl_history_commit(pl_history *history, pl_history_ring *ring, size_t max_entries,
                        unsigned flags);
 void pl_history_drop(pl_history *history, pl_history_ring *ring);
+/* The device opens, and nothing is recorded. */
+void pl_history_skip(pl_history *history);
 
 /* Events outside the allocator; no effect when not recording. */
 void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream,
@@ -138,12 +141,16 @@ size_t pl_history_pool_ids(pl_history *history, pleat_pool_id *out, size_t most)
 /* ---- reading ---- */
 
 /* Copy the newest `most` entries, oldest first. Returns how many the ring holds: more than `most`
- * when `out` was too small. `out` may be NULL if `most` is 0. */
-size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most);
+ * when `out` was too small. `out` may be NULL if `most` is 0. *n_told, unless NULL: of that moment;
+ * while a recording goes on, n_told - 1 is the newest entry's number. */
+size_t pl_history_copy(pl_history *history, pl_history_entry *out, size_t most, uint64_t *n_told);
 static inline uint64_t pl_history_n_told(const pl_history *history)
 {
     return atomic_load_explicit(&history->n_told, memory_order_acquire);
 }
+
+/* Has everything been recorded since the entry of that number? The ring may hold less. */
+bool pl_history_is_whole(pl_history *history, uint64_t number);
 
 /* Copy the return addresses of a stack, innermost first. Returns their number; 0 after the stack's
  * ring was emptied. */

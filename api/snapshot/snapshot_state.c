@@ -100,7 +100,7 @@ static void copy_history(copier *c)
     pl_snapshot_state *out = c->out;
     pl_history *history = &out->gpu->history;
     pl_history_tell_looked_at(history);
-    c->n_held = pl_history_copy(history, out->entries, c->n_entry_rooms);
+    c->n_held = pl_history_copy(history, out->entries, c->n_entry_rooms, &out->n_told);
     c->n_named = pl_history_pool_ids(history, out->pools, c->n_pool_rooms);
 }
 
@@ -180,7 +180,7 @@ static int by_address(const void *a, const void *b)
     return (x->base > y->base) - (x->base < y->base);
 }
 
-static pl_snapshot_block *find_block(const pl_snapshot_state *state, pleat_devptr base)
+pl_snapshot_block *pl_snapshot_find(const pl_snapshot_state *state, pleat_devptr base)
 {
     size_t first = 0;
     size_t end = state->n_blocks;
@@ -234,7 +234,8 @@ static void learn_from_history(pl_snapshot_state *state)
         const pl_history_entry *entry = &state->entries[i];
         bool is_segment = entry->action == PL_ACTION_SEGMENT_ALLOC ||
                           entry->action == PL_ACTION_SEGMENT_FREE;
-        pl_snapshot_block *block = is_all || is_segment ? find_block(state, entry->base) : NULL;
+        pl_snapshot_block *block = is_all || is_segment ? pl_snapshot_find(state, entry->base)
+                                                        : NULL;
         if (block) {
             learn(block, entry);
         }
@@ -286,7 +287,7 @@ pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_meta *meta, pl_snapshot_state *out
     *out = (pl_snapshot_state){ .gpu = gpu };
     visit_by_and_by(gpu, count_piece, &c);
     pl_history_tell_snapshot(&gpu->history, c.active_bytes);
-    size_t n_entries = pl_history_copy(&gpu->history, NULL, 0);
+    size_t n_entries = pl_history_copy(&gpu->history, NULL, 0, NULL);
     size_t n_pools = pl_history_pool_ids(&gpu->history, NULL, 0);
     size_t n_blocks = c.n_pieces;
     for (unsigned attempt = 0;; attempt++) {

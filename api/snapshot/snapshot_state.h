@@ -38,6 +38,7 @@ typedef struct pl_snapshot_state {
     size_t n_blocks;
     pl_history_entry *entries; /* oldest first */
     size_t n_entries;
+    uint64_t n_told;      /* the number behind the newest entry's (pl_history_copy) */
     pleat_pool_id *pools; /* by the indices of blocks and entries */
     size_t n_pools;
 } pl_snapshot_state;
@@ -46,5 +47,7 @@ typedef struct pl_snapshot_state {
  * pl_snapshot_forget, also after a failure. */
 pleat_status pl_snapshot_copy(pl_gpu *gpu, pl_meta *meta, pl_snapshot_state *out);
 void pl_snapshot_forget(pl_meta *meta, pl_snapshot_state *state);
+/* The block that begins there, or NULL. */
+pl_snapshot_block *pl_snapshot_find(const pl_snapshot_state *state, pleat_devptr base);
 
 #endif

@@ -2,6 +2,7 @@
 #include "bench/ab/judge_told.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* What a recording leaves out, by the names of told.h. */
 static const struct {
@@ -59,6 +60,7 @@ json_t *bench_told_object(const bench_told *told)
         uint64_t count = *(const uint64_t *)((const char *)told + told_counts[i].at);
         json_object_set_new(object, told_counts[i].key, json_integer((json_int_t)count));
     }
+    json_object_set_new(object, "growth", json_string(told->growth));
     return object;
 }
 
@@ -74,6 +76,8 @@ void bench_told_read(const json_t *verdict, bench_told *out)
         json_int_t count = json_integer_value(json_object_get(object, told_counts[i].key));
         *(uint64_t *)((char *)out + told_counts[i].at) = (uint64_t)count;
     }
+    const char *growth = json_string_value(json_object_get(object, "growth"));
+    snprintf(out->growth, sizeof out->growth, "%s", growth ? growth : "");
 }
 
 json_t *bench_devices_object(const bench_devices *of)

@@ -48,8 +48,8 @@
 enum {
     BENCH_VERDICT_DEVICES = 24,
     BENCH_VERDICT_SETTINGS = 17,
-    BENCH_VERDICT_LINES = 10,
-    BENCH_VERDICT_TYPED = 7, /* this line and the following are typed as they stand */
+    BENCH_VERDICT_LINES = 11,
+    BENCH_VERDICT_TYPED = 8, /* this line and the following are typed as they stand */
     BENCH_VERDICT_BYTES = BENCH_LINE_BYTES,
     BENCH_VERDICT_NOWHERE = BENCH_VERDICT_DEVICES,
     BENCH_VERDICT_CANDIDATES = 5,

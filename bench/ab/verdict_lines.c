@@ -12,11 +12,12 @@
 
 enum { MOST_NAMED = 4 };
 
-const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = {
-    "recorded", "device", "needs", "held", "runs on", "advice", "back", "type", "at start", "at end"
-};
+const char *const bench_verdict_titles[BENCH_VERDICT_LINES] = { "recorded", "device", "needs",
+                                                                "grows",    "held",   "runs on",
+                                                                "advice",   "back",   "type",
+                                                                "at start", "at end" };
 
-enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, BACK, TYPE, AT_START, AT_END };
+enum { RECORDED, DEVICE, NEEDS, GROWS, HELD, RUNS_ON, ADVICE, BACK, TYPE, AT_START, AT_END };
 
 /* As the user counts, where the stacks tell. Rises of live memory may be micro-steps or layers. */
 static const char *kind_of(const bench_told *told)
@@ -428,6 +429,7 @@ void bench_verdict_write_lines(const bench_verdict_input *in, bench_verdict *out
     bench_verdict_write_recorded(&in->told, &lines[RECORDED]);
     bench_verdict_write_device(in, &lines[DEVICE]);
     write_needs(in, &lines[NEEDS]);
+    bench_line_put(&lines[GROWS], "%s", in->told.growth);
     write_held(in, &lines[HELD]);
     write_runs_on(in, &lines[RUNS_ON]);
     write_advice(in, out, &lines[ADVICE]);

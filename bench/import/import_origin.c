@@ -6,6 +6,7 @@
 #include "api/config/config.h"
 #include "bench/base/conf.h"
 #include "bench/base/text.h"
+#include "bench/import/growth.h"
 #include "bench/import/optimizer_steps.h"
 #include "bench/import/pools.h"
 #include "bench/import/recording.h"
@@ -160,6 +161,9 @@ static bench_told read_told(const bench_snapshot *snapshot, const bench_recordin
     told.n_optimizer_steps = bench_optimizer_steps(snapshot);
     told.rise_bytes = recording->steps.rise_bytes;
     told.n_rise_steps = recording->steps.n_rise_steps;
+    if (!told.is_apart) {
+        bench_growth_look(snapshot, &recording->steps, told.growth);
+    }
     return told;
 }
 

@@ -39,23 +39,41 @@ static bool is_inside(const char *stack)
     return false;
 }
 
+bool bench_stepper_init(bench_stepper *stepper, const bench_snapshot *snapshot)
+{
+    *stepper = (bench_stepper){ .snapshot = snapshot,
+                                .known = calloc(snapshot->n_stacks + 1, sizeof *stepper->known) };
+    return stepper->known != NULL;
+}
+
+void bench_stepper_fini(bench_stepper *stepper)
+{
+    free(stepper->known);
+    stepper->known = NULL;
+}
+
+bool bench_stepper_begins(bench_stepper *stepper, const bench_snapshot_entry *entry)
+{
+    if (entry->action != BENCH_SNAPSHOT_ALLOC || entry->stack == 0) {
+        return false;
+    }
+    uint8_t *place = &stepper->known[entry->stack];
+    if (*place == UNKNOWN) {
+        *place = is_inside(stepper->snapshot->stacks[entry->stack - 1]) ? INSIDE : OUTSIDE;
+    }
+    bool begins = *place == INSIDE && !stepper->was_inside;
+    stepper->was_inside = *place == INSIDE;
+    return begins;
+}
+
 uint64_t bench_optimizer_steps(const bench_snapshot *snapshot)
 {
-    uint8_t *known = calloc(snapshot->n_stacks + 1, 1); /* each stack is looked at once */
+    bench_stepper stepper;
     uint64_t n_steps = 0;
-    bool was_inside = false;
-    for (size_t i = 0; known && i < snapshot->n_entries; i++) {
-        const bench_snapshot_entry *entry = &snapshot->entries[i];
-        if (entry->action != BENCH_SNAPSHOT_ALLOC || entry->stack == 0) {
-            continue;
-        }
-        uint8_t *place = &known[entry->stack];
-        if (*place == UNKNOWN) {
-            *place = is_inside(snapshot->stacks[entry->stack - 1]) ? INSIDE : OUTSIDE;
-        }
-        n_steps += *place == INSIDE && !was_inside;
-        was_inside = *place == INSIDE;
+    bool ok = bench_stepper_init(&stepper, snapshot);
+    for (size_t i = 0; ok && i < snapshot->n_entries; i++) {
+        n_steps += bench_stepper_begins(&stepper, &snapshot->entries[i]);
     }
-    free(known);
+    bench_stepper_fini(&stepper);
     return n_steps > 1 ? n_steps : 0;
 }

@@ -177,6 +177,7 @@ void bench_steps_look(uint64_t *levels, size_t n, uint64_t peak, bench_steps *ou
     }
     course c = keep_course(levels, n, height / 2);
     out->n_steps = c.n_steps;
+    out->depth_bytes = height / 2;
     out->ends_high = c.is_up || (c.n_steps > 1 && end > most_of(lows_of(&c, 0, c.n_steps - 1)) +
                                                             height / LEVEL_PARTS);
     if (c.n_steps < LEAST_STEPS) {

@@ -15,11 +15,12 @@
 #include <stdint.h>
 
 typedef struct bench_steps {
-    bool ends_high;      /* more lives at the end than between two steps before */
-    bool is_unrepeated;  /* too few steps to be alike, or the largest came only at first */
-    bool is_growing;     /* the last step is the largest one, or the steps grow */
-    uint64_t n_steps;    /* that went up and came down; 0 = none was seen */
-    uint64_t rise_bytes; /* kept by a step, on the mean; 0 = no rise */
+    bool ends_high;       /* more lives at the end than between two steps before */
+    bool is_unrepeated;   /* too few steps to be alike, or the largest came only at first */
+    bool is_growing;      /* the last step is the largest one, or the steps grow */
+    uint64_t n_steps;     /* that went up and came down; 0 = none was seen */
+    uint64_t depth_bytes; /* of the shallowest valley between two of these steps */
+    uint64_t rise_bytes;  /* kept by a step, on the mean; 0 = no rise */
     uint64_t n_rise_steps;
 } bench_steps;
 

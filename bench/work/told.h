@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+
+enum { BENCH_GROWTH_BYTES = 384 };
 
 /* All false and zero: the work is no recording, and whole. A recording is whole only if it shows
  * that its steps repeat (bench/import/steps.h). */
@@ -43,6 +46,7 @@ typedef struct bench_told {
     uint64_t pool_need_bytes;    /* least need with them; 0 = no pools */
     uint64_t unexplained_bytes;  /* held by the run, of which; 0 = a replay holds about as much */
     uint64_t replayed_bytes;     /* a replay under the run's own setting holds these */
+    char growth[BENCH_GROWTH_BYTES]; /* the lines of code that keep more with each step, or "" */
 } bench_told;
 
 /* The steps, as the user counts them where the stacks tell. */
@@ -162,6 +166,9 @@ static inline void bench_told_unite(bench_told *into, const bench_told *other)
     }
     if (other->pool_need_bytes > into->pool_need_bytes) {
         into->pool_need_bytes = other->pool_need_bytes;
+    }
+    if (into->growth[0] == '\0') {
+        memcpy(into->growth, other->growth, sizeof into->growth);
     }
     into->n_entries = other->n_entries > into->n_entries ? other->n_entries : into->n_entries;
 }

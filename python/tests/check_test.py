@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -101,7 +102,7 @@ def test_drawn_programs(run_forked_python: Run, tmp_path: Path, allocator: str, 
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == share
     if what == "right":
-        wrong = [r for r in results if r["found"]]
+        wrong = [r for r in results if r["found"] or r["hints"]]
         assert not wrong, json.dumps(wrong[0], indent=1)
     else:
         missed = [r for r in results if not is_right(r)]
@@ -235,6 +236,107 @@ def test_custom_operators_are_known_by_their_schema(check: Any) -> None:
     assert finding["here"]["what"] == "mine::scale_"
 
 
+# ---- training loops ----
+
+SCRIPTS = Path(__file__).with_name("check_scripts.py")
+# What a script lacks, and what is found.
+LACKING = {
+    "resnet": ("torch.cuda.current_stream().wait_stream(self.stream)", "unordered"),
+    "sharded": ("main.wait_event(self.ready)", "unordered"),
+    "sharded, its weights": ("self.whole.record_stream(main)", "early-free"),
+    "sharded, its gradients": ("grad.record_stream(self.reduce)", "early-free"),
+}
+
+
+@pytest.mark.parametrize("script", ["gpt", "resnet", "vae", "dcgan", "sharded"])
+@pytest.mark.parametrize("allocator", ["native", "pleat"])
+def test_training_loops_have_no_mistake(check: Any, allocator: str, script: str) -> None:
+    told, printed = check(SCRIPTS.read_text("utf-8"), allocator, script, "6")
+    assert told["findings"] == [] and told["hints"] == [], printed
+    assert told["growing"] == [] and told["operations"] > 300, printed
+
+
+@pytest.mark.parametrize("what", list(LACKING))
+def test_training_loops_that_lack_a_line_have_one(check: Any, what: str) -> None:
+    line, kind = LACKING[what]
+    code = SCRIPTS.read_text("utf-8")
+    assert code.count(line) == 1
+    told, printed = check(code.replace(line, "pass"), "native", what.split(",")[0], "3")
+    assert kind in [finding["kind"] for finding in told["findings"]], printed
+
+
+def test_random_numbers_in_graphs_are_torch_s_own_affair(check: Any) -> None:
+    told, printed = check(
+        """
+        import torch
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5)).cuda()
+        x = torch.randn(8, 64, device="cuda", requires_grad=True)
+        graphed = torch.cuda.make_graphed_callables(model, (x,))
+        for _ in range(3):
+            graphed(x).sum().backward()
+        """
+    )
+    assert told["findings"] == [], printed
+
+
+# ---- hints ----
+
+NEEDLESS = """
+import torch
+s = torch.cuda.Stream()
+main = torch.cuda.current_stream()
+with torch.cuda.stream(s):
+    torch.ones(8, device="cuda").sum()
+for i in range(3):
+    x = torch.randn(1 << 16, device="cuda")
+    x.record_stream(s)
+    y = x * 2
+    del x
+"""
+ON_S = "    s.wait_stream(main)\n    with torch.cuda.stream(s):\n        {}\n    main.wait_stream(s)\n"
+BLIND = """
+import ctypes, os
+kernel = ctypes.CDLL(os.environ["PLEAT_SIM_LIBRARY"]).pleat_sim_op_kernel
+"""
+NEEDED = {
+    "read": ON_S.format("x[5:9].sum()"),
+    "copied": ON_S.format("x.cpu()"),
+    "written in one round of three": ON_S.format("i == 1 and x.neg_()"),
+    "written through its address": ON_S.format("torch.from_dlpack(x).neg_()"),
+    "perhaps, by a kernel that nobody knows": "    kernel(ctypes.c_void_p(s.cuda_stream))\n",
+}
+
+
+@pytest.mark.parametrize("allocator", list(ALLOCATORS))
+def test_a_record_that_nothing_needs_gets_a_hint(check: Any, allocator: str) -> None:
+    told, printed = check(NEEDLESS, allocator)
+    (hint,) = told["hints"]
+    assert hint["count"] == 3
+    assert first(hint["place"]) == line_of(NEEDLESS, "record_stream")
+    assert told["findings"] == [] and "pleat check: 0 findings" in printed
+    assert "a hint: record_stream that nothing needs, 3 times" in printed
+
+
+@pytest.mark.parametrize("use", list(NEEDED))
+def test_a_record_that_may_be_needed_gets_none(check: Any, use: str) -> None:
+    for where in ("    y = x * 2", "    x.record_stream(s)"):  # behind the record, or before
+        told, printed = check(BLIND + NEEDLESS.replace(where, NEEDED[use] + where))
+        assert told["hints"] == [] and told["findings"] == [], printed
+
+
+def test_a_library_s_own_record_gets_none(check: Any) -> None:
+    told, _ = check(
+        """
+        import torch
+        s = torch.cuda.Stream()
+        x = torch.ones(100, device="cuda")
+        exec(compile("x.record_stream(s)", torch.__file__, "exec"), {"x": x, "s": s})
+        del x
+        """
+    )
+    assert told["hints"] == []
+
+
 # ---- what lives ----
 
 LOSSES = """
@@ -257,6 +359,8 @@ def test_a_list_of_losses_is_told_after_three_steps(check: Any) -> None:
     assert growing["blocks_a_step"] == 1
     assert f":{line_of(LOSSES, 'square().mean()')}" in growing["place"]
     assert "grows by 1 blocks" in printed
+    told, _ = check("def main():\n" + textwrap.indent(LOSSES, "    ") + "main()\n")
+    assert len(told["growing"]) == 1  # though its list is gone at the end
     told, printed = check(LOSSES.replace("append(loss)", "append(loss.item())"))
     assert told["growing"] == [] and "grows" not in printed
 
@@ -331,3 +435,26 @@ def test_the_command_s_status_and_json(tmp_path: Path) -> None:
     assert status == 0 and told["findings"] == [] and told["compared_launches"] == 1000, printed
     assert printed.startswith("pleat check: 0 findings, ") and printed.count("\n") == 1
     assert "not compared: work of two streams more than 1000 launches apart" in printed
+
+
+def test_the_page_has_the_lines_of_code(tmp_path: Path) -> None:
+    script, page = tmp_path / "script.py", tmp_path / "page.html"
+    script.write_text(FORGOTTEN.replace("x * 2", "x * 2 if i < 9 else '<b>'"), "utf-8")
+    done = subprocess.run(
+        [BUILD / "pleat-runtime", "--check", "--html", page, sys.executable, script, "<i>"],
+        env=clean_environment(PYTHONPATH=os.environ.get("PYTHONPATH", "")),
+        check=False,
+    )
+    assert done.returncode == 3
+    text = page.read_text("utf-8")
+    marked = re.findall(r"<mark> *\d+ *(.*?)</mark>", text)
+    assert "y = x * 2 if i &lt; 9 else &#x27;&lt;b&gt;&#x27;" in marked and "del x" in marked
+    assert "record_stream(torch.cuda.current_stream())" in text
+    assert text.count("<section>") == 1 and "&lt;i&gt;" in text and "<b>" not in text
+
+
+def test_the_page_tells_what_is_no_finding(check: Any, tmp_path: Path) -> None:
+    check(LOSSES)
+    (page,) = (tmp_path / "findings").glob("*.html")
+    text = page.read_text("utf-8")
+    assert "0 findings" in text and "memory grows with each of 3 steps" in text

@@ -150,11 +150,11 @@ START_TEST(the_oldest_entries_are_overwritten)
     check_numbers(instance, 1003, 4);
     ck_assert_uint_eq(pl_history_n_told(history_of(instance, 0)), 1006);
     memset(history_entries, 0, sizeof history_entries);
-    ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), history_entries, 3), 4);
+    ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), history_entries, 3, NULL), 4);
     ck_assert_uint_eq(history_entries[0].bytes, 1004);
     ck_assert_uint_eq(history_entries[2].bytes, 1006);
     ck_assert_uint_eq(history_entries[3].bytes, 0);
-    ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), NULL, 0), 4);
+    ck_assert_uint_eq(pl_history_copy(history_of(instance, 0), NULL, 0, NULL), 4);
     api_unmake(instance);
 }
 END_TEST
@@ -393,7 +393,7 @@ static void *look(void *argument)
     while (n_working > 0) {
         pl_history_entry seen[64];
         void *stack[PL_HISTORY_DEPTH];
-        size_t n = pl_history_copy(history, seen, 64);
+        size_t n = pl_history_copy(history, seen, 64, NULL);
         n = n < 64 ? n : 64;
         for (size_t i = 0; i < n; i++) {
             (void)pl_history_stack(history, seen[i].frames, stack);

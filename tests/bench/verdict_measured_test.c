@@ -8,7 +8,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-enum { N_SETTINGS = 3, NEEDS = 2, HELD = 3, RUNS_ON = 4, ADVICE = 5, BACK = 6, TYPE = 7 };
+enum { N_SETTINGS = 3, NEEDS = 2, HELD = 4, RUNS_ON = 5, ADVICE = 6, BACK = 7, TYPE = 8 };
 
 static const char *const names[N_SETTINGS] = { "torch-native", "torch-expandable", "pleat" };
 static bench_verdict_input in;

@@ -66,7 +66,7 @@ static void tell(bench_told told)
     ck_assert_msg(strstr(verdict.lines[line], words) != NULL, "%s", verdict.lines[line])
 #define IS(line, words) ck_assert_str_eq(verdict.lines[line], words)
 
-enum { RECORDED, DEVICE, NEEDS, HELD, RUNS_ON, ADVICE, BACK, TYPE, AT_START, AT_END };
+enum { RECORDED, DEVICE, NEEDS, GROWS, HELD, RUNS_ON, ADVICE, BACK, TYPE, AT_START, AT_END };
 
 /* ---- by the rules ---- */
 
@@ -157,7 +157,7 @@ static void check_verdict(unsigned in_force, bool is_any_measured)
     }
     ck_assert_uint_eq(strlen(verdict.lines[RECORDED]), 0);
     for (unsigned i = NEEDS; i <= TYPE; i++) {
-        ck_assert(strlen(verdict.lines[i]) > 0 || i == BACK);
+        ck_assert(strlen(verdict.lines[i]) > 0 || i == BACK || i == GROWS);
     }
 }
 
@@ -413,6 +413,19 @@ START_TEST(a_ring_that_ran_over_hides_what_was_needed_before)
     IS(TYPE, "python3 YOUR_SCRIPT.py");
     HAS(AT_START, "max_entries=10_000_000");
     HAS(AT_END, "_dump_snapshot(\"whole.pickle\")  # after the last step");
+}
+END_TEST
+
+/* Whatever else is said of the recording. */
+START_TEST(lines_that_keep_more_with_each_step_are_told)
+{
+    add_three();
+    tell((bench_told){ .n_steps = 9, .growth = "by 1 block, 2.0 MiB a step, from nano/f.py:3 g" });
+    IS(GROWS, "by 1 block, 2.0 MiB a step, from nano/f.py:3 g");
+    tell((bench_told){ .ends_early = true, .growth = "by 1 block, 1.0 MiB a step, from f.py:3 g" });
+    IS(GROWS, "by 1 block, 1.0 MiB a step, from f.py:3 g");
+    tell((bench_told){ .n_steps = 9 });
+    IS(GROWS, "");
 }
 END_TEST
 
@@ -782,6 +795,7 @@ SUITE(bench_verdict)
     tcase_add_checked_fixture(parts, set_up, NULL);
     tcase_add_test(parts, a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_more);
     tcase_add_test(parts, a_ring_that_ran_over_hides_what_was_needed_before);
+    tcase_add_test(parts, lines_that_keep_more_with_each_step_are_told);
     tcase_add_test(parts, a_steady_rise_is_told_with_the_steps_that_are_left);
     tcase_add_test(parts, steps_that_were_not_seen_to_repeat_leave_a_doubt);
     tcase_add_test(parts, the_need_of_a_whole_recording_is_that_of_its_steps);

@@ -187,6 +187,38 @@ START_TEST(managed_memory_is_the_programs_and_the_devices)
 }
 END_TEST
 
+/* By loop index pinned, managed, registered. */
+START_TEST(kernels_reach_host_memory_while_it_lives)
+{
+    static char own[8192];
+    void *pinned = own;
+    cu_devptr at = 0;
+    world_begin("host:8M,capacity:4M,depth:1048576");
+    if (_i == 0) {
+        ck_ok(cuMemHostAlloc(&pinned, sizeof(own), 0));
+        at = (uintptr_t)pinned;
+    } else if (_i == 1) {
+        ck_ok(cuMemAllocManaged(&at, sizeof(own), CU_ATTACH_GLOBAL));
+    } else {
+        ck_ok(cuMemHostRegister_v2(own, sizeof(own), 0));
+        at = (uintptr_t)own;
+    }
+    cu_stream stream = world_stream();
+    world_write(stream, at, sizeof(own));
+    world_read(stream, at + 8191, 1);
+    pleat_sim_finish();
+    ck_assert_uint_eq(world_hazards(), 0);
+    world_read(stream, at + 8191, 2);
+    ck_assert_uint_eq(world_hazards(), 1);
+    pleat_sim_finish();
+    ck_ok(_i == 0 ? cuMemFreeHost(pinned) : _i == 1 ? cuMemFree_v2(at) : cuMemHostUnregister(own));
+    world_read(stream, at, 1);
+    pleat_sim_finish();
+    ck_ok(cuStreamDestroy_v2(stream));
+    world_end_with(PLEAT_SIM_UNMAPPED_ACCESS, 2);
+}
+END_TEST
+
 START_TEST(what_is_registered_is_known_until_it_is_not)
 {
     static char own[3 * 4096];
@@ -330,6 +362,7 @@ SUITE(sim_host)
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("whole");
     tcase_add_loop_test(tcase, whole_pieces_are_charged_and_freed_once, 0, 2);
+    tcase_add_loop_test(tcase, kernels_reach_host_memory_while_it_lives, 0, 3);
     tcase_add_loop_test(tcase, managed_memory_is_the_programs_and_the_devices, 0, 2);
     tcase_add_loop_test(tcase, what_is_registered_is_known_until_it_is_not, 0, 2);
     tcase_add_loop_test(tcase, commands_move_the_bytes_of_host_memory, 0, 2);

@@ -85,6 +85,40 @@ static void read_from_device_1(cu_devptr at)
     ck_ok(cuDevicePrimaryCtxRelease_v2(1));
 }
 
+static void kernel_of_device_1(cu_devptr at)
+{
+    const pleat_sim_access access = { at, 512, false };
+    cu_context context;
+    ck_ok(cuDevicePrimaryCtxRetain(&context, 1));
+    ck_ok(cuCtxPushCurrent_v2(context));
+    pleat_sim_op_begin(7, &access, 1);
+    ck_ok(pleat_sim_op_kernel(NULL));
+    (void)pleat_sim_op_end();
+    ck_ok(cuCtxPopCurrent_v2(&context));
+}
+
+/* A copy from device to device has kernels on both. */
+START_TEST(an_operation_s_kernel_touches_what_its_device_can_reach)
+{
+    cu_access_desc peer = allow(1, CU_ACCESS_READ);
+    world_begin("devices:2,depth:1048576");
+    cu_devptr at = world_map(1);
+    cu_stream stream = world_stream();
+    world_write(stream, at, 512);
+    kernel_of_device_1(at);
+    ck_assert_uint_eq(world_hazards(), 0);
+    ck_ok(cuMemSetAccess(at, GRANULE, &peer, 1));
+    kernel_of_device_1(at); /* unordered with the write */
+    ck_assert_uint_eq(world_hazards(), 1);
+    pleat_sim_finish();
+    ck_ok(cuDevicePrimaryCtxRelease_v2(1));
+    ck_ok(cuDevicePrimaryCtxRelease_v2(1));
+    ck_ok(cuStreamDestroy_v2(stream));
+    world_unmap(at, 1);
+    world_end_with(PLEAT_SIM_RACE, 1);
+}
+END_TEST
+
 static cu_mempool make_pool(void)
 {
     cu_mempool pool;
@@ -162,6 +196,7 @@ SUITE(sim_peer)
     tcase_add_test(peers, a_device_that_cannot_reach_is_refused_access_and_nothing_changes);
     suite_add_tcase(suite, peers);
     TCase *pools = tcase_create("pools");
+    tcase_add_test(pools, an_operation_s_kernel_touches_what_its_device_can_reach);
     tcase_add_test(pools, a_pools_memory_is_its_own_devices_only);
     tcase_add_test(pools, access_to_a_pool_is_access_to_all_its_memory_present_and_future);
     tcase_add_test(pools, access_to_a_pool_is_refused_where_it_makes_no_sense);

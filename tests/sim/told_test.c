@@ -4,6 +4,7 @@
 
 #include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
+#include "vmm/sim/memory/block.h"
 
 static cu_devptr at; /* four granules */
 static cu_stream a;
@@ -339,6 +340,50 @@ START_TEST(an_operation_s_kernels_touch_what_it_says)
 }
 END_TEST
 
+/* What is not known counts as a use. */
+START_TEST(the_streams_that_may_have_used_a_block_are_known)
+{
+    tell_block(a, at, 4096, 0);
+    ck_assert(pleat_sim_may_use(at, a)); /* its own */
+    ck_assert(!pleat_sim_may_use(at, b));
+    ck_assert(pleat_sim_may_use(at + 64, b)); /* no block begins there */
+    ck_assert(pleat_sim_may_use(at + 4096, b));
+    ck_assert(pleat_sim_may_use(at, (cu_stream)(uintptr_t)12345));
+    world_read(b, at + 4095, 1); /* and one byte behind the block */
+    ck_assert(pleat_sim_may_use(at, b));
+    pleat_sim_finish();
+    ck_assert(pleat_sim_may_use(at, b)); /* for ever */
+    tell_free(at, 0);
+    ck_assert(pleat_sim_may_use(at, b));
+    tell_block(a, at, 4096, 0);
+    ck_assert(!pleat_sim_may_use(at, b)); /* another block */
+    world_read(b, at + 4096, 64);
+    ck_assert(!pleat_sim_may_use(at, b));
+    ck_ok(pleat_sim_op_kernel(b)); /* it may touch anything that lives */
+    ck_assert(pleat_sim_may_use(at, b));
+    tell_block(a, at + 8192, 0, 0);
+    ck_assert(pleat_sim_may_use(at + 8192, b)); /* how far it goes is not known */
+}
+END_TEST
+
+/* More streams than a block remembers. */
+START_TEST(a_block_of_many_streams_may_be_used_by_all)
+{
+    cu_stream streams[6];
+    tell_block(a, at, 4096, 0);
+    for (unsigned i = 0; i < 6; i++) {
+        streams[i] = world_stream();
+        ck_assert_int_eq(pleat_sim_may_use(at, streams[i]), i > SIM_BLOCK_USERS);
+        world_read(streams[i], at, 64);
+        ck_assert(pleat_sim_may_use(at, streams[i]));
+    }
+    pleat_sim_finish();
+    for (unsigned i = 0; i < 6; i++) {
+        ck_ok(cuStreamDestroy_v2(streams[i]));
+    }
+}
+END_TEST
+
 START_TEST(an_operation_writes_all_of_the_block_that_it_allocates)
 {
     pleat_sim_op_begin(31, NULL, 0);
@@ -483,6 +528,8 @@ SUITE(sim_told)
     TCase *operations = suite_case(suite, "operations", begin, end);
     tcase_add_test(operations, a_graph_keeps_its_own_blocks_and_loses_its_inputs);
     tcase_add_test(operations, an_operation_s_kernels_touch_what_it_says);
+    tcase_add_test(operations, the_streams_that_may_have_used_a_block_are_known);
+    tcase_add_test(operations, a_block_of_many_streams_may_be_used_by_all);
     tcase_add_test(operations, an_operation_writes_all_of_the_block_that_it_allocates);
     tcase_add_test(operations, what_an_operation_allocates_and_frees_it_does_not_write_later);
     TCase *all = suite_case(suite, "model", begin, end);

@@ -122,6 +122,7 @@ class Run:
         self.way, self.module = way, module
         self.verdicts: dict[str, str] = {}
         self.messages: dict[str, str] = {}
+        self.said: dict[str, str] = {}  # the whole messages
         self.failure = ""
         self.zygote = subprocess.Popen(
             [python, HERE / "zygote.py", way, module],
@@ -151,6 +152,7 @@ class Run:
                 verdict, message, seconds = self.answer()
                 self.verdicts[test] = verdict.split()[0]
                 self.messages[test] = last_line(message)
+                self.said[test] = message
                 print(f"{self.way:6} {verdict:8} {seconds:5} {self.module} {test}", flush=True)
         self.zygote.stdin.close()
         self.zygote.wait()

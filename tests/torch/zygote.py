@@ -5,7 +5,8 @@ First a line of JSON is written: the ids of the module's tests and the name of t
 [verdict, message] if a child failed to find them. Then each line `ID` is answered with a line
 [verdict, message, seconds]. Verdicts are unittest's: pass, fail, error, skip, xfail, uxpass; and
 timeout, crash. Importing torch takes seconds, and a fork does not. No test sees leftovers of an
-earlier one. Under pleat torch has pleat's class (docs/pytorch.md), or no test runs.
+earlier one. Under pleat torch has pleat's class (docs/pytorch.md), or no test runs. The way "check" is
+torch's own allocator under a check (docs/check.md), whose findings are the message.
 
 Kernels compute nothing here. So assertions on the values of tensors are left out. Assertions on
 memory, streams, graphs and statistics stay."""
@@ -141,6 +142,10 @@ def run_one(test_id: str) -> list[str]:
     if not found:
         return ["missing", ""]
     result = unittest.TestResult()
+    if WAY == "check":
+        from pleat.torch import _check
+
+        _check.begin()
     found[0].run(result)
     lists = (
         ("skip", result.skipped),
@@ -151,7 +156,24 @@ def run_one(test_id: str) -> list[str]:
     for verdict, entries in lists:
         if entries:
             return [verdict, str(entries[0][1])[-MESSAGE_CHARACTERS:]]
-    return ["uxpass" if result.unexpectedSuccesses else "pass", ""]
+    return ["uxpass" if result.unexpectedSuccesses else "pass", findings()]
+
+
+def findings() -> str:
+    """What a check has found, a line for each: its kind and both places."""
+    if WAY != "check":
+        return ""
+    from pleat.torch import _check
+
+    check = _check.under_way()
+    check.look()
+    lines = []
+    for finding in check.findings.found.values():
+        places = [place.frames[:1] for place in (finding.other, finding.place)]
+        names = [f"{frame.line} {frame.source()}" for frames in places for frame in frames]
+        lines.append(f"{finding.kind}: " + " | ".join(names))
+    lines += [f"hint: {p.frames[0].source()}" for p, _ in check.findings.needless() if p.frames]
+    return "\n".join(lines)
 
 
 def become_child(answer: int, log: int, test_id: str | None) -> None:

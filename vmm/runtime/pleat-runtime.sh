@@ -21,6 +21,7 @@
 #   --check              find mistakes with streams and memory (docs/check.md): each is told at the end,
 #                        and then the exit status is 3 where the program's own is 0
 #   --json FILE          with --check: write what was found, one JSON object for each process
+#   --html FILE          with --check: write what was found as a page, with the lines of code
 #   --contents           back device memory with host memory, so that copies keep their bytes;
 #                        else what comes from the device is zeros
 #   --sim KEY:VALUE,...  further keys of the simulator (pleat_sim.h)
@@ -188,6 +189,9 @@ check() {
     if [ -n "$json" ]; then
         cat "$findings"/*.json >"$json" || fail "$json cannot be written"
     fi
+    if [ -n "$html" ]; then
+        cat "$findings"/*.html >"$html" || fail "$html cannot be written"
+    fi
     n=$(sed -n 's/^{"findings_found": \([0-9]*\),.*/\1/p' "$findings"/*.json | awk '{ n += $1 } END { print n }')
     [ "$status" != 0 ] || [ "$n" = 0 ] || status=3
     exit "$status"
@@ -338,13 +342,13 @@ refuse_environment() {
 
 # ---- the command line ----
 
-json='' is_check=0 findings=''
+json='' html='' is_check=0 findings=''
 memory=80G card='' context=500M compute=9.0 devices=1 contents='' more='' report=1 is_fit=0 step=''
 allocators=() given=()
 while [ $# -gt 0 ]; do
     case "$1" in
     --memory | --card | --context | --compute | --devices | --allocator | --step | --sim | --report | \
-        --json)
+        --json | --html)
         [ $# -gt 1 ] || fail "$1 takes a value"
         case "$1" in
         --memory) memory=$2 given+=("$1") ;;
@@ -357,6 +361,7 @@ while [ $# -gt 0 ]; do
         --sim) more=,$2 ;;
         --report) report=$2 ;;
         --json) json=$2 ;;
+        --html) html=$2 ;;
         esac
         shift 2
         ;;
@@ -377,7 +382,7 @@ check_allocators
 refuse_environment
 
 [ ${#given[@]} -le 1 ] || fail "${given[0]} and ${given[1]}: which of the two?"
-((is_check)) || [ -z "$json" ] || fail "--json goes with --check"
+((is_check)) || [ -z "$json$html" ] || fail "--json and --html go with --check"
 ((is_fit && is_check)) && fail "--fit and --check: which of the two?"
 ((is_fit)) || [ -z "$step" ] || fail "--step goes with --fit"
 ((is_fit)) || [ ${#allocators[@]} -le 1 ] || fail "--allocator takes a list with --fit only"

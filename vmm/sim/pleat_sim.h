@@ -219,7 +219,7 @@ PLEAT_SIM_API void pleat_sim_op_begin(uint64_t place, const pleat_sim_access *ac
 PLEAT_SIM_API uint64_t pleat_sim_op_end(void);
 
 /** Submit a kernel: as pleat_sim_work, with the accesses of the thread's operation; without an
- *  operation with none. */
+ *  operation with none. Memory of other devices counts only if the stream's device can reach it. */
 PLEAT_SIM_API int pleat_sim_op_kernel(void *stream);
 
 /** What an allocator tells of its blocks. */
@@ -247,6 +247,14 @@ typedef enum pleat_sim_told {
  *  Threads  any. The caller may hold locks of its own. */
 PLEAT_SIM_API bool pleat_sim_tell(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t bytes,
                                   uint64_t place);
+
+/** Tell whether work of a stream has touched a block, live or freed.
+ *
+ *  Params   ptr: of the block that was told of last at this address.
+ *  Returns  false: none has. true: some has, or nobody can tell: there is no such block or stream,
+ *           the block's size is unknown, or the stream has run a kernel whose accesses are unknown.
+ *  Threads  any. */
+PLEAT_SIM_API bool pleat_sim_may_use(uint64_t ptr, void *stream);
 
 /** Submit work that fills [ptr, ptr + bytes) at its end with a pattern made of `seed`.
  *

@@ -26,7 +26,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import _findings, _leaks, _listener, _places
+from . import _findings, _leaks, _listener, _page, _places
 
 VARIABLE = "PLEAT_TORCH_CHECK"  # the folder where each process leaves its findings
 
@@ -39,23 +39,11 @@ _strided = torch.strided
 class _Thread(threading.local):
     place = 0  # of the operation under way
     news: list[int] | None = None  # the blocks that it has allocated
+    is_torch_s = False  # torch itself captures or launches a graph
 
 
 _thread = _Thread()
 _state: _Check | None = None
-
-
-def _spans(tensor: torch.Tensor) -> tuple[int, int]:
-    """Address and bytes from the first element to the last; 0 bytes for what has no memory."""
-    if not tensor.is_cuda or tensor.layout is not _strided:
-        return 0, 0
-    ptr = tensor.data_ptr()
-    n = tensor.numel()
-    if n == 0 or ptr == 0:
-        return 0, 0
-    if not tensor.is_contiguous():
-        n = 1 + sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride()))
-    return ptr, n * tensor.itemsize
 
 
 class _Operation:
@@ -66,6 +54,7 @@ class _Operation:
         writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
         returns = [r.alias_info for r in schema.returns]
         self.func = func
+        self._schema = schema
         self.writes = writes
         self.named = {a.name: w for a, w in zip(schema.arguments, writes)}
         self.makes_new = _MAKES_NEW.match(schema.name) is not None
@@ -78,7 +67,7 @@ class _Operation:
         self.is_record = schema.name == "aten::record_stream"
 
 
-_operations: dict[Any, _Operation] = {}
+_operations: dict[int, _Operation] = {}  # by id: torch's own hash of them is a function of Python
 _pack = struct.Struct("QQQ").pack  # a pleat_sim_access: the bool, then padding
 
 
@@ -105,14 +94,19 @@ def _accesses(
         if makes_new and not is_write:
             continue
         for tensor in values:
-            if not isinstance(tensor, _Tensor):
+            if not isinstance(tensor, _Tensor) or not tensor.is_cuda or tensor.layout is not _strided:
                 continue
-            ptr, n_bytes = _spans(tensor)
-            if n_bytes:
-                packed += _pack(ptr, n_bytes, is_write)
-                n += 1
-                tensors.append(tensor)
-                has_gaps = has_gaps or tensor.numel() * tensor.itemsize < n_bytes
+            ptr = tensor.data_ptr()
+            n_elements = tensor.numel()
+            if n_elements == 0 or ptr == 0:
+                continue
+            if not tensor.is_contiguous():  # from the first element to the last
+                span = 1 + sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride()))
+                has_gaps = has_gaps or n_elements < span
+                n_elements = span
+            packed += _pack(ptr, n_elements * tensor.itemsize, is_write)
+            n += 1
+            tensors.append(tensor)
     return packed, n, tensors if has_gaps else []
 
 
@@ -144,19 +138,19 @@ class _Mode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        operation = _operations.get(func)
+        operation = _operations.get(id(func))
         if operation is None:
-            operation = _operations[func] = _Operation(func)
+            operation = _operations[id(func)] = _Operation(func)
         if operation.is_view:
             return func(*args, **kwargs)
         for kind in types:
             if kind is not _Tensor and not issubclass(kind, torch.nn.Parameter):
                 return NotImplemented  # a wrapper: its own operations on real tensors come here
         check = _state
-        if check is None or not check.is_on:
+        if check is None or not check.is_on or _thread.is_torch_s:
             return func(*args, **kwargs)
         if operation.is_record:
-            check.note_record(args[0])
+            check.note_record(*args, **kwargs)
             return func(*args, **kwargs)
         return check.run(operation, args, kwargs)
 
@@ -168,7 +162,8 @@ class _Check:
         self.findings = _findings.Findings()
         self.live = _leaks.Live()
         self.n_seen = 0  # hazards of the simulator
-        self.recorded: set[int] = set()  # blocks that another stream was recorded for
+        # Blocks that other streams were recorded for: by address, by stream, where.
+        self.recorded: dict[int, dict[int, int]] = {}
         self.devices: set[int] = set()
         self.told_at = time.monotonic()
         self.lock = threading.Lock()
@@ -178,7 +173,7 @@ class _Check:
 
     def run(self, operation: _Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         packed, n, gappy = _accesses(operation, args, kwargs)
-        place = _places.here(operation.func)
+        place = _places.here(operation)
         gaps = self.findings.gaps
         if gappy:
             gaps[place] = [_findings.shape_of(tensor) for tensor in gappy]
@@ -244,9 +239,19 @@ class _Check:
 
     # ---- blocks ----
 
-    def note_record(self, tensor: torch.Tensor) -> None:
+    def note_record(self, tensor: torch.Tensor, s: torch.Stream) -> None:
         if tensor.is_cuda:
-            self.recorded.add(tensor.untyped_storage().data_ptr())
+            of_it = self.recorded.setdefault(tensor.untyped_storage().data_ptr(), {})
+            stream = torch.cuda.Stream(
+                stream_id=s.stream_id, device_index=s.device_index, device_type=s.device_type
+            )
+            of_it.setdefault(stream.cuda_stream, _places.of_user("record_stream"))
+
+    def judge_records(self, ptr: int) -> None:
+        """The block goes. Have the streams used it that were recorded for it?"""
+        for stream, place in self.recorded.pop(ptr).items():
+            if place:  # the user's own call, not a library's
+                self.findings.note_record(place, _listener.may_use(ptr, stream))
 
     def block_began(self, ptr: int) -> None:
         thread = _thread
@@ -268,7 +273,7 @@ class _Check:
         is_reusable = ptr not in self.recorded
         _listener.tell(_listener.FREE, None, ptr, is_reusable, place)
         if not is_reusable:
-            self.recorded.discard(ptr)
+            self.judge_records(ptr)
         news = thread.news
         if news and ptr in news:
             news.remove(ptr)
@@ -301,23 +306,31 @@ def _enter_in_new_threads() -> None:
 
 
 def _name_launches() -> None:
-    """A launch of a graph is no operation of torch's, but has a place, too."""
+    """A launch of a graph is no operation of torch's, but has a place, too. What torch itself writes
+    there, and where a capture begins, is the state of its random numbers, in an order of its own."""
     graph = torch.cuda.CUDAGraph
-    original = graph.replay
 
-    def replay(self: torch.cuda.CUDAGraph) -> None:
-        check = _state
-        if check is None or not check.is_on:
-            original(self)
-            return
-        _listener.op_begin(_places.here("the launch of a graph"), b"", 0)
-        try:
-            original(self)
-        finally:
-            if _listener.op_end() != check.n_seen:
-                check.look()
+    def name(method: Any, what: str) -> Any:
+        def run(self: torch.cuda.CUDAGraph, *args: Any, **named: Any) -> None:
+            check, thread = _state, _thread
+            if check is None or not check.is_on:
+                method(self, *args, **named)
+                return
+            _listener.op_begin(_places.here(what), b"", 0)
+            thread.is_torch_s = True
+            try:
+                method(self, *args, **named)
+            finally:
+                thread.is_torch_s = False
+                if _listener.op_end() != check.n_seen:
+                    check.look()
 
-    graph.replay = replay  # type: ignore[method-assign]
+        return run
+
+    graph.replay = name(graph.replay, "the launch of a graph")  # type: ignore[method-assign]
+    graph.capture_begin = name(  # type: ignore[method-assign]
+        graph.capture_begin, "the capture of a graph"
+    )
 
 
 def begin(folder: str | None = None) -> None:
@@ -348,6 +361,8 @@ def begin(folder: str | None = None) -> None:
 def _finish(check: _Check, folder: str | None) -> None:
     check.is_on = False
     check.look()
+    if folder is not None:
+        _page.write(check.findings, check.live, os.path.join(folder, f"{os.getpid()}.html"))
     check.findings.finish(check.live, folder)
 
 

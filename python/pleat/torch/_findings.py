@@ -82,6 +82,11 @@ def _stream(number: int) -> str:
     return "the default stream" if number in default_streams() else f"stream {number}"
 
 
+def _object(place: _places.Place) -> dict[str, Any]:
+    frames = [{**f._asdict(), "source": f.source()} for f in place.frames]
+    return {"what": place.what, "backward": place.is_backward, "frames": frames}
+
+
 Shape = tuple[int, int, tuple[int, ...], tuple[int, ...]]  # address, bytes of an element, sizes, steps
 
 
@@ -122,6 +127,18 @@ class Findings:
         self.found: dict[tuple[Any, ...], Finding] = {}
         self.gaps: dict[int, list[Shape]] = {}  # of a place's last operation, if any has gaps
         self.n_operations = 0
+        self.records: dict[int, list[int]] = {}  # by place: blocks that waited for nothing, others
+
+    def note_record(self, place: int, was_used: bool) -> None:
+        self.records.setdefault(place, [0, 0])[was_used] += 1
+
+    def needless(self) -> list[tuple[_places.Place, int]]:
+        """Calls of record_stream that no block needed. Where one did, the call is right."""
+        return [
+            (_places.place(place), needless)
+            for place, (needless, needed) in self.records.items()
+            if not needed
+        ]
 
     def _misses(self, hazard: Hazard) -> bool:
         """Whether the two works only interleave, as halves of a matrix's columns do."""
@@ -164,7 +181,7 @@ class Findings:
             lines.append(f"         from {frame.text()}  {frame.source()}")
         return lines
 
-    def _tell(self, number: int, finding: Finding) -> list[str]:
+    def tell(self, number: int, finding: Finding) -> list[str]:
         hazard = finding.hazard
         times = "" if finding.count == 1 else f" ({finding.count} times)"
         lines = [f"  {number}. {finding.kind}: {_TITLES.get(finding.kind, hazard.text)}{times}"]
@@ -197,7 +214,16 @@ class Findings:
             if within < MOST_DEPTH:
                 told[0] += f" (--sim depth:{MOST_DEPTH} compares more)"
         for i, finding in enumerate(self.found.values()):
-            told += self._tell(i + 1, finding)
+            told += self.tell(i + 1, finding)
+        return told + self.others(live)
+
+    def others(self, live: _leaks.Live) -> list[str]:
+        """What is no finding."""
+        told = []
+        for place, count in self.needless():
+            times = "" if count == 1 else f", {count} times"
+            told.append(f"pleat check: a hint: record_stream that nothing needs{times}")
+            told += self._stack(place, "and that stream has not used the memory: it waits for nothing")
         growing = live.growing()
         if growing:
             told.append(f"pleat check: memory grows with each of {live.n_steps} steps")
@@ -205,24 +231,20 @@ class Findings:
         return told
 
     def as_objects(self) -> list[dict[str, Any]]:
-        def tell(place: _places.Place) -> dict[str, Any] | None:
-            frames = [{**f._asdict(), "source": f.source()} for f in place.frames]
-            return {"what": place.what, "backward": place.is_backward, "frames": frames}
-
         return [
             {
                 "kind": f.kind,
                 "title": _TITLES.get(f.kind, f.hazard.text),
                 "count": f.count,
-                "here": tell(f.place),
-                "other": tell(f.other) if f.hazard.other_place else None,
+                "here": _object(f.place),
+                "other": _object(f.other) if f.hazard.other_place else None,
                 "stream": f.hazard.stream,
                 "other_stream": f.hazard.other_stream or None,
                 "block": {
                     "address": f.hazard.block_ptr,
                     "bytes": f.hazard.block_bytes,
-                    "allocated": tell(f.born),
-                    "freed": tell(f.freed) if f.hazard.freed_place else None,
+                    "allocated": _object(f.born),
+                    "freed": _object(f.freed) if f.hazard.freed_place else None,
                 },
                 "missing": f.missing(),
                 "text": f.hazard.text,
@@ -241,6 +263,10 @@ class Findings:
             "findings": self.as_objects(),
             "growing": [
                 {**alive._asdict(), "place": str(alive)} for alive in live.growing()
+            ],
+            "hints": [
+                {"kind": "needless-record", "place": _object(place), "count": count}
+                for place, count in self.needless()
             ],
             "operations": self.n_operations,
             "compared_launches": compared_launches(),

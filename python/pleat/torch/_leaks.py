@@ -51,17 +51,17 @@ class _Growth:
     """How the live blocks of a place change from step to step."""
 
     def __init__(self) -> None:
-        self.count = self.bytes = 0
+        self.count = self.bytes = self.oldest = 0
         self.streak = self.grown = self.grown_bytes = 0
 
-    def step(self, count: int, n_bytes: int) -> None:
+    def step(self, count: int, n_bytes: int, oldest: int) -> None:
         if count > self.count:
             self.streak += 1
             self.grown += count - self.count
             self.grown_bytes += n_bytes - self.bytes
         else:
             self.streak = self.grown = self.grown_bytes = 0
-        self.count, self.bytes = count, n_bytes
+        self.count, self.bytes, self.oldest = count, n_bytes, oldest
 
 
 class Live:
@@ -89,16 +89,22 @@ class Live:
         self.places.pop(ptr, None)
         self.sizes.pop(ptr, None)
 
+    def _by_place(self, first: int) -> dict[int, list[int]]:
+        """Blocks after number `first` by place: how many, bytes, and the oldest one's number."""
+        found: dict[int, list[int]] = {}
+        for ptr, place in list(self.places.items()):
+            number = self.numbers[ptr]
+            if number > first:
+                count, n_bytes, oldest = found.get(place, (0, 0, number))
+                size_of_it = self.sizes.get(ptr, 0)
+                found[place] = [count + 1, n_bytes + size_of_it, min(oldest, number)]
+        return found
+
     def step(self) -> None:
         self.n_steps += 1
-        counts: dict[int, int] = {}
-        sizes: dict[int, int] = {}
-        for ptr, place in list(self.places.items()):
-            counts[place] = counts.get(place, 0) + 1
-            sizes[place] = sizes.get(place, 0) + self.sizes.get(ptr, 0)
-        for place in counts.keys() | self.growths.keys():
-            growth = self.growths.setdefault(place, _Growth())
-            growth.step(counts.get(place, 0), sizes.get(place, 0))
+        found = self._by_place(0)
+        for place in found.keys() | self.growths.keys():
+            self.growths.setdefault(place, _Growth()).step(*found.get(place, (0, 0, 0)))
 
     def _rate(self, place: int) -> tuple[float, float]:
         """Blocks and bytes a step, for a place that grew in three of four steps, the last ones. The
@@ -109,21 +115,18 @@ class Live:
             return 0, 0
         return growth.grown / growth.streak, growth.grown_bytes / growth.streak
 
-    def since(self, mark: Mark | None) -> list[Alive]:
-        """Live blocks allocated after the mark, by place, the most bytes first."""
-        first = mark.number if mark is not None else 0
-        found: dict[int, list[int]] = {}
-        for ptr, place in list(self.places.items()):
-            number = self.numbers[ptr]
-            if number > first:
-                count, n_bytes, oldest = found.get(place, (0, 0, number))
-                size_of_it = self.sizes.get(ptr, 0)
-                found[place] = [count + 1, n_bytes + size_of_it, min(oldest, number)]
+    def _tell(self, found: dict[int, list[int]]) -> list[Alive]:
         alive = [
             Alive(_places.place(place), count, n_bytes, self.n_allocated - oldest, *self._rate(place))
             for place, (count, n_bytes, oldest) in found.items()
         ]
         return sorted(alive, key=lambda a: (-a.bytes, -a.blocks))
 
+    def since(self, mark: Mark | None) -> list[Alive]:
+        """Live blocks allocated after the mark, by place, the most bytes first."""
+        return self._tell(self._by_place(mark.number if mark is not None else 0))
+
     def growing(self) -> list[Alive]:
-        return [alive for alive in self.since(None) if alive.blocks_a_step > 0]
+        """What grew until the last step ended. A program's end frees what its functions kept."""
+        last = {p: [g.count, g.bytes, g.oldest] for p, g in self.growths.items()}
+        return [alive for alive in self._tell(last) if alive.blocks_a_step > 0]

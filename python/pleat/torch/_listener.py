@@ -70,6 +70,9 @@ if _library is not None:
         ctypes.c_uint64,
     )
     tell.restype = ctypes.c_bool
+    may_use = _library.pleat_sim_may_use
+    may_use.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
+    may_use.restype = ctypes.c_bool
     _hazards = _library.pleat_sim_hazards
     _hazards.argtypes = (ctypes.POINTER(_Hazard), ctypes.c_size_t)
     _hazards.restype = ctypes.c_size_t

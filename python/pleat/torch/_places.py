@@ -40,8 +40,12 @@ class Place(NamedTuple):
 
 _FOREIGN = tuple(
     os.path.join(os.path.realpath(folder), "")
-    for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
+    for folder in (
+        os.path.dirname(torch.__file__),
+        os.path.dirname(os.path.dirname(os.path.realpath(__file__))),
+    )
 )
+_OWN = os.path.join(os.path.dirname(__file__), "")
 _LIBRARY = os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), "")
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -110,6 +114,16 @@ def here(what: Any, most: int = DEPTH) -> int:
     whole = (what, is_backward, *key)
     number = _numbers.get(whole)
     return number if number is not None else _add(whole)
+
+
+def of_user(what: Any) -> int:
+    """The number of the caller's place if the user's own code called what called this, else 0."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    if frame is None or (_kinds.get(id(frame.f_code)) or _judge(frame.f_code)) == _NOT:
+        return 0
+    return here(what)
 
 
 def _add(whole: tuple[Any, ...]) -> int:

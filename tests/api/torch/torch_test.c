@@ -102,7 +102,7 @@ static size_t n_ooms_told(pleat instance)
     static pl_history_entry entries[MOST];
     pl_use use = pl_use_enter(instance);
     ck_assert_ptr_nonnull(use.instance);
-    size_t n = pl_history_copy(&pl_use_find_gpu(use.instance, 0)->history, entries, MOST);
+    size_t n = pl_history_copy(&pl_use_find_gpu(use.instance, 0)->history, entries, MOST, NULL);
     size_t n_ooms = 0;
     pl_use_leave(use);
     ck_assert_uint_gt(n, 0);

@@ -25,7 +25,7 @@ void history_record(pleat handle, size_t max_entries, unsigned flags)
 
 size_t history_copy(pleat handle, int device)
 {
-    size_t n = pl_history_copy(history_of(handle, device), history_entries, HISTORY_MOST);
+    size_t n = pl_history_copy(history_of(handle, device), history_entries, HISTORY_MOST, NULL);
     ck_assert_uint_le(n, HISTORY_MOST);
     return n;
 }

@@ -19,12 +19,6 @@ uint64_t pleat_sim_op_end(void)
     return sim_hazard_count();
 }
 
-int pleat_sim_op_kernel(void *stream)
-{
-    const sim_scope *scope = sim_scope_self();
-    return pleat_sim_work(stream, scope->n > 0 ? scope->accesses : NULL, scope->n);
-}
-
 /* The stream of a request, without a word if there is none: the caller may name a destroyed one. */
 static sim_stream *stream_of(void *handle, uint64_t ptr)
 {
@@ -42,6 +36,43 @@ static sim_stream *stream_of(void *handle, uint64_t ptr)
     return mapping == NULL || handle == (void *)CU_STREAM_PER_THREAD
                ? NULL
                : sim_stream_legacy(&sim.devices[mapping->handle->device].context);
+}
+
+static bool is_reached(int device, const pleat_sim_access *access)
+{
+    const pleat_sim_access *first;
+    uint64_t any;
+    const sim_mapping *mapping = sim_mapping_at(access->ptr);
+    return mapping == NULL || mapping->handle->device == device ||
+           sim_hazard_is_accessible(device, access, 1, &first, &any);
+}
+
+/* An operation on two devices has kernels on both. Puts the memory that this one can reach first,
+ * and returns how much that is. */
+static size_t sort_reached(sim_scope *scope, void *handle)
+{
+    const sim_stream *stream = sim.is_configured && !sim.is_forked ? stream_of(handle, 0) : NULL;
+    if (stream == NULL || sim.conf.n_devices == 1) {
+        return scope->n;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < scope->n; i++) {
+        pleat_sim_access access = scope->accesses[i];
+        if (is_reached(stream->context->device, &access)) {
+            scope->accesses[i] = scope->accesses[n];
+            scope->accesses[n++] = access;
+        }
+    }
+    return n;
+}
+
+int pleat_sim_op_kernel(void *stream)
+{
+    sim_scope *scope = sim_scope_self();
+    sim_state_lock();
+    size_t n = sort_reached(scope, stream);
+    sim_state_unlock();
+    return pleat_sim_work(stream, n > 0 ? scope->accesses : NULL, n);
 }
 
 static sim_block *find_live(uint64_t ptr)
@@ -175,6 +206,20 @@ static void listen(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t byt
         }
         break;
     }
+}
+
+bool pleat_sim_may_use(uint64_t ptr, void *handle)
+{
+    bool may_use = true;
+    sim_state_lock();
+    if (sim.is_configured && !sim.is_forked && ptr >> SIM_ADDRESS_BITS == 0) {
+        const sim_stream *stream = stream_of(handle, ptr);
+        const sim_block *block = sim_block_at(ptr);
+        may_use = stream == NULL || block == NULL || block->life.ptr != ptr ||
+                  sim_late_may_use(block, stream);
+    }
+    sim_state_unlock();
+    return may_use;
 }
 
 bool pleat_sim_tell(pleat_sim_told what, void *stream, uint64_t ptr, uint64_t bytes, uint64_t place)

@@ -27,6 +27,8 @@ typedef struct sim_block_life {
     uint64_t freed_place;
 } sim_block_life;
 
+enum { SIM_BLOCK_USERS = 4 };
+
 typedef struct sim_block {
     sim_skip_node node;
     uint64_t start; /* of what is left of it; life.ptr until another block took the first bytes */
@@ -40,6 +42,8 @@ typedef struct sim_block {
     bool has_lost;          /* its contents were discarded, and nothing was written since */
     uint32_t slot;          /* of the stream; UINT32_MAX: none */
     uint64_t n_before_free; /* work of the stream until the free */
+    unsigned n_users;       /* streams whose work touched it, its own too; more than */
+    uint64_t users[SIM_BLOCK_USERS]; /* their ids; these are not kept */
 } sim_block;
 
 static inline uint64_t sim_block_end(const sim_block *block)

@@ -278,6 +278,7 @@ void sim_capture_add(sim_stream *stream, const sim_task *task)
         program->tasks = sim_grow(program->tasks, program->room * sizeof(sim_task *));
         capture->nodes = sim_grow(capture->nodes, program->room * sizeof(capture->nodes[0]));
     }
+    sim_late_note_user(stream, task);
     (void)sim_late_check(stream, task);
     sim_task *copy = sim_task_capture(task);
     stream->capture_position++;

@@ -43,8 +43,8 @@ static bool is_one_accessible(int device, const pleat_sim_access *access, uint64
     sim_scan scan = sim_space_scan(&sim.space, access->ptr, end);
     uint64_t right = access->is_write ? SIM_GRANULE_WRITE(device) : SIM_GRANULE_READ(device);
     *any |= scan.any;
-    if ((scan.all & right) == 0) {
-        return false;
+    if ((scan.all & right) == 0) { /* kernels reach pinned and managed memory, too */
+        return sim_host_has(access->ptr, access->bytes);
     }
     return (scan.any & SIM_GRANULE_PARTIAL) == 0 || ends_within(access);
 }

@@ -252,6 +252,54 @@ void sim_late_note_blocks(const sim_task *task, uint64_t *serials)
     }
 }
 
+/* ---- who has used a block -------------------------------------------------------------------- */
+
+static bool is_user(const sim_block *block, uint64_t id)
+{
+    for (unsigned i = 0; i < block->n_users && i < SIM_BLOCK_USERS; i++) {
+        if (block->users[i] == id) {
+            return true;
+        }
+    }
+    return block->n_users > SIM_BLOCK_USERS;
+}
+
+static void add_user(sim_block *block, uint64_t id)
+{
+    if (is_user(block, id)) {
+        return;
+    }
+    if (block->n_users < SIM_BLOCK_USERS) {
+        block->users[block->n_users] = id;
+    }
+    block->n_users++;
+}
+
+void sim_late_note_user(sim_stream *stream, const sim_task *task)
+{
+    if (task->kind == SIM_TASK_WORK && task->n == 0) {
+        stream->blind_call = sim.call_number;
+    }
+    for (size_t i = 0; i < task->n && sim_block_any(); i++) {
+        const pleat_sim_access *access = &task->accesses[i];
+        uint64_t limit = UINT64_C(1) << SIM_ADDRESS_BITS;
+        if (access->bytes == 0 || access->ptr >= limit || access->bytes > limit - access->ptr) {
+            continue;
+        }
+        for (sim_block *it = sim_block_from(access->ptr);
+             it != NULL && it->start < access->ptr + access->bytes; it = sim_block_next(it)) {
+            add_user(it, stream->id);
+        }
+    }
+}
+
+bool sim_late_may_use(const sim_block *block, const sim_stream *stream)
+{
+    bool is_told = block->is_sized && !block->is_graph_s;
+    return !is_told || stream->slot == block->slot || stream->capture != NULL ||
+           stream->blind_call >= block->life.born_call || is_user(block, stream->id);
+}
+
 /* ---- frees under work ------------------------------------------------------------------------ */
 
 static void put(const doubt *it)

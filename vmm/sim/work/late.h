@@ -9,6 +9,10 @@
 /* Record a hazard if the work about to be submitted touches a freed block, bytes behind a block's
  * end, or lost contents. False: nothing is wrong. */
 bool sim_late_check(const sim_stream *stream, const sim_task *task);
+/* The stream is a user of the blocks that the task touches. */
+void sim_late_note_user(sim_stream *stream, const sim_task *task);
+/* Has work of the stream touched the block, as far as anybody can tell? */
+bool sim_late_may_use(const sim_block *block, const sim_stream *stream);
 /* Add to a hazard whose block the bytes at `access` are, and why they cannot be used. */
 void sim_late_explain(pleat_sim_hazard *hazard, const pleat_sim_access *access);
 /* Two works at the same bytes are unordered: was a block freed between them? `call` is that of the

@@ -85,8 +85,9 @@ struct sim_stream {
     bool is_detached; /* its green context was destroyed */
     bool is_blocking;
     bool is_legacy;
-    bool is_blocked; /* due work waits for other streams */
-    uint64_t needed; /* scratch of a synchronisation */
+    bool is_blocked;     /* due work waits for other streams */
+    uint64_t blind_call; /* the last call before its last kernel of which no access is known */
+    uint64_t needed;     /* scratch of a synchronisation */
     uint64_t walked;
 
     sim_capture *capture;

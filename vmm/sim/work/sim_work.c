@@ -246,6 +246,7 @@ void sim_work_submit(sim_stream *stream, const sim_task *task, bool is_counted)
         sim.worker = sim.worker == 0 ? stream->id : UINT64_MAX;
     }
     set_hull(&op, task);
+    sim_late_note_user(stream, task);
     check_at_submission(stream, task, &op);
     op.deps = sim_clock_ref(stream->deps);
     op.task = has_effect(task) ? sim_task_copy(task) : NULL;
