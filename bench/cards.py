@@ -5,7 +5,7 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
 
   --traces FOLDER   judge the traces of this folder, too; may be given several times
   --runs N          runs that the generators make, drawn by a seed (default: 20)
-  --seed N          of that draw (default: 1)
+  --seed N          of that draw, and of the intervals (default: 1)
   --sizes A,B       only these devices: 24G, 40G, 80G, 141G, unlimited; 1.25x, 1.05x, 1.02x, 1.01x,
                     1.005x of what lives; least, the least device on which a work completes
   --costs A,B       only these cost files: a100, driver580, gb10
@@ -33,7 +33,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "report")]
+import chance  # noqa: E402
 import results  # noqa: E402  (how files and pages are written)
 
 BUNDLED = sorted((ROOT / "bench" / "traces").glob("*.trace.gz"))
@@ -207,22 +208,38 @@ def has_failed(row):
     return int(row["failures"]) > 0
 
 
+def both_complete(pairs):
+    return [p for p in pairs if not has_failed(p.ours) and not has_failed(p.theirs)]
+
+
 def times_of(pairs):
     """Time in the driver, of works that both complete: after a refusal a replay has less to do."""
-    both = [p for p in pairs if not has_failed(p.ours) and not has_failed(p.theirs)]
+    complete = both_complete(pairs)
     out = {}
-    for name, some in (("pleat", [p.ours for p in both]), ("expandable", [p.theirs for p in both])):
+    for name, some in zip(("pleat", "expandable"), zip(*complete) if complete else ((), ())):
         for key in ("driver_ms", "later_ms"):
             out[f"{key}_{name}_mean"] = mean(values(some, key))
             out[f"{key}_{name}_worst"] = max(values(some, key), default=math.nan)
         out[f"longest_ms_{name}"] = max(values(some, "longest_ms"), default=math.nan)
-    out["driver_ratio"] = ratio(out["driver_ms_pleat_mean"], out["driver_ms_expandable_mean"])
     return out
 
 
-def summary_of(rows, size, costs, way=OURS):
+def ratio_with_interval(pairs, key, seed):
+    """Of the sums, pleat's over expandable segments', and where it lies if other works are drawn."""
+    numbers = [tuple(values(pair, key)) for pair in pairs]
+
+    def figure(some):
+        return ratio(math.fsum(ours for ours, _ in some), math.fsum(theirs for _, theirs in some))
+    return (figure(numbers), *chance.interval_of(numbers, figure, seed)) if numbers else \
+        (math.nan,) * 3
+
+
+def summary_of(rows, size, costs, way, seed):
     pairs = pairs_of(rows, size, costs, way)
     out = {"memory": size, "costs": costs, "way": way, "works": len(pairs), **times_of(pairs)}
+    for key in ("least",) if size == LEAST else ("driver_ms", "resident"):
+        some = both_complete(pairs) if key == "driver_ms" else pairs
+        out[f"{key}_ratio"] = ratio_with_interval(some, key, seed)
     for name, some in (("pleat", [p.ours for p in pairs]), ("expandable", [p.theirs for p in pairs])):
         for key in ("resident", "resident_all_passes", "least"):
             out[f"{key}_{name}_mean"] = mean(values(some, key))
@@ -240,12 +257,12 @@ def is_here(row):
     return row["kind"] == "run" or any(trace.name == f"{row['work']}.trace.gz" for trace in BUNDLED)
 
 
-def summaries(rows, has_traces=False):
+def summaries(rows, has_traces=False, seed=chance.SEED):
     """Of the works that are in the repository, so that everybody can repeat them; with `has_traces`
-    of all."""
+    of all. The seed is that of the intervals."""
     rows = [row for row in rows if has_traces or is_here(row)]
     cells = dict.fromkeys((row["memory"], row["costs"], row["allocator"]) for row in rows)
-    return [summary_of(rows, *cell) for cell in cells if cell[2] != THEIRS]
+    return [summary_of(rows, *cell, seed) for cell in cells if cell[2] != THEIRS]
 
 
 def both(row, key, places=0):
@@ -258,6 +275,11 @@ def spread(row, key, places=(3, 3), scale=1):
                        for what, n in zip(("mean", "worst"), places))
              for name in ("pleat", "expandable")]
     return f"{texts[0]} ({texts[1]})"
+
+
+def with_interval(row, key, places=2):
+    of, least, most = row[f"{key}_ratio"]
+    return f"{of:.{places}f} ({least:.{places}f} to {most:.{places}f})"
 
 
 def device(row):
@@ -276,34 +298,41 @@ def lines_of(titles, rows):
 def least_lines(rows):
     """Of every work, the least device on which one pass over it completes."""
     some = [row for row in rows if row["memory"] == LEAST]
-    return lines_of(("way", "works", "least device / live: mean, worst"),
-                    [[row["way"], row["works"], spread(row, "least")] for row in some])
+    return lines_of(("way", "works", "least device / live: mean, worst", "ratio of sums"),
+                    [[row["way"], row["works"], spread(row, "least"), with_interval(row, "least", 3)]
+                     for row in some])
 
 
-def table(rows):
-    titles = ("device", "costs", "works", "failing", "held / live: mean, worst", "over all passes",
-              "holds more on", "driver s a run: mean, worst", "ratio of sums",
+def interval_lines(seed):
+    return ["", f"Behind a ratio: {chance.said(seed)}."]
+
+
+def table(rows, seed=chance.SEED):
+    titles = ("device", "costs", "works", "failing", "held / live: mean, worst", "ratio of sums",
+              "over all passes", "holds more on", "driver s a run: mean, worst", "ratio of sums",
               "later pass, s a run: mean, worst", "longest request, ms", "host syncs",
               "stream waits")
     cells = [[device(row), row["costs"], row["works"], both(row, "failing"),
-              spread(row, "resident"), spread(row, "resident_all_passes"), row["holds_more_on"],
-              driver_seconds(row), f"{row['driver_ratio']:.2f}", driver_seconds(row, "later_ms"),
+              spread(row, "resident"), with_interval(row, "resident", 3),
+              spread(row, "resident_all_passes"), row["holds_more_on"], driver_seconds(row),
+              with_interval(row, "driver_ms"), driver_seconds(row, "later_ms"),
               both(row, "longest_ms"), both(row, "host_syncs"), both(row, "stream_waits")]
              for row in rows if row["memory"] != LEAST]
-    return [*lines_of(titles, cells), "", *least_lines(rows)]
+    return [*lines_of(titles, cells), "", *least_lines(rows), *interval_lines(seed)]
 
 
-def short_table(rows):
-    """README's: what a user counts, of pleat and in parentheses of expandable segments, and the
-    driver's time under each cost file."""
-    ratios = {(row["memory"], row["way"], row["costs"]): f"{row['driver_ratio']:.2f}" for row in rows
-              if row["memory"] != LEAST}
-    titles = ("device", "works", "failing", "held / live: mean, worst",
+def short_table(rows, seed=chance.SEED):
+    """README's: what a user counts, of pleat and in parentheses of expandable segments, and both
+    ratios: of memory held, and of the driver's time under each cost file."""
+    ratios = {(row["memory"], row["way"], row["costs"]): with_interval(row, "driver_ms")
+              for row in rows if row["memory"] != LEAST}
+    titles = ("device", "works", "failing", "held / live: mean, worst", "memory held",
               *(f"driver time, {costs}" for costs in COSTS))
     cells = [[device(row), row["works"], both(row, "failing"), spread(row, "resident", (3, 2)),
+              with_interval(row, "resident", 3),
               *(ratios.get((row["memory"], row["way"], costs), "") for costs in COSTS)]
              for row in rows if row["costs"] == COSTS[0] and row["memory"] != LEAST]
-    return [*lines_of(titles, cells), "", *least_lines(rows)]
+    return [*lines_of(titles, cells), "", *least_lines(rows), *interval_lines(seed)]
 
 
 def main():
@@ -327,14 +356,14 @@ def main():
     if not options.draw:
         results.write_csv(options.out, measure(options.build, options))
     rows = results.rows_of(options.out)  # rounded, so that the file gives the same tables again
-    told = summaries(rows)
-    print("\n".join(table(summaries(rows, bool(options.traces)))))
+    told = summaries(rows, seed=options.seed)
+    print("\n".join(table(summaries(rows, bool(options.traces), options.seed), options.seed)))
     if options.charts:
         options.charts.mkdir(parents=True, exist_ok=True)
         results.draw("by_card.py", options.out.resolve(), options.charts.resolve())
     if options.out == results.RESULTS / "cards.csv":
-        results.write_between("docs/results.md", "\n".join(table(told)), MARKERS)
-        results.write_between("README.md", "\n".join(short_table(told)), MARKERS)
+        results.write_between("docs/results.md", "\n".join(table(told, options.seed)), MARKERS)
+        results.write_between("README.md", "\n".join(short_table(told, options.seed)), MARKERS)
         results.draw("by_card.py", "cards.csv", "cards.svg")
 
 

@@ -116,7 +116,7 @@ def why(rows):
     return [
         "Use them first: they are one setting, they come with PyTorch, and on a card with room to "
         f"spare both complete all of {free['works']} works. `pleat ab` advises them where they do. "
-        "What pleat adds, on the simulator ([the works](#the-works), costs of an A100):",
+        "What pleat adds, on the simulator ([the works](#the-works), with intervals; costs of an A100):",
         "",
         f"* *Near the limit.* With 1.01 times what lives, {near['failing_expandable']} of "
         f"{near['works']} works fail under expandable segments, {by_default['failing_pleat']} under "
@@ -128,8 +128,8 @@ def why(rows):
         "serves the other.",
         f"* *No stop of the host.* With 1.05 times what lives they wait "
         f"{busy['host_syncs_expandable']:,.0f} times for the GPU, pleat {busy['host_syncs_pleat']:,.0f} "
-        f"times. The price: there pleat spends {busy['driver_ratio']:.1f} times their time in the "
-        f"driver, and {free['driver_ratio']:.2f} times where memory is plentiful.",
+        f"times. The price: there pleat spends {busy['driver_ms_ratio'][0]:.1f} times their time in the "
+        f"driver, and {free['driver_ms_ratio'][0]:.2f} times where memory is plentiful.",
         "* *More than a cache:* weights that [sleep](docs/sleep.md), caches that [grow in "
         "place](docs/buffers.md), [sharing](docs/sharing.md), private pools, and checks of "
         "[mistakes](docs/simulator.md) without a GPU.",

@@ -12,22 +12,22 @@ Usage: sensitivity.py BUILD_DIR [OPTION...]   (./dev sensitivity)
 Each price of the cost file, and all of them that are by the byte or by the handle, are halved and
 doubled, one at a time. A row of bench/results/sensitivity.csv is one replay: a work, a device, a
 variation, an allocator. The table in docs/results.md has pleat's driver time over that of expandable
-segments, all works together, with an interval over the works: 95 % of 2,000 draws of as many works,
-with replacement."""
+segments, all works together, with an interval over the works (report/chance.py)."""
 import argparse
 import concurrent.futures
 import json
 import math
 import os
 import pathlib
-import random
 import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "report")]
+import chance  # noqa: E402
 import cards  # noqa: E402  (the works)
 import results  # noqa: E402  (how files and pages are written)
 
@@ -38,7 +38,6 @@ FACTORS = (0.5, 1, 2)
 KINDS = {"all by the MiB": ("mib",), "all by the handle": ("handle", "granule", "live"),
          "all by the call": ("call",)}
 UNUSED = ("cuMemAlloc", "cuMemFree")  # by both allocators
-N_DRAWS = 2000
 PRICE = re.compile(r"\b(call|handle|granule|mib|live) ([0-9.]+)")
 
 
@@ -117,15 +116,9 @@ def ratio_of(pairs):
     return math.fsum(ours for ours, _ in pairs) / math.fsum(theirs for _, theirs in pairs)
 
 
-def interval_of(pairs, seed):
-    rng = random.Random(seed)
-    drawn = sorted(ratio_of(rng.choices(pairs, k=len(pairs))) for _ in range(N_DRAWS))
-    return drawn[int(0.025 * N_DRAWS)], drawn[int(0.975 * N_DRAWS)]
-
-
 def cell_of(rows, price, factor, size, seed):
     pairs = pairs_of(rows, price, factor, size)
-    least, most = interval_of(pairs, seed)
+    least, most = chance.interval_of(pairs, ratio_of, seed)
     return f"{ratio_of(pairs):.2f} ({least:.2f} to {most:.2f})"
 
 
@@ -140,7 +133,8 @@ def table(rows, seed):
     lines = cards.lines_of(titles, [[price] + [cell_of(rows, price, factor, size, seed)
                                                for size in sizes for factor in (0.5, 2)]
                                     for price in prices])
-    return [f"With `costs:{rows[0]['costs']}` as it is: {base}.", "", *lines]
+    said = f"With `costs:{rows[0]['costs']}` as it is: {base}. Behind a ratio: {chance.said(seed)}."
+    return [*textwrap.wrap(said, 100), "", *lines]
 
 
 def main():

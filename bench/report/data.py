@@ -5,6 +5,8 @@ import json
 import math
 import pathlib
 
+import chance
+
 GIB = 1 << 30
 
 
@@ -133,6 +135,14 @@ def geometric_mean(values):
     return math.exp(sum(math.log(v) for v in values) / len(values)) if values else math.nan
 
 
+def mean_of(works):
+    """Their geometric mean, and the interval in which it lies if other works are drawn; None for one
+    work."""
+    interval = chance.interval_of(works, geometric_mean) if len(works) > 1 else None
+    return {"mean": geometric_mean(works), "interval": interval,
+            "worst": max(works, default=math.nan)}
+
+
 def summary_rows(study):
     """One row per allocator: its figures over all works, on the largest device of the study."""
     memory = "unlimited" if "unlimited" in study.memories else study.memories[-1]
@@ -144,16 +154,14 @@ def summary_rows(study):
         fits = list({c["trace"]: c["ratio"] for c in cells if c.get("ratio")}.values())
         rows.append({
             "allocator": allocator,
-            "ratio": geometric_mean(ratios),
-            "worst": max(ratios, default=math.nan),
+            "ratio": mean_of(ratios),
             "syncs": sum(c["host_syncs"] for c in widest),
             "created": sum(n_created(c) for c in widest),
             "moved": sum(n_moved(c) for c in widest),
             "driver_ms": math.fsum(c["driver_ms"] for c in widest),
             "later_driver_ms": math.fsum(later_ms(c) for c in widest),
             "ns": geometric_mean([ns for ns in map(least_ns, widest) if ns]),
-            "fit": geometric_mean(fits),
-            "fit_worst": max(fits, default=math.nan),
+            "fit": mean_of(fits),
             "completed": {m: (sum(completes(c) for c in cells if c["memory"] == m),
                               sum(c["memory"] == m for c in cells)) for m in study.memories},
         })

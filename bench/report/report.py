@@ -29,6 +29,7 @@ except ImportError as error:
              "python3-jinja2 (Debian) or matplotlib and jinja2 (PyPI)")
 
 import blocks  # noqa: E402  pylint: disable=wrong-import-position
+import chance  # noqa: E402  pylint: disable=wrong-import-position
 import charts  # noqa: E402  pylint: disable=wrong-import-position
 import closer  # noqa: E402  pylint: disable=wrong-import-position
 import data  # noqa: E402  pylint: disable=wrong-import-position
@@ -132,8 +133,8 @@ def render(study, has_closer, has_blocks):
     memory, rows = data.summary_rows(study)
     return templates().get_template("report.html.j2").render(
         head=study.head, study=study, memory=memory, rows=rows, has_closer=has_closer,
-        has_blocks=has_blocks,
-        has_fit=any(row["fit"] == row["fit"] for row in rows),
+        has_blocks=has_blocks, interval_said=chance.said(),
+        has_fit=any(row["fit"]["mean"] == row["fit"]["mean"] for row in rows),
         is_timed=any(row["ns"] == row["ns"] for row in rows),
         overview=charts.overview(study, memory, "overview"),
         works=[work_section(study, work, i) for i, work in enumerate(study.works)],

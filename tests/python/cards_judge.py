@@ -45,7 +45,7 @@ def check_device(rows, printed, size):
     check(f"| {size} | a100 | {len(pairs)} |" in printed, f"no line of {size} in\n{printed}")
     complete = [p for p in pairs if p.ours["failures"] == p.theirs["failures"] == "0"]
     sums = [math.fsum(float(row["driver_ms"]) for row in some) for some in zip(*complete)]
-    check(f"| {sums[0] / sums[1]:.2f} |" in printed, f"{size}: no ratio of {sums} in\n{printed}")
+    check(f"| {sums[0] / sums[1]:.2f} (" in printed, f"{size}: no ratio of {sums} in\n{printed}")
 
 
 def check_least(rows, printed):
@@ -56,6 +56,20 @@ def check_least(rows, printed):
         check(all(1 <= ratio < 1.5 for ratio in ratios), f"least devices: {ratios}")
         line = f"| {way} | {len(pairs)} | {sum(ratios) / len(ratios):.3f}, {max(ratios):.3f} ("
         check(line in printed, f"no {line} in\n{printed}")
+
+
+def check_intervals(rows, printed):
+    """Around the ratio, within what single works have, as long as the seed is the same."""
+    check("draws of as many works, with replacement (seed 1)." in printed, f"no seed in\n{printed}")
+    pairs = cards.pairs_of(rows, "1.02x", "a100")
+    single = sorted(float(p.ours["resident"]) / float(p.theirs["resident"]) for p in pairs)
+    of, least, most = cards.ratio_with_interval(pairs, "resident", 1)
+    check(single[0] <= least < of < most <= single[-1], f"{least} to {most} around {of}: {single}")
+    check(f"| {of:.3f} ({least:.3f} to {most:.3f}) |" in printed, f"no {of} in\n{printed}")
+    check(cards.ratio_with_interval(pairs, "resident", 1) == (of, least, most), "the same seed")
+    check(cards.ratio_with_interval(pairs, "resident", 2) != (of, least, most), "another seed")
+    narrow = cards.ratio_with_interval(pairs * 20, "resident", 1)
+    check(narrow[2] - narrow[1] < (most - least) / 2, f"more works, and no narrower: {narrow}")
 
 
 def check_placements(pleat):
@@ -79,6 +93,7 @@ def main():
         check_device(rows, printed, size)
     check("| 1.02x, `short:compact` | a100 |" in printed, f"no compaction in\n{printed}")
     check_least(rows, printed)
+    check_intervals(rows, printed)
     for row in rows:
         check(row["hazards"] == "0", f"hazards: {row}")
         check(float(row["resident_all_passes"]) >= float(row["resident"]), f"peaks: {row}")

@@ -7,6 +7,7 @@ import html.parser
 import json
 import math
 import pathlib
+import random
 import re
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -124,6 +125,15 @@ def mean(values):
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else math.nan
 
 
+def check_interval(text, values):
+    """Of `mean(values)`, drawn again by another seed; both ends agree within a part of the spread."""
+    draws = sorted(mean(random.Random(i).choices(values, k=len(values))) for i in range(4000))
+    spread = 0.12 * (max(values) - min(values)) + 0.001
+    for shown, wanted in zip(text.split(" to "), (draws[100], draws[3899])):
+        assert abs(float(shown) - wanted) <= spread, (text, draws[100], draws[3899])
+    assert float(text.split(" to ")[0]) <= mean(values) + 0.0005, (text, mean(values))
+
+
 def in_bytes(text, unit=None):
     """Bytes and the last digit's; `unit` is that of a table whose figures name none."""
     if unit:
@@ -230,6 +240,8 @@ def check_other(key, of, text, rows):
     elif key == "done":
         cells = rows.of_allocator(of, of["data-m"])
         assert text == f"{sum(c['oom_count'] == 0 for c in cells)} / {len(cells)}", text
+    elif key in ("interval", "fit_interval"):
+        check_interval(text, rows.ratios(of) if key == "interval" else rows.least(of))
     elif key == "own_ns":
         check_rough(text, mean([c["allocator_ns_per_event"]["least"]
                                 for c in rows.of_allocator(of, rows.widest)]))
