@@ -1,4 +1,4 @@
-/* pleat.h - GPU memory that does not fragment.
+/* pleat.h - GPU memory, mapped where a request needs it.
  *
  * The public interface. Every function may be called from any thread. No function crashes on bad
  * input. Every fallible function returns a pleat_status and writes its out-parameters on success

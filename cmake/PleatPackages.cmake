@@ -26,10 +26,10 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(same_version "(= ${PROJECT_VERSION}-0pleat1)")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libpleat0)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "GPU memory that does not fragment (library)
-Gives a program blocks of GPU memory on streams, as PyTorch's cache does, and
-never fails because its free memory lies in the wrong places: it maps physical
-memory where addresses are free.")
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "GPU memory, mapped where a request needs it (library)
+Gives a program blocks of GPU memory on streams, as PyTorch's cache does.
+Free memory in the wrong places is mapped at the right place, by default
+unless it lies in chunks that are partly in use.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA
     "${PROJECT_BINARY_DIR}/package/triggers" "${PROJECT_BINARY_DIR}/package/shlibs")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libpleat-dev)
@@ -37,7 +37,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 # CMake's package also names the libraries without versions, such as the simulator.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libpleat0 ${same_version}, pleat ${same_version}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "GPU memory that does not fragment (headers)
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "GPU memory, mapped where a request needs it (headers)
 Headers, the static library, and what CMake and pkg-config need to link with
 pleat.")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME pleat)
@@ -45,7 +45,7 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/package/triggers")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libpleat0 ${same_version}, python3")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "python3-matplotlib, python3-jinja2")
-set(CPACK_COMPONENT_COMMAND_DESCRIPTION "GPU memory that does not fragment (commands)
+set(CPACK_COMPONENT_COMMAND_DESCRIPTION "GPU memory, mapped where a request needs it (commands)
 Replays recorded runs of PyTorch and others through several allocators and
 compares them, on a GPU or on a simulated one, and runs PyTorch programs on a
 simulated GPU.")

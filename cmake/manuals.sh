@@ -23,7 +23,7 @@ page() {
     gzip -9n "$file"
 }
 
-page pleat "GPU memory that does not fragment: replay, compare and measure allocators"
+page pleat "GPU memory, mapped where a request needs it: replay, compare and measure allocators"
 page pleat-runtime "run a PyTorch program on a simulated GPU"
 pleat --help | sed -n 's/^  \([a-z]\+\( [a-z]\+\)\?\)  \+\(.*\)$/\1\t\3/p' |
     while IFS=$'\t' read -r words what; do

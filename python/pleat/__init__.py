@@ -1,4 +1,4 @@
-"""GPU memory that does not fragment.
+"""GPU memory, mapped where a request needs it.
 
 pleat.torch makes pleat the allocator of PyTorch. This module needs no framework. It has the
 library, its configuration, and the statistics and snapshots of the default instance; all adapters

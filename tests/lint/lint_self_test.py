@@ -264,6 +264,15 @@ class Words(unittest.TestCase):
                      "def test_kept_in_a_file():"):
             self.assertEqual(list(lint_words.old_names(path, text)), [])
 
+    def test_a_promise_without_its_exception_is_found(self):
+        path = pathlib.Path("a.md")
+        for text in ("GPU memory that does not fragment", "any free memory of pleat\nserves it",
+                     "| fragmentation | gone |", "it never fails because its", "no fragmentation"):
+            self.assertEqual(len(list(lint_words.promises(path, text))), 1, text)
+        for text in ("free memory serves any request, by default except in", "blocks do not fragment",
+                     "any free memory of the stream's"):
+            self.assertEqual(list(lint_words.promises(path, text)), [])
+
     def test_a_glossary_with_a_noun_twice_or_none_is_found(self):
         def page(nouns):
             rows = "".join(f"| {noun} (field) | meaning |\n" for noun in nouns)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that one noun has one meaning: names that went do not come back, and the glossary of
-docs/design.md has each noun once."""
+docs/design.md has each noun once. And that no page promises more than the default holds."""
 import pathlib
 import re
 import sys
@@ -28,6 +28,11 @@ OLD_NAMES = (
     (r"\badopted (?:pending )?memory\b", "handover: memory is handed over"),
     (r"\btied \(stranded\)|\bstranded granules?\b", "tied: stranded memory is a part of a granule"),
 )
+# By default free memory in partly used chunks serves only what fits there: no sentence leaves it out.
+PROMISES = re.compile(r"does not fragment(?! (?:the|a) pool)|\bany free memory\s[\w\s]*serves|"
+                      r"\bfree memory serves any request(?!, by default)|"
+                      r"\bnever fails because\b|\bno fragmentation\b|\bfragmentation \| (?:gone|none)")
+TEXTS = (".c", ".h", ".hpp", ".cpp", ".md", ".py", ".toml", ".txt", ".cmake", ".sh")
 OLD_IN = ("vmm", "segments", "api", "bench", "docs", "tests", "README.md", "CONTRIBUTING.md")
 
 
@@ -37,6 +42,13 @@ def old_names(path, text):
         for match in re.finditer(pattern, text):
             line = text.count("\n", 0, match.start()) + 1
             yield f"{path}:{line}: '{match.group()}' went; the noun is {name}"
+
+
+def promises(path, text):
+    """A line for each sentence that promises more than the default holds."""
+    for match in PROMISES.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"{path}:{line}: '{match.group()}' leaves out the default's exception"
 
 
 def check_glossary(page):
@@ -55,7 +67,9 @@ def main():
     old = [line for path in all_files()
            if path.parts[0] in OLD_IN and path.suffix in (".c", ".h", ".md")
            for line in old_names(path, read(path))]
-    return report([*old, *check_glossary(read(pathlib.Path("docs/design.md")))])
+    said = [line for path in all_files()
+            if path.suffix in TEXTS and path.parts[0] not in ("tests", "CHANGELOG.md") for line in promises(path, read(path))]
+    return report([*old, *said, *check_glossary(read(pathlib.Path("docs/design.md")))])
 
 
 if __name__ == "__main__":

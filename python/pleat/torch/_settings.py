@@ -44,7 +44,7 @@ SETTINGS = {
     "expandable_segments_reserve": Setting(NEVER, _ADDRESSES),
     "expandable_segments_reserve_by_class": Setting(NEVER, _ADDRESSES),
     "garbage_collection_threshold": Setting(
-        NEVER, "any free memory of pleat serves the next request, so none has to be collected"
+        NEVER, "free memory of pleat serves other sizes as it is, so none has to be collected"
     ),
     "graph_capture_record_stream_reuse": Setting(
         NEVER, "pleat asks the driver when the use on another stream is over"
