@@ -52,6 +52,7 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
         Python3::Interpreter -B "${tests}/python/cards_judge.py" "${PROJECT_BINARY_DIR}")
     pleat_add_check(front_page install Python3::Interpreter -B
         "${PROJECT_SOURCE_DIR}/bench/front_page.py" "${PROJECT_BINARY_DIR}" --check)
+    pleat_add_check(dev_words install Python3::Interpreter -B "${tests}/python/dev_words.py")
     pleat_add_check(policy_run install
         Python3::Interpreter -B "${tests}/python/policy_run.py" "$<TARGET_FILE:pleat_command>"
         "${PROJECT_BINARY_DIR}/include" "${PROJECT_BINARY_DIR}")

@@ -354,6 +354,17 @@ def test_without_a_gpu_the_simulated_one_is_named(run_pleat_torch: Run, tmp_path
     assert done.stderr.splitlines()[-1].strip() == line
 
 
+@pytest.mark.parametrize("call", ["install()", "install(binding='hooks')", "mem_pool()"])
+def test_the_simulated_driver_alone_points_to_the_simulated_runtime(
+    run_torch: Run, run_cuda: Run, call: str
+) -> None:
+    code = f"import pleat.torch\ntry:\n    pleat.torch.{call}\nexcept RuntimeError:\n    pass\n"
+    hint = "To run torch without a GPU: pleat-runtime python3 YOUR_SCRIPT.py"
+    done = run_torch(code, PLEAT_CONF="driver:sim", CUDA_VISIBLE_DEVICES="")
+    assert done.stderr.count(hint) == 1
+    assert hint not in run_cuda(code).stderr
+
+
 def test_on_a_simulated_one_nothing_is_said(run_forked_python: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch; print(torch.cuda.device_count())")
     done = run_forked_python("-m", "pleat.torch", "train.py")
