@@ -18,8 +18,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "pleat_cxx_base.hpp"
 #include "pleat_cxx_pmr.hpp"
@@ -28,21 +31,37 @@
 namespace pleat_cxx
 {
 
+class block;
+
+/** What the driver tells of a device. */
+struct memory_figures {
+    std::uint64_t free_bytes;
+    std::uint64_t total_bytes;
+};
+
+/** The instance that PLEAT_CONF describes, and that nobody owns. */
+inline pleat default_instance()
+{
+    pleat found{};
+    check(pleat_default(&found));
+    return found;
+}
+
 /** An instance. Its destructor gives back live blocks, too. Converts to the `pleat` that functions
- *  of pleat.h take, and does not own what it converts to. */
+ *  of pleat.h take, and does not own what it converts to. A member stands for each function of
+ *  pleat.h about a whole device or a tag, by its name; the device is 0 unless it is given. */
 class instance
 {
   public:
-    explicit instance(const char *conf = nullptr)
+    explicit instance(c_text conf = nullptr)
     {
         pleat_cxx::check(pleat_create(conf, &handle_));
     }
 
-    explicit instance(const std::string &conf) : instance(conf.c_str())
-    {
-    }
-
-    instance(instance &&other) noexcept : handle_(std::exchange(other.handle_, pleat{}))
+    instance(instance &&other) noexcept
+        : handle_(std::exchange(other.handle_, pleat{})),
+          under_pressure_(std::move(other.under_pressure_)),
+          out_of_memory_(std::move(other.out_of_memory_))
     {
     }
 
@@ -50,15 +69,45 @@ class instance
     {
         instance gone(std::move(other));
         std::swap(handle_, gone.handle_);
+        under_pressure_.swap(gone.under_pressure_);
+        out_of_memory_.swap(gone.out_of_memory_);
         return *this;
     }
 
     ~instance()
     {
-        if (handle_.slot != 0) {
+        if (*this) {
             ignore(pleat_destroy(handle_, PLEAT_DESTROY_FORCE));
         }
     }
+
+    explicit operator bool() const noexcept
+    {
+        return handle_.slot != 0;
+    }
+
+    /** Destroy the instance now. Throws while blocks live, and then keeps it. */
+    void reset()
+    {
+        if (*this) {
+            pleat_cxx::check(pleat_destroy(handle_, 0));
+            handle_ = {};
+        }
+    }
+
+    /** The whole configuration, as text. */
+    std::string conf() const
+    {
+        std::size_t needed = 0;
+        pleat_cxx::check(pleat_instance_conf(handle_, nullptr, 0, &needed));
+        std::string text(needed, '\0');
+        pleat_cxx::check(pleat_instance_conf(handle_, text.data(), needed, &needed));
+        text.resize(needed - 1);
+        return text;
+    }
+
+    /** A block, as block(instance, device, bytes, stream) makes one. */
+    block allocate(std::size_t bytes, void *stream = nullptr, int device = 0) const;
 
     pleat handle() const noexcept
     {
@@ -82,6 +131,49 @@ class instance
         pleat_device_info info;
         pleat_cxx::check(pleat_device_query(handle_, device, &info));
         return info;
+    }
+
+    memory_figures memory_info(int device = 0) const
+    {
+        memory_figures of{};
+        pleat_cxx::check(
+            pleat_device_memory_info(handle_, device, &of.free_bytes, &of.total_bytes));
+        return of;
+    }
+
+    /** The longest free stretch that is resident. */
+    std::uint64_t largest_free(int device = 0) const
+    {
+        std::uint64_t bytes = 0;
+        pleat_cxx::check(pleat_device_largest_free(handle_, device, &bytes));
+        return bytes;
+    }
+
+    void reset_peaks(int device = 0) const
+    {
+        pleat_cxx::check(pleat_device_reset_peaks(handle_, device));
+    }
+
+    /** Say that a stream is about to be destroyed. */
+    void retire(int device, void *stream) const
+    {
+        pleat_cxx::check(pleat_stream_retire(handle_, device, stream));
+    }
+
+    void retire(void *stream) const
+    {
+        retire(0, stream);
+    }
+
+    /** Record allocations and frees from now on (pleat_history_record). */
+    void record_history(std::size_t max_entries, unsigned flags = 0) const
+    {
+        pleat_cxx::check(pleat_history_record(handle_, max_entries, flags));
+    }
+
+    void dump_snapshot(c_text path) const
+    {
+        pleat_cxx::check(pleat_snapshot_dump(handle_, path));
     }
 
     /** Recompute all invariants: 0 = all hold, else the first that does not. */
@@ -113,42 +205,100 @@ class instance
         pleat_cxx::check(pleat_device_set_limit(handle_, device, bytes));
     }
 
+    void set_limit(std::uint64_t bytes) const
+    {
+        set_limit(0, bytes);
+    }
+
+    /** Ask `fn` for memory when memory is short: bool(int device, std::size_t bytes), true if it
+     *  freed something (pleat_set_pressure_callback). An exception counts as false. */
+    void set_pressure_callback(std::function<bool(int, std::size_t)> fn)
+    {
+        under_pressure_.push_back(std::make_unique<decltype(fn)>(std::move(fn)));
+        pleat_cxx::check(pleat_set_pressure_callback(
+            handle_,
+            [](pleat, int device, std::size_t bytes, void *context) {
+                try {
+                    return (*static_cast<decltype(fn) *>(context))(device, bytes);
+                } catch (...) {
+                    return false;
+                }
+            },
+            under_pressure_.back().get()));
+    }
+
+    /** Tell `fn` before a request fails: void(int device, std::size_t bytes, const char *text)
+     *  (pleat_set_oom_callback). Exceptions end there. */
+    void set_oom_callback(std::function<void(int, std::size_t, const char *)> fn)
+    {
+        out_of_memory_.push_back(std::make_unique<decltype(fn)>(std::move(fn)));
+        pleat_cxx::check(pleat_set_oom_callback(
+            handle_,
+            [](pleat, int device, std::size_t bytes, const char *text, void *context) {
+                try {
+                    (*static_cast<decltype(fn) *>(context))(device, bytes, text);
+                } catch (...) {
+                }
+            },
+            out_of_memory_.back().get()));
+    }
+
     /** Let a tag sleep: its memory goes back to the driver. `folder` is for PLEAT_SLEEP_FILE. */
-    pleat_slept sleep(int device, const char *tag, pleat_sleep how = PLEAT_SLEEP_HOST,
-                      const char *folder = nullptr) const
+    pleat_slept sleep(int device, c_text tag, pleat_sleep how = PLEAT_SLEEP_HOST,
+                      c_text folder = nullptr) const
     {
         pleat_slept slept;
         pleat_cxx::check(pleat_tag_sleep(handle_, device, tag, how, folder, &slept));
         return slept;
     }
 
-    pleat_slept sleep(const char *tag, pleat_sleep how = PLEAT_SLEEP_HOST) const
+    pleat_slept sleep(c_text tag, pleat_sleep how = PLEAT_SLEEP_HOST, c_text folder = nullptr) const
     {
-        return sleep(0, tag, how);
+        return sleep(0, tag, how, folder);
     }
 
     /** Bring a tag's memory back, at the same addresses; at most `most_bytes` of it, 0 = all. */
-    pleat_slept wake(int device, const char *tag, std::uint64_t most_bytes = 0) const
+    pleat_slept wake(int device, c_text tag, std::uint64_t most_bytes = 0) const
     {
         pleat_slept woken;
         pleat_cxx::check(pleat_tag_wake(handle_, device, tag, most_bytes, &woken));
         return woken;
     }
 
-    pleat_slept wake(const char *tag) const
+    pleat_slept wake(c_text tag) const
     {
         return wake(0, tag);
     }
 
-    pleat_tag_info tag_info(int device, const char *tag) const
+    pleat_tag_info tag_info(int device, c_text tag) const
     {
         pleat_tag_info info;
         pleat_cxx::check(pleat_tag_query(handle_, device, tag, &info));
         return info;
     }
 
+    pleat_tag_info tag_info(c_text tag) const
+    {
+        return tag_info(0, tag);
+    }
+
+    /** The most bytes that the tag's live blocks may have. */
+    void set_tag_limit(int device, c_text tag, std::uint64_t bytes) const
+    {
+        pleat_cxx::check(pleat_tag_set_limit(handle_, device, tag, bytes));
+    }
+
+    void set_tag_limit(c_text tag, std::uint64_t bytes) const
+    {
+        set_tag_limit(0, tag, bytes);
+    }
+
   private:
     pleat handle_{};
+    /* Earlier ones, too: another thread may still be in one. */
+    std::vector<std::unique_ptr<std::function<bool(int, std::size_t)>>> under_pressure_;
+    std::vector<std::unique_ptr<std::function<void(int, std::size_t, const char *)>>>
+        out_of_memory_;
 };
 
 /** Memory of an instance at an address: what block and buffer have in common. Only the instance of
@@ -212,7 +362,8 @@ class memory
     pleat_devptr at_ = 0;
 };
 
-/** A block on a stream, at a multiple of `alignment`; freed in the stream's order. */
+/** A block on a stream, at a multiple of `alignment`; freed in the stream's order, or in that of
+ *  the default stream if the stream is gone by then. Of no bytes: a block of the least size. */
 class block : public memory
 {
   public:
@@ -222,6 +373,10 @@ class block : public memory
           std::size_t alignment = own_alignment)
         : memory(of, device, stream), bytes_(bytes)
     {
+        if (alignment == 0 || (alignment & (alignment - 1)) != 0) { /* no shortage */
+            throw error(PLEAT_EINVAL, "the alignment " + std::to_string(alignment) +
+                                          " is no power of two, such as 256 or 4096");
+        }
         check(pleat_block_alloc(of, device, bytes_to_align(bytes, alignment), stream, &base_));
         at_ = align_up(base_, alignment);
     }
@@ -241,7 +396,7 @@ class block : public memory
     ~block()
     {
         if (base_ != 0) {
-            ignore(pleat_block_free(instance_, device_, base_, stream_));
+            free_at_last(instance_, device_, base_, stream_);
         }
     }
 
@@ -279,6 +434,13 @@ class block : public memory
         return bytes_;
     }
 
+    pleat_block_info info() const
+    {
+        pleat_block_info info;
+        check(pleat_block_query(instance_, device_, base_, &info));
+        return info;
+    }
+
     void swap(block &other) noexcept
     {
         memory::swap(other);
@@ -295,6 +457,11 @@ class block : public memory
     pleat_devptr base_ = 0;
     std::size_t bytes_ = 0;
 };
+
+inline block instance::allocate(std::size_t bytes, void *stream, int device) const
+{
+    return block(handle_, device, bytes, stream);
+}
 
 /** A buffer that grows in place (pleat_buffer.h); destroyed in the order of its stream. */
 class buffer : public memory
@@ -319,16 +486,22 @@ class buffer : public memory
 
     ~buffer()
     {
-        if (at_ != 0) {
-            ignore(pleat_buffer_destroy(instance_, device_, at_, stream_));
+        if (at_ != 0 && pleat_buffer_destroy(instance_, device_, at_, stream_) != PLEAT_OK) {
+            ignore(pleat_buffer_destroy(instance_, device_, at_, nullptr)); /* the stream is gone */
         }
     }
 
     /** Destroy the buffer now, in its stream's order. The owner keeps one that is not destroyed. */
     void reset()
     {
+        reset(stream_);
+    }
+
+    /** The same in the order of another stream. */
+    void reset(void *stream)
+    {
         if (at_ != 0) {
-            check(pleat_buffer_destroy(instance_, device_, at_, stream_));
+            check(pleat_buffer_destroy(instance_, device_, at_, stream));
             at_ = 0;
         }
     }

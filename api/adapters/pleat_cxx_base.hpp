@@ -83,11 +83,32 @@ inline void check(pleat_status status)
     }
 }
 
+/** Text as functions of pleat.h take it, of a literal, nullptr or a std::string. */
+class c_text
+{
+  public:
+    c_text(const char *of) noexcept : of_(of)
+    {
+    }
+
+    c_text(const std::string &of) noexcept : of_(of.c_str())
+    {
+    }
+
+    operator const char *() const noexcept
+    {
+        return of_;
+    }
+
+  private:
+    const char *of_;
+};
+
 /** Every address of every allocator is a multiple of this; request more bytes to align further. */
 inline constexpr std::size_t own_alignment = 256;
 
-/** The size to request so that `bytes` at a multiple of `alignment` (a power of two) fit in. Throws
- *  std::bad_alloc if no size is large enough. */
+/** The size to request so that `bytes` at a multiple of `alignment` (a power of two) fit in; of no
+ *  bytes one. Throws std::bad_alloc, as resources have to, if there is no such size. */
 inline std::size_t bytes_to_align(std::size_t bytes, std::size_t alignment)
 {
     std::size_t more = alignment > own_alignment ? alignment - own_alignment : 0;
@@ -114,6 +135,15 @@ inline pleat_devptr base_of(pleat instance, int device, pleat_devptr ptr,
 
 inline void ignore(pleat_status) noexcept
 {
+}
+
+/** For destructors: free a block in its stream's order. If the stream is gone, free the block on
+ *  the default stream, else the block would live for ever. */
+inline void free_at_last(pleat instance, int device, pleat_devptr base, void *stream) noexcept
+{
+    if (pleat_block_free(instance, device, base, stream) != PLEAT_OK) {
+        ignore(pleat_block_free(instance, device, base, nullptr));
+    }
 }
 
 } /* namespace pleat_cxx */

@@ -19,7 +19,7 @@ namespace pleat_cxx
 class host_resource : public std::pmr::memory_resource
 {
   public:
-    host_resource(pleat of, int device, void *stream) noexcept
+    explicit host_resource(pleat of, int device = 0, void *stream = nullptr) noexcept
         : instance_(of), device_(device), stream_(stream)
     {
     }
@@ -58,7 +58,7 @@ class host_resource : public std::pmr::memory_resource
 class device_resource : public std::pmr::memory_resource
 {
   public:
-    device_resource(pleat of, int device, void *stream = nullptr) noexcept
+    explicit device_resource(pleat of, int device = 0, void *stream = nullptr) noexcept
         : instance_(of), device_(device), stream_(stream)
     {
     }
@@ -76,7 +76,7 @@ class device_resource : public std::pmr::memory_resource
     {
         pleat_devptr at = reinterpret_cast<std::uintptr_t>(ptr);
         pleat_devptr base = base_of(instance_, device_, at, alignment);
-        ignore(pleat_block_free(instance_, device_, base, stream_));
+        free_at_last(instance_, device_, base, stream_);
     }
 
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override

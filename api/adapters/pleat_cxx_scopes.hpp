@@ -19,13 +19,9 @@ namespace pleat_cxx
 class tag_scope
 {
   public:
-    explicit tag_scope(const char *tag)
+    explicit tag_scope(c_text tag)
     {
         check(pleat_tag_push(tag));
-    }
-
-    explicit tag_scope(const std::string &tag) : tag_scope(tag.c_str())
-    {
     }
 
     tag_scope(const tag_scope &) = delete;
@@ -43,6 +39,8 @@ class tag_scope
 class pool
 {
   public:
+    pool() noexcept = default;
+
     explicit pool(pleat of, int device = 0) : pool(of, device, new_id())
     {
     }
@@ -69,8 +67,22 @@ class pool
 
     ~pool()
     {
-        if (id_.first != 0 || id_.second != 0) {
+        if (*this) {
             ignore(pleat_pool_release(instance_, device_, id_));
+        }
+    }
+
+    explicit operator bool() const noexcept
+    {
+        return id_.first != 0 || id_.second != 0;
+    }
+
+    /** Be no user any more, now. */
+    void reset()
+    {
+        if (*this) {
+            check(pleat_pool_release(instance_, device_, id_));
+            id_ = {};
         }
     }
 
@@ -113,9 +125,9 @@ class pool
         return pleat_pool_id{ UINT64_C(0x706c656174), ++n_ids };
     }
 
-    pleat instance_;
-    int device_;
-    pleat_pool_id id_;
+    pleat instance_{};
+    int device_ = 0;
+    pleat_pool_id id_{};
 };
 
 /** Requests go to the pool: all requests of the device, or those on one stream. */

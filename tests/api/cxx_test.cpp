@@ -8,6 +8,13 @@
 #include <string>
 #include <vector>
 
+extern "C" {
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuCtxSetCurrent(void *context);
+int cuStreamCreate(void **stream, unsigned flags);
+int cuStreamDestroy_v2(void *stream);
+}
+
 namespace
 {
 
@@ -65,8 +72,9 @@ void blocks_are_aligned()
     bool is_refused = false;
     try {
         pleat_cxx::block odd(gpu, 0, 1000, nullptr, 3000);
-    } catch (const std::bad_alloc &) {
-        is_refused = true;
+    } catch (const pleat_cxx::error &e) { /* no shortage: nobody should free something */
+        is_refused = e.status() == PLEAT_EINVAL &&
+                     std::string(e.what()).find("3000 is no power of two") != std::string::npos;
     }
     EXPECT(is_refused && live_blocks(gpu) == 1);
 }
@@ -190,6 +198,148 @@ void an_instance_converts()
     pleat_cxx::instance moved("driver:sim,sim:[capacity:256M]");
     moved = std::move(gpu);
     EXPECT(moved.info().limit_bytes == 100 * MIB);
+}
+
+/* A member for each function about a device or a tag, by its name; the device is 0 without one. */
+void members_are_called_as_functions_are()
+{
+    pleat_cxx::instance gpu("driver:sim,sim:[capacity:256M],limit:200M");
+    EXPECT(gpu && gpu.conf().find("limit:209715200") != std::string::npos &&
+           gpu.conf().back() != '\0');
+    pleat_cxx::block block = gpu.allocate(10 * MIB);
+    EXPECT(block.device() == 0 && block.stream() == nullptr);
+    EXPECT(block.info().bytes == 10 * MIB && block.info().base == block.get());
+    EXPECT(gpu.memory_info().total_bytes == 256 * MIB && gpu.memory_info(0).free_bytes < 250 * MIB);
+    block.reset();
+    EXPECT(gpu.largest_free() >= 10 * MIB && gpu.largest_free(0) == gpu.largest_free());
+    EXPECT(gpu.stats().allocation[PLEAT_SIZES_ALL].peak == 1);
+    gpu.reset_peaks();
+    EXPECT(gpu.stats().allocation[PLEAT_SIZES_ALL].peak == 0);
+    gpu.set_limit(64 * MIB);
+    EXPECT(gpu.info().limit_bytes == 64 * MIB);
+    const std::string tag = "cache";
+    gpu.set_tag_limit(tag, 4 * MIB);
+    {
+        pleat_cxx::tag_scope scope(tag);
+        bool is_refused = false;
+        try {
+            (void)gpu.allocate(5 * MIB);
+        } catch (const pleat_cxx::out_of_memory &) {
+            is_refused = true;
+        }
+        block = gpu.allocate(3 * MIB);
+        EXPECT(is_refused && gpu.tag_info(tag).requested_bytes.current == 3 * MIB);
+    }
+    EXPECT(gpu.sleep(tag, PLEAT_SLEEP_FILE, "/tmp").kept_bytes >= 3 * MIB);
+    EXPECT(gpu.wake(tag).kept_bytes >= 3 * MIB);
+    gpu.record_history(100);
+    gpu.dump_snapshot("/dev/null");
+    gpu.retire(nullptr);
+    bool is_refused = false;
+    try {
+        gpu.reset(); /* a block lives */
+    } catch (const pleat_cxx::error &e) {
+        is_refused = e.status() == PLEAT_EBUSY;
+    }
+    EXPECT(is_refused && gpu);
+    block.reset();
+    gpu.reset();
+    EXPECT(!gpu);
+    gpu.reset(); /* of nothing */
+}
+
+void callbacks_are_any_function()
+{
+    pleat_cxx::instance of("driver:sim,sim:[capacity:256M],reserve_mb:0");
+    std::vector<pleat_cxx::block> cache;
+    unsigned n_told = 0;
+    of.set_pressure_callback([](int, std::size_t) -> bool { throw 1; });
+    of.set_oom_callback([&](int device, std::size_t bytes, const char *text) {
+        n_told += device == 0 && bytes == 200 * MIB && std::strlen(text) > 20;
+        throw 1; /* ends here */
+    });
+    cache.push_back(of.allocate(100 * MIB));
+    cache.push_back(of.allocate(100 * MIB));
+    bool is_refused = false;
+    try {
+        (void)of.allocate(200 * MIB);
+    } catch (const pleat_cxx::out_of_memory &) {
+        is_refused = true;
+    }
+    EXPECT(is_refused && n_told == 1);
+    of.set_pressure_callback([&](int device, std::size_t bytes) {
+        EXPECT(device == 0 && bytes == 200 * MIB);
+        bool frees = !cache.empty();
+        if (frees) {
+            cache.pop_back();
+        }
+        return frees;
+    });
+    pleat_cxx::instance gpu(std::move(of)); /* callbacks move along */
+    EXPECT(gpu.allocate(200 * MIB).size() == 200 * MIB && cache.empty());
+    pleat_cxx::instance other("driver:sim,sim:[capacity:256M]");
+    other = std::move(gpu);
+    cache.push_back(other.allocate(100 * MIB));
+    EXPECT(other.allocate(200 * MIB).size() == 200 * MIB && cache.empty() && n_told == 1);
+}
+
+void *new_stream()
+{
+    void *context = nullptr;
+    void *stream = nullptr;
+    EXPECT(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
+    EXPECT(cuStreamCreate(&stream, 1) == 0);
+    return stream;
+}
+
+/* A destructor cannot tell, so it frees on another stream. */
+void owners_outlive_their_stream()
+{
+    pleat_cxx::instance gpu("driver:sim,sim:[capacity:256M]");
+    pleat_cxx::block first = gpu.allocate(MIB); /* opens the device */
+    for (bool is_retired : { false, true }) {
+        void *stream = new_stream();
+        {
+            pleat_cxx::block block(gpu, 0, 30 * MIB, stream);
+            pleat_cxx::buffer cache(gpu, 0, 64 * MIB, 0, stream);
+            cache.resize(30 * MIB);
+            pleat_cxx::device_resource resource(gpu, 0, stream);
+            void *ptr = resource.allocate(MIB);
+            if (is_retired) {
+                gpu.retire(stream);
+            }
+            EXPECT(cuStreamDestroy_v2(stream) == 0);
+            resource.deallocate(ptr, MIB);
+        }
+        EXPECT(live_blocks(gpu) == 1);
+    }
+}
+
+/* Members of a class may be declared before what they are made from is there. */
+struct engine {
+    pleat_cxx::instance gpu{ "driver:sim,sim:[capacity:256M]" };
+    pleat_cxx::pool graphs;
+    pleat_cxx::buffer cache;
+    pleat_cxx::block weights;
+};
+
+void members_of_a_class_are_filled_later()
+{
+    engine e;
+    EXPECT(e.gpu && !e.graphs && !e.cache && !e.weights);
+    e.graphs = pleat_cxx::pool(e.gpu);
+    e.cache = pleat_cxx::buffer(e.gpu, 0, 64 * MIB);
+    e.weights = e.gpu.allocate(MIB);
+    EXPECT(e.graphs && e.graphs.users() == 1);
+    pleat_pool_id id = e.graphs.id();
+    e.graphs.reset();
+    e.graphs.reset(); /* of nothing */
+    unsigned users = 9;
+    EXPECT(pleat_pool_users(e.gpu, 0, id, &users) == PLEAT_OK && users == 0 && !e.graphs);
+    e.cache.reset(nullptr);
+    EXPECT(!e.cache && live_blocks(e.gpu) == 1);
+    pleat_cxx::device_resource resource(e.gpu);
+    EXPECT(resource == pleat_cxx::device_resource(e.gpu, 0, nullptr));
 }
 
 void owners_are_reset_released_and_swapped()
@@ -343,6 +493,10 @@ void a_shortage_has_its_verdict()
 int main()
 {
     an_instance_converts();
+    members_are_called_as_functions_are();
+    members_of_a_class_are_filled_later();
+    callbacks_are_any_function();
+    owners_outlive_their_stream();
     owners_are_reset_released_and_swapped();
     a_refused_reset_keeps_the_block();
     tags_are_scopes_and_sleep();

@@ -49,9 +49,13 @@ cuCtxSetCurrent(context);
 cuStreamCreate(&stream, 1);
 cuStreamCreate(&other, 1);
 TEXT
-printf '%s\n' '#include "cuda.h"' 'int main(void) {' 'pleat host;' \
+printf '%s\n' '#include "cuda.h"' '#include <stdbool.h>' 'static int cached;' \
+    'static bool evict(pleat of, int device, size_t bytes, void *context) {' \
+    'return of.slot != 0 && device < 0 && bytes == 0 && context == &cached;' '}' \
+    'int main(void) {' 'pleat host;' \
     'must(pleat_create("memory:host", &host));' "$opened" >"$work/inside.c"
 printf '%s\n' '#include <vector>' '#include "cuda.h"' 'int main() {' \
+    'struct { bool evict(std::size_t bytes) { return bytes == 0; } } cached;' \
     'pleat_cxx::instance host("memory:host");' "$opened" >"$work/inside.cpp"
 [ "$(grep -c '^```c$' "$page")" = "$(grep -c '^```cpp$' "$page")" ]
 program c >"$work/page.c"
