@@ -92,6 +92,7 @@ static void describe_works(const bench_ab_plan *plan, unsigned first, unsigned e
     out->mean_need = sum / (end - first);
     out->own = origin->allocator[0] ? origin->allocator : NULL;
     out->own_conf = origin->conf;
+    out->conf = plan->options.common.target.conf;
     out->is_rmm = origin->is_rmm;
     out->of = origin->devices;
 }
@@ -287,6 +288,7 @@ json_t *bench_judge_describe(const bench_verdict_input *in)
     json_object_set_new(object, "pending_bytes", json_integer((json_int_t)in->pending_bytes));
     json_object_set_new(object, "peak_event", json_integer((json_int_t)in->peak_event));
     json_object_set_new(object, "own", in->own ? json_string(in->own) : json_null());
+    json_object_set_new(object, "conf", json_string(in->conf ? in->conf : ""));
     json_object_set_new(object, "own_held_bytes", integer_or_null(in->own_bytes));
     json_object_set_new(object, "own_failed", json_boolean(in->own_failed));
     json_object_set_new(object, "is_simulated", json_boolean(in->is_simulated));

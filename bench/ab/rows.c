@@ -173,6 +173,7 @@ json_t *bench_rows_head(const bench_ab_plan *plan, bool is_interrupted)
     json_object_set_new(head, "gpu", json_string(plan->setup.gpu));
     json_object_set_new(head, "banner",
                         json_string(bench_setup_banner(&plan->setup, banner, sizeof banner)));
+    json_object_set_new(head, "conf", json_string(o->common.target.conf));
     json_object_set_new(head, "granule_bytes", integer(plan->setup.granule_bytes));
     json_object_set_new(head, "started", json_string(plan->started));
     json_t *allocators = json_array();

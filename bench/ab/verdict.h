@@ -101,6 +101,7 @@ typedef struct bench_verdict_input {
     uint64_t own_bytes;     /* bytes held by the recorded run; 0 = not known */
     bool own_failed;        /* the recorded run ran out of memory */
     const char *own_conf;   /* its PYTORCH_CUDA_ALLOC_CONF, or "" */
+    const char *conf;       /* of the measurements (--conf); NULL or "" = none was given */
     bool is_rmm;
     bool is_simulated;  /* the driver's time is modelled */
     unsigned n_devices; /* by size, the smallest first */

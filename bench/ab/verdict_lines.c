@@ -391,6 +391,35 @@ static void put_conf(const bench_verdict_input *in, const char *value, bench_lin
     bench_line_put(l, "expandable_segments:%s", value);
 }
 
+/* As it was measured: without the configuration the line would start something else. */
+static void put_measured_conf(const bench_verdict_input *in, const bench_verdict *v,
+                              const char *before, const char *after, bench_line *l)
+{
+    bool is_given = in->conf && in->conf[0] != '\0';
+    const char *compact = is_compact(v->setting) ? "short:compact" : "";
+
+    if (is_given) {
+        bench_line_put(l, "%s'%s%s%s'%s", before, in->conf, compact[0] ? "," : "", compact, after);
+    } else if (compact[0]) {
+        bench_line_put(l, "%s%s%s", before, compact, after);
+    }
+}
+
+static void put_pleat(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
+{
+    if (in->is_rmm) {
+        bench_line_put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM");
+        put_measured_conf(in, v, "; PLEAT_CONF=", "", l);
+        return;
+    }
+    bench_line_put(l, "python3 -m pleat.torch ");
+    put_measured_conf(in, v, "--conf ", " ", l);
+    bench_line_put(l, "YOUR_SCRIPT.py");
+    if (in->conf && strstr(in->conf, ".py")) {
+        bench_line_put(l, "  # with the policy in C: one in Python runs in this command only");
+    }
+}
+
 static void write_type(const bench_verdict_input *in, const bench_verdict *v, bench_line *l)
 {
     bool is_change = v->advice == BENCH_ADVICE_SWITCH || v->advice == BENCH_ADVICE_NEARER;
@@ -403,16 +432,12 @@ static void write_type(const bench_verdict_input *in, const bench_verdict *v, be
     } else if (!is_change) {
         bench_line_put(l, "pleat fit '%s' --allocator torch-native,torch-expandable,pleat",
                        in->work);
-    } else if (in->is_rmm && is_pleat(v->setting)) {
-        bench_line_put(l, "rmm.mr.set_current_device_resource(...)  # docs/frameworks.md, RMM%s",
-                       is_compact(v->setting) ? "; PLEAT_CONF=short:compact" : "");
     } else if (strcmp(v->setting, "torch-expandable") == 0) {
         put_conf(in, "True", l);
     } else if (strcmp(v->setting, "torch-native") == 0) {
         put_conf(in, "False", l);
     } else if (is_pleat(v->setting)) {
-        bench_line_put(l, "python3 -m pleat.torch %sYOUR_SCRIPT.py",
-                       is_compact(v->setting) ? "--conf short:compact " : "");
+        put_pleat(in, v, l);
     } else {
         bench_line_put(l, "pleat replay '%s' --allocator %s --memory %lluM", in->work, v->setting,
                        (unsigned long long)(in->devices[v->device].bytes >> 20));

@@ -421,8 +421,8 @@ START_TEST(rows_and_verdicts_are_those_of_an_ordinary_study)
              path_of("w2/two.trace"));
     bench_child_run(&child, line);
     ck_assert_msg(child.status == 0, "%s", child.err);
-    snprintf(line, sizeof line, "%s %s %s", path_of("w3/three.trace"), path_of("w5/five.trace"),
-             path_of("w2/two.trace"));
+    snprintf(line, sizeof line, "--conf short:refuse %s %s %s", path_of("w3/three.trace"),
+             path_of("w5/five.trace"), path_of("w2/two.trace"));
     shard_well("0/1", "sharded", line);
     merge_well("sharded");
     static const char *const files[] = { "results.jsonl", "verdicts.jsonl" };

@@ -74,7 +74,8 @@ static void all_shards(unsigned n, const char *how)
 {
     for (unsigned k = 0; k < n; k++) {
         char line[160];
-        snprintf(line, sizeof line, "'@/*/*.trace' --job --shard %u/%u --out @/out%u", k, n, n);
+        snprintf(line, sizeof line,
+                 "'@/*/*.trace' --job --conf short:refuse --shard %u/%u --out @/out%u", k, n, n);
         ab(line, how, 0);
     }
 }
@@ -101,7 +102,8 @@ START_TEST(a_merge_judges_a_job_as_all_its_ranks_together)
 {
     all_shards(2, measured[_i]);
     ab("--merge @/out2", "--no-report", 0);
-    /* A fleet leaves short:compact out, and so does a study that sets `short`. */
+    /* A fleet leaves short:compact out, and so does a study that sets `short`. Lines to type name
+     * the configuration, so both have it. */
     ab("'@/a/*.trace' --job --out @/of-a --conf short:refuse", measured[_i], 0);
     ab("'@/b/*.trace' --job --out @/of-b --conf short:refuse", measured[_i], 0);
     for (unsigned j = 0; j < 2; j++) {

@@ -233,6 +233,12 @@ START_TEST(only_pleat_completes)
     IS(ADVICE, "Use pleat: it then completes on 40 GB, with PyTorch's default (torch-native) on "
                "none of these; expandable_segments do not suffice there.");
     IS(TYPE, "python3 -m pleat.torch YOUR_SCRIPT.py");
+    in.conf = "growth:frugal"; /* what was measured is what is typed */
+    reach();
+    IS(TYPE, "python3 -m pleat.torch --conf 'growth:frugal' YOUR_SCRIPT.py");
+    in.conf = "policy:./mine.py";
+    reach();
+    HAS(TYPE, "YOUR_SCRIPT.py  # with the policy in C");
 }
 END_TEST
 

@@ -268,6 +268,7 @@ static void describe_ranks(const json_t *ranks, const json_t *worst, bench_verdi
     out->mean_need = sum / n_measured;
     out->own = json_string_value(json_object_get(verdict, "own"));
     out->own_conf = text_of(told, "conf");
+    out->conf = text_of(verdict, "conf");
     out->is_rmm = json_is_true(json_object_get(told, "is_rmm"));
 }
 
