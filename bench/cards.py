@@ -9,8 +9,9 @@ Usage: cards.py BUILD_DIR [OPTION...]   (./dev cards)
   --sizes A,B       only these devices: 24G, 40G, 80G, 141G, unlimited; 1.25x, 1.05x, 1.02x, 1.01x,
                     1.005x of what lives; least, the least device on which a work completes
   --costs A,B       only these cost files: a100, driver580, gb10
-  --conf STRING     configuration of pleat, on top of the default; with policy:PATH (docs/policy.md)
-                    pleat's own policy stands beside, as rows of "own policy"
+  --conf STRING     configuration of pleat, on top of the default, which its rows name; with
+                    policy:PATH (docs/policy.md) pleat's built-in policy stands beside, as rows of its
+                    own
   --passes N        passes over each work in one allocator (default: 2)
   --out FILE        where the rows go (default: bench/results/cards.csv)
   --charts FOLDER   the charts as SVG and PDF, with their numbers as CSV
@@ -40,8 +41,8 @@ import results  # noqa: E402  (how files and pages are written)
 BUNDLED = sorted((ROOT / "bench" / "traces").glob("*.trace.gz"))
 OURS, THEIRS = "pleat", "torch-expandable"
 COMPACTS = "pleat, short:compact"  # as an allocator of its own
-OWN = "pleat, own policy"  # beside a policy of the user's own (--conf policy:PATH)
-CONFS = {OURS: "", COMPACTS: "short:compact", OWN: "", THEIRS: ""}
+BUILT_IN = "pleat, built-in policy"  # beside one of the user's own (--conf policy:PATH)
+CONFS = {OURS: "", COMPACTS: "short:compact", BUILT_IN: "", THEIRS: ""}
 CARDS = ("24G", "40G", "80G", "141G", "unlimited")
 NEAR = ("1.05x", "1.02x", "1.01x", "1.005x")
 TIGHT = ("1.25x", *NEAR)
@@ -132,14 +133,14 @@ def replay(pleat, work, size, costs, allocator, options):
         [pleat, "replay", "--loops", options.passes, "--memory", size]
     command += [work, "--json", "--sim", f"costs:{costs}", "--driver", "sim", "--allocator",
                 THEIRS if allocator == THEIRS else OURS]
-    given = without_policy(options.conf) if allocator == OWN else options.conf
+    given = options.conf if allocator in (OURS, COMPACTS) else without_policy(options.conf)
     conf = ",".join(filter(None, (given, CONFS[allocator])))
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                           check=False, env=dict(os.environ, PLEAT_CONF=conf))
     if done.returncode not in (0, 1):
         sys.exit(f"{work}: {done.stderr}")
     kind = "run" if ":" in str(work) else "trace"
-    return {"kind": kind, "memory": size, "costs": costs, "allocator": allocator,
+    return {"kind": kind, "memory": size, "costs": costs, "allocator": allocator, "conf": given,
             **figures_of(json.loads(done.stdout))}
 
 
@@ -174,8 +175,19 @@ def measure(build, options):
         cells = [(work, size, costs, allocator) for costs in options.costs for size in options.sizes
                  for work in works if counts(peaks[work], size, costs)
                  for allocator in CONFS if (allocator != COMPACTS or size in (*NEAR, LEAST))
-                 and (allocator != OWN or "policy:" in options.conf)]
-        return list(pool.map(lambda cell: replay(pleat, *cell, options), cells))
+                 and (allocator != BUILT_IN or "policy:" in options.conf)]
+        return told(pool.map(lambda cell: replay(pleat, *cell, options), cells), len(cells))
+
+
+def told(rows, n):
+    """All rows; at a terminal, how many there are by now."""
+    done = []
+    for row in rows:
+        done.append(row)
+        if sys.stderr.isatty():
+            print(f"\r{len(done)} of {n} replays", end="\n" if len(done) == n else "",
+                  file=sys.stderr, flush=True)
+    return done
 
 
 # ---- tables from the rows ----------------------------------------------------------------------
@@ -237,6 +249,7 @@ def ratio_with_interval(pairs, key, seed):
 def summary_of(rows, size, costs, way, seed):
     pairs = pairs_of(rows, size, costs, way)
     out = {"memory": size, "costs": costs, "way": way, "works": len(pairs), **times_of(pairs)}
+    out["conf"] = next((p.ours.get("conf", "") for p in pairs), "")
     for key in ("least",) if size == LEAST else ("driver_ms", "resident"):
         some = both_complete(pairs) if key == "driver_ms" else pairs
         out[f"{key}_ratio"] = ratio_with_interval(some, key, seed)
@@ -282,8 +295,16 @@ def with_interval(row, key, places=2):
     return f"{of:.{places}f} ({least:.{places}f} to {most:.{places}f})"
 
 
+def way_of(row):
+    """What pleat it was: as configured, with short:compact, with the built-in policy."""
+    conf = ",".join(filter(None, (row["conf"], CONFS[row["way"]])))
+    conf = ",".join(f"policy:{pathlib.Path(item).name}" if item.startswith("policy:") else item
+                    for item in conf.split(","))
+    return "built-in policy" if row["way"] == BUILT_IN else f"`{conf}`" if conf else ""
+
+
 def device(row):
-    return row["memory"] + {OURS: "", COMPACTS: ", `short:compact`", OWN: ", own policy"}[row["way"]]
+    return ", ".join(filter(None, (row["memory"], way_of(row))))
 
 
 def driver_seconds(row, key="driver_ms"):
@@ -297,10 +318,10 @@ def lines_of(titles, rows):
 
 def least_lines(rows):
     """Of every work, the least device on which one pass over it completes."""
-    some = [row for row in rows if row["memory"] == LEAST]
-    return lines_of(("way", "works", "least device / live: mean, worst", "ratio of sums"),
-                    [[row["way"], row["works"], spread(row, "least"), with_interval(row, "least", 3)]
-                     for row in some])
+    cells = [[", ".join(filter(None, ("pleat", way_of(row)))), row["works"], spread(row, "least"),
+              with_interval(row, "least", 3)] for row in rows if row["memory"] == LEAST]
+    return ["", *lines_of(("way", "works", "least device / live: mean, worst", "ratio of sums"),
+                          cells)] if cells else []
 
 
 def interval_lines(seed):
@@ -318,7 +339,7 @@ def table(rows, seed=chance.SEED):
               with_interval(row, "driver_ms"), driver_seconds(row, "later_ms"),
               both(row, "longest_ms"), both(row, "host_syncs"), both(row, "stream_waits")]
              for row in rows if row["memory"] != LEAST]
-    return [*lines_of(titles, cells), "", *least_lines(rows), *interval_lines(seed)]
+    return [*lines_of(titles, cells), *least_lines(rows), *interval_lines(seed)]
 
 
 def short_table(rows, seed=chance.SEED):
@@ -332,7 +353,7 @@ def short_table(rows, seed=chance.SEED):
               with_interval(row, "resident", 3),
               *(ratios.get((row["memory"], row["way"], costs), "") for costs in COSTS)]
              for row in rows if row["costs"] == COSTS[0] and row["memory"] != LEAST]
-    return [*lines_of(titles, cells), "", *least_lines(rows), *interval_lines(seed)]
+    return [*lines_of(titles, cells), *least_lines(rows), *interval_lines(seed)]
 
 
 def main():
@@ -354,16 +375,18 @@ def main():
     parser.add_argument("--draw", action="store_true")
     options = parser.parse_args()
     if not options.draw:
-        results.write_csv(options.out, measure(options.build, options))
+        results.write_csv(options.out, measure(options.build, options),
+                          f"./dev cards --runs {options.runs} --seed {options.seed} --passes "
+                          f"{options.passes} --conf '{options.conf}'")
     rows = results.rows_of(options.out)  # rounded, so that the file gives the same tables again
-    told = summaries(rows, seed=options.seed)
+    judged = summaries(rows, seed=options.seed)
     print("\n".join(table(summaries(rows, bool(options.traces), options.seed), options.seed)))
     if options.charts:
         options.charts.mkdir(parents=True, exist_ok=True)
         results.draw("by_card.py", options.out.resolve(), options.charts.resolve())
     if options.out == results.RESULTS / "cards.csv":
-        results.write_between("docs/results.md", "\n".join(table(told, options.seed)), MARKERS)
-        results.write_between("README.md", "\n".join(short_table(told, options.seed)), MARKERS)
+        results.write_between("docs/results.md", "\n".join(table(judged, options.seed)), MARKERS)
+        results.write_between("README.md", "\n".join(short_table(judged, options.seed)), MARKERS)
         results.draw("by_card.py", "cards.csv", "cards.svg")
 
 

@@ -83,10 +83,11 @@ def processor():
     return platform.machine()
 
 
-def write_csv(path, rows):
+def write_csv(path, rows, command=""):
     text = io.StringIO()
     text.write(f"# machine: {processor()}, {platform.system()} {platform.release()}\n")
     text.write(f"# commit: {commit()}\n")
+    text.write(f"# command: {command}\n" if command else "")
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, fieldnames=names, restval="", lineterminator="\n")
     writer.writeheader()

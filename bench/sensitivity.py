@@ -7,11 +7,14 @@ Usage: sensitivity.py BUILD_DIR [OPTION...]   (./dev sensitivity)
   --runs N         runs that the generators make, beside the bundled traces (default: 8)
   --seed N         of their draw, and of the intervals (default: 1)
   --sizes A,B      devices (default: unlimited,1.05x)
+  --conf STRING    configuration of pleat, such as policy:PATH (docs/policy.md); needs --out
+  --out FILE       where the rows go; without it bench/results/sensitivity.csv, and the table goes into
+                   docs/results.md
   --draw           replay nothing: write the table again from the rows that are there
 
 Each price of the cost file, and all of them that are by the byte or by the handle, are halved and
-doubled, one at a time. A row of bench/results/sensitivity.csv is one replay: a work, a device, a
-variation, an allocator. The table in docs/results.md has pleat's driver time over that of expandable
+doubled, one at a time. A row of the file is one replay: a work, a device, a variation, an allocator.
+The table has pleat's driver time over that of expandable
 segments, all works together, with an interval over the works (report/chance.py)."""
 import argparse
 import concurrent.futures
@@ -62,12 +65,12 @@ def varied(text, chosen, factor):
                      if line.startswith("cu") else line for line in text.splitlines()) + "\n"
 
 
-def replay(pleat, work, size, costs, allocator):
+def replay(pleat, work, size, costs, allocator, conf):
     """Driver time in ms, and whether the work completed."""
     command = [pleat, "replay", work, "--json", "--driver", "sim", "--memory", size, "--sim",
                f"costs:{costs}", "--allocator", allocator]
     done = subprocess.run(command, capture_output=True, text=True, check=False,
-                          env=dict(os.environ, PLEAT_CONF=""))
+                          env=dict(os.environ, PLEAT_CONF=conf if allocator == cards.OURS else ""))
     if done.returncode not in (0, 1):
         sys.exit(f"{work}: {done.stderr}")
     record = json.loads(done.stdout)
@@ -96,8 +99,8 @@ def measure(build, options):
         def one(cell):
             name, factor, path, size, work, allocator = cell
             return {"costs": options.costs, "price": name, "factor": factor, "memory": size,
-                    "allocator": allocator, **replay(pleat, work, size, path, allocator)}
-        return list(pool.map(one, cells))
+                    "allocator": allocator, **replay(pleat, work, size, path, allocator, options.conf)}
+        return cards.told(pool.map(one, cells), len(cells))
 
 
 # ---- the table ---------------------------------------------------------------------------------
@@ -147,14 +150,21 @@ def main():
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=("unlimited", "1.05x"))
+    parser.add_argument("--conf", default="")
+    parser.add_argument("--out", type=pathlib.Path, default=OUT)
     parser.add_argument("--draw", action="store_true")
     options = parser.parse_args()
+    if options.conf and options.out == OUT:
+        parser.error("--conf needs --out: the published rows are those of the default")
     if not options.draw:
-        results.write_csv(OUT, measure(options.build, options))
-    rows = results.rows_of(OUT)  # rounded, so that the file gives the same table again
+        results.write_csv(options.out, measure(options.build, options),
+                          f"./dev sensitivity --costs {options.costs} --runs {options.runs} --seed "
+                          f"{options.seed} --conf '{options.conf}'")
+    rows = results.rows_of(options.out)  # rounded, so that the file gives the same table again
     told = "\n".join(table(rows, options.seed))
     print(told)
-    results.write_between("docs/results.md", told, MARKERS)
+    if options.out == OUT:
+        results.write_between("docs/results.md", told, MARKERS)
 
 
 if __name__ == "__main__":

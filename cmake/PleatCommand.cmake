@@ -33,7 +33,7 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/bench/command/main.c")
 endif()
 
 # Policies in Python, for `policy:SCRIPT.py` (bench/run/policy.h).
-if(TARGET pleat_command AND NOT SKBUILD)
+if(TARGET pleat_command)
     add_library(pleat_policy_python SHARED bench/run/policy_python.c)
     target_link_libraries(pleat_policy_python PRIVATE pleat_flags)
     target_include_directories(pleat_policy_python PRIVATE "${PROJECT_SOURCE_DIR}")

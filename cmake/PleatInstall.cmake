@@ -74,7 +74,7 @@ if(TARGET pleat_command AND NOT PLEAT_SANITIZE)
     include(PleatManuals)
 endif()
 
-if(TARGET pleat_policy_python)
+if(TARGET pleat_policy_python AND NOT SKBUILD)
     install(TARGETS pleat_policy_python LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         COMPONENT command)
 endif()

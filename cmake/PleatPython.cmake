@@ -16,6 +16,7 @@ if(SKBUILD)
     if(TARGET pleat_command)
         add_dependencies(pleat_python pleat_command)
         install(TARGETS pleat_command RUNTIME DESTINATION pleat/_lib COMPONENT python)
+        install(TARGETS pleat_policy_python LIBRARY DESTINATION pleat/_lib COMPONENT python)
         install(DIRECTORY bench/traces bench/report DESTINATION pleat/share/pleat COMPONENT python
             PATTERN __pycache__ EXCLUDE)
     endif()
@@ -28,7 +29,7 @@ if(SKBUILD)
     # What the class that PyTorch gets is compiled against (python/pleat/torch/_class.py).
     file(GLOB class_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/api/pleat*.h")
     install(FILES ${class_headers} api/adapters/pleat_torch.h vmm/base/pleat_types.h
-        DESTINATION pleat/_include COMPONENT python)
+        vmm/base/pleat_policy.h DESTINATION pleat/_include COMPONENT python) # policies in C, too
     install(FILES LICENSE DESTINATION pleat COMPONENT python)
     install(FILES python/pleat_gpu.pth DESTINATION . COMPONENT python)
     if(EXISTS "${PLEAT_JEMALLOC_DIR}/COPYING")

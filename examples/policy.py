@@ -10,3 +10,7 @@ def order(now, own):
 
 def slack(now, own):
     return 0 if now.tied > now.asked else own
+
+
+def place(now, own):
+    return now.asked if 2 * now.held > now.cap else own  # the place that pins least

@@ -23,16 +23,20 @@ pleat_status pl_policy_load(pl_instance *instance)
     }
     void *object = dlopen(config->policy, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
-        return pl_error_set(PLEAT_ECONF, 0, "policy: %s", dlerror());
+        return pl_error_set(PLEAT_ECONF, 0,
+                            "policy: %s: a shared object is asked for; a script of Python runs in "
+                            "the command pleat only",
+                            dlerror());
     }
     instance->policy = (pl_policy_calls){ .order = find(object, "pleat_policy_order"),
                                           .slack = find(object, "pleat_policy_slack"),
-                                          .may_order = find(object, "pleat_policy_may_order") };
+                                          .may_order = find(object, "pleat_policy_may_order"),
+                                          .place = find(object, "pleat_policy_place") };
     const pl_policy_calls *calls = &instance->policy;
-    if (!calls->order && !calls->slack && !calls->may_order) {
+    if (!calls->order && !calls->slack && !calls->may_order && !calls->place) {
         return pl_error_set(PLEAT_ECONF, 0,
-                            "policy: %s defines none of pleat_policy_order, pleat_policy_slack and "
-                            "pleat_policy_may_order",
+                            "policy: %s defines none of pleat_policy_order, pleat_policy_slack, "
+                            "pleat_policy_may_order and pleat_policy_place",
                             config->policy);
     }
     pl_pleat_options own = pl_pleat_own(&config->options);

@@ -8,7 +8,8 @@ import math
 from look import draw_file, plt, style_of, write_svg
 
 SHOWN = ("pleat", "torch-expandable")
-WAYS = (*SHOWN, "pleat, short:compact")  # the last one near what lives only
+BUILT_IN = "pleat, built-in policy"  # only beside a policy of the user's own
+WAYS = (*SHOWN, "pleat, short:compact", BUILT_IN)  # short:compact near what lives only
 TIGHT = ("1.25x", "1.05x", "1.02x", "1.01x", "1.005x")
 SIZES = ("24G", "40G", "80G", "141G", "unlimited", *TIGHT)
 SIZE = (10.2, 3.2)  # inches
@@ -23,10 +24,16 @@ def values(rows, key, allocator, size):
             row["memory"] == size and row["costs"] == "a100"]
 
 
+def name_of(rows, allocator):
+    """With the configuration that was given."""
+    conf = next((row.get("conf", "") for row in rows if row["allocator"] == allocator), "")
+    return f"{allocator}, {conf}" if conf and allocator == SHOWN[0] else allocator
+
+
 def completed(rows):
     """Without the works of a device that one of the two does not complete."""
     failed = {(row["work"], row["memory"]) for row in rows
-              if row["allocator"] in SHOWN and row["failures"] != "0"}
+              if row["allocator"] in (*SHOWN, BUILT_IN) and row["failures"] != "0"}
     return [row for row in rows if (row["work"], row["memory"]) not in failed]
 
 
@@ -40,17 +47,19 @@ def draw(rows, path):
         look = {"color": style["color"], "marker": style["marker"]}
         failed = {size: values(rows, "failures", allocator, size) for size in TIGHT}
         tight = [size for size in TIGHT if failed[size]]
-        failing.plot(tight, [sum(n > 0 for n in failed[size]) for size in tight], label=allocator,
-                     **look)
-        if allocator not in SHOWN:
+        if not any(row["allocator"] == allocator for row in rows):
+            continue
+        failing.plot(tight, [sum(n > 0 for n in failed[size]) for size in tight],
+                     label=name_of(rows, allocator), **look)
+        if allocator not in (*SHOWN, BUILT_IN):
             continue
         held = [values(rows, "resident", allocator, size) for size in sizes]
-        memory.plot(sizes, [100 * (mean(some) - 1) for some in held], label=f"{allocator}, mean",
+        memory.plot(sizes, [100 * (mean(some) - 1) for some in held], label=f"{name_of(rows, allocator)}, mean",
                     **look)
         memory.plot(sizes, [100 * (max(some) - 1) for some in held], linestyle=":",
-                    label=f"{allocator}, worst", **look)
+                    label=f"{name_of(rows, allocator)}, worst", **look)
         driver.plot(sizes, [mean(values(timed, "driver_ms", allocator, size)) / 1000
-                            for size in sizes], label=allocator, **look)
+                            for size in sizes], label=name_of(rows, allocator), **look)
     memory.set_title("held beyond what lives, %: mean, and worst (dotted)", fontsize=8)
     driver.set_title("driver time of the first pass, s a work", fontsize=8)
     failing.set_title("works that fail", fontsize=8)

@@ -178,6 +178,13 @@ def test_the_commands_find_what_belongs_to_them(tmp_path: Path) -> None:
         [folder / "bin/pleat", "works"], env=kept, cwd=tmp_path, capture_output=True, text=True
     )
     assert "gpt2l_amp_var" in works.stdout
+    (tmp_path / "mine.py").write_text("def order(now, own):\n    return 0\n")
+    judged = subprocess.run(
+        [folder / "bin/pleat", "replay", "gpt2s_tiny", "--driver", "sim", "--conf", "policy:./mine.py"],
+        env=kept, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "judge: the policy" in judged.stdout + judged.stderr, judged.stderr
+    assert (folder / "pleat/_include/pleat_policy.h").is_file()
     code = "import os; print(os.environ['LD_PRELOAD'])"
     simulated = subprocess.run(
         [folder / "bin/pleat-runtime", "--quiet", sys.executable, "-c", code],

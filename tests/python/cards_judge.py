@@ -50,11 +50,11 @@ def check_device(rows, printed, size):
 
 def check_least(rows, printed):
     """The line of each way, with the least device of each work."""
-    for way in (cards.OURS, cards.COMPACTS):
+    for way, name in ((cards.OURS, "pleat"), (cards.COMPACTS, "pleat, `short:compact`")):
         pairs = cards.pairs_of(rows, cards.LEAST, "a100", way)
         ratios = [float(p.ours["least"]) for p in pairs]
         check(all(1 <= ratio < 1.5 for ratio in ratios), f"least devices: {ratios}")
-        line = f"| {way} | {len(pairs)} | {sum(ratios) / len(ratios):.3f}, {max(ratios):.3f} ("
+        line = f"| {name} | {len(pairs)} | {sum(ratios) / len(ratios):.3f}, {max(ratios):.3f} ("
         check(line in printed, f"no {line} in\n{printed}")
 
 

@@ -1,6 +1,6 @@
 /* pleat_policy.h - a growth policy of one's own, for research: a shared object (`policy:PATH`).
  *
- * The object defines some of the three functions below; for a missing one pleat's own rule holds. A
+ * The object defines some of the four functions below; for a missing one pleat's own rule holds. A
  * function is told the state and what pleat's own rule says, and answers. It is a function of its
  * arguments: it is called under the allocator's lock, so it must not call pleat or CUDA, and not
  * wait. pleat bounds each answer, so a bad policy costs memory or time, and never correctness. */
@@ -24,8 +24,10 @@ typedef struct pleat_policy_view {
     uint64_t peak_pinned; /* the most so far */
     uint64_t tied;        /* free, in chunks that are partly in use */
     uint64_t taken;       /* chunks: moved from under free blocks, so far */
-    uint64_t asked;       /* order: what the request creates; slack: what it pins; may_order: what a
-                           * wait would save */
+    uint64_t asked;       /* order: what the request creates; slack, place: what would be pinned;
+                           * may_order: what a wait would save */
+    uint64_t bytes;       /* place: of the request */
+    uint64_t at;          /* place: its start, in bytes from that of its range of addresses */
 } pleat_policy_view;
 
 typedef uint64_t pleat_policy_fn(const pleat_policy_view *now, uint64_t own);
@@ -36,6 +38,10 @@ pleat_policy_fn pleat_policy_order;
 pleat_policy_fn pleat_policy_slack;
 /** May a stream wait on the GPU for another stream's memory, instead of creating? 0 or 1. */
 pleat_policy_fn pleat_policy_may_order;
+/** How dear is a place, for a request that no free memory holds as it lies? Of all candidates with
+ *  room the one with the least answer is taken, of equal ones the lowest. `own` is the granules
+ *  that the place lacks. Any number. */
+pleat_policy_fn pleat_policy_place;
 
 #ifdef __cplusplus
 }

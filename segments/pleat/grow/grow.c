@@ -129,11 +129,6 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
 
 /* ---- where ----------------------------------------------------------------------------------- */
 
-static bool is_better(const pl_place *a, const pl_place *b)
-{
-    return b->segment == NULL || a->n_new < b->n_new || (a->n_new == b->n_new && a->at < b->at);
-}
-
 pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area)
 {
     uint32_t number = rq->lane->number;
@@ -174,7 +169,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
         pl_pace_step(space, pace, 1);
         if (area != rq->area &&
             pl_place_search(space, pace, area, lane, rq->bytes, pin_room, &other) &&
-            is_better(&other, out)) {
+            pl_place_beats(out, other.rank, other.at)) {
             *out = other;
         }
     }

@@ -20,11 +20,13 @@
  * The starts ascend, so a window slides over the gap: `last` moves on block by block, and `first`
  * follows as far as the request fits. Both pass each block once, and the search can stop after any
  * move and go on later. Of all places tried, the least by (new granules, address) wins, in whatever
- * order the gaps are looked at.
+ * order the gaps are looked at. A rule of somebody's own (policy.h) ranks the places tried; those
+ * without room to pin are none.
  *
  * Guarded by the device lock; changes nothing but the order of the holes' queue. */
 #include "segments/pleat/grow/place.h"
 
+#include "segments/pleat/grow/policy.h"
 #include "segments/pleat/space/run.h"
 
 static bool is_in_gap(const pl_block *b, uint32_t lane)
@@ -95,9 +97,9 @@ static void offer(pl_place_scan *scan, pleat_devptr at)
 {
     pl_place *best = &scan->best;
     size_t n_new = count_new(scan, at);
+    uint64_t rank = n_new;
 
-    if (best->segment != NULL &&
-        (n_new > best->n_new || (n_new == best->n_new && at >= best->at))) {
+    if (scan->ranks == NULL && !pl_place_beats(best, rank, at)) {
         return;
     }
     pl_segment *seg = scan->first->segment;
@@ -106,12 +108,20 @@ static void offer(pl_place_scan *scan, pleat_devptr at)
     if (n_pin > scan->pin_room) {
         return;
     }
+    if (scan->ranks != NULL) {
+        rank = pl_policy_rank(scan->ranks, scan->ranks->chunks.n_pinned + scan->pin_room,
+                              scan->bytes, at - seg->range.base, n_new, n_pin);
+        if (!pl_place_beats(best, rank, at)) {
+            return;
+        }
+    }
     *best = (pl_place){
         .segment = seg,
         .first = at < scan->first->base ? scan->low : scan->first,
         .at = at,
         .n_new = n_new,
         .n_pin = n_pin,
+        .rank = rank,
     };
 }
 
@@ -357,16 +367,23 @@ bool pl_place_go_on(pl_place_scan *scan, const pl_area *area)
     return is_over;
 }
 
+static void begin(pl_place_scan *scan, const pl_space *space, uint32_t lane, size_t bytes,
+                  size_t pin_room)
+{
+    pl_place_begin(scan, lane, bytes, pin_room);
+    scan->ranks = pl_policy_ranks_places(space) ? space : NULL;
+}
+
 bool pl_place_search(pl_space *space, pl_pace *pace, pl_area *area, uint32_t lane, size_t bytes,
                      size_t pin_room, pl_place *out)
 {
     pl_place_scan scan;
 
-    pl_place_begin(&scan, lane, bytes, pin_room);
+    begin(&scan, space, lane, bytes, pin_room);
     bool is_over = pl_place_try(&scan, area);
     pl_pace_count(space, pace, PL_PLACE_BUDGET - scan.budget);
     if (!is_over && scan.best.segment == NULL) {
-        pl_place_begin(&scan, lane, bytes, pin_room);
+        begin(&scan, space, lane, bytes, pin_room);
         while (!pl_place_go_on(&scan, area)) {
             pl_pace_count(space, pace, PL_PLACE_BUDGET - scan.budget);
             scan.budget = PL_PLACE_BUDGET;

@@ -18,6 +18,7 @@ typedef struct pl_place {
     pleat_devptr at; /* start of a block, or of a granule in a hole */
     size_t n_new;    /* granules of holes touched: chunks needed */
     size_t n_pin;    /* granules pinned: n_new and all loose granules touched */
+    uint64_t rank;   /* the least of all places is taken: n_new, or what somebody's own rule says */
 } pl_place;
 
 /* A search, which may be interrupted anywhere. A window as long as the request slides up gap after
@@ -26,8 +27,10 @@ typedef struct pl_place_scan {
     uint32_t lane;   /* const */
     size_t bytes;    /* const */
     size_t pin_room; /* const */
-    size_t budget;   /* blocks that may still be touched in this hold; refilled by the caller */
-    pl_place best;   /* segment NULL = none so far */
+    const pl_space
+        *ranks;    /* const; has a rule of somebody's own for places; NULL = pleat's holds */
+    size_t budget; /* blocks that may still be touched in this hold; refilled by the caller */
+    pl_place best; /* segment NULL = none so far */
 
     pl_block *first;   /* NULL = between two gaps */
     pl_block *last;    /* NULL = looking for the gap's start */
@@ -47,6 +50,12 @@ typedef struct pl_place_scan {
     uint64_t n_reshaped; /* the segment's count at `at`; once changed, blocks may be gone */
 } pl_place_scan;
 
+/* Is a place at `at` better than the best so far? */
+static inline bool pl_place_beats(const pl_place *best, uint64_t rank, pleat_devptr at)
+{
+    return best->segment == NULL || rank < best->rank || (rank == best->rank && at < best->at);
+}
+
 void pl_place_begin(pl_place_scan *scan, uint32_t lane, size_t bytes, size_t pin_room);
 /* Look through the area's gaps in no order, until all are seen or the budget is spent. If the
  * budget is spent, the next search begins with the gaps not seen. Returns whether all were seen. If
@@ -59,11 +68,12 @@ bool pl_place_try(pl_place_scan *scan, pl_area *area);
  * nothing changed. A scan->best from an earlier hold may be taken: pl_flight_reserve finds out. */
 bool pl_place_go_on(pl_place_scan *scan, const pl_area *area);
 /* Find a place for `bytes` in the area that pins at most `pin_room` further granules and needs the
- * fewest new granules. Of equal places, the lowest that starts with a gap or with a free block
- * behind a hole. Only gaps with holes are looked at, as a gap without holes is a run, which an
- * index finds. When the budget is spent, the best so far is the answer. Without any, the search
- * goes on in further holds, as `pace` says. After further holds out->first may be stale, and the
- * place may be no longer free. Returns false if no place was found. */
+ * fewest new granules, or has the least rank by a rule of somebody's own (policy.h). Of equal
+ * places, the lowest that starts with a gap or with a free block behind a hole. Only gaps with
+ * holes are looked at, as a gap without holes is a run, which an index finds. When the budget is
+ * spent, the best so far is the answer. Without any, the search goes on in further holds, as `pace`
+ * says. After further holds out->first may be stale, and the place may be no longer free. Returns
+ * false if no place was found. */
 bool pl_place_search(pl_space *space, pl_pace *pace, pl_area *area, uint32_t lane, size_t bytes,
                      size_t pin_room, pl_place *out);
 

@@ -37,14 +37,9 @@ static uint64_t share_of(const pl_space *space)
     return share > part ? share / part : 1;
 }
 
-/* What the rule of somebody's own says, at most `most`; without one what pleat's own says. */
-static uint64_t ask(const pl_space *space, pleat_policy_fn *rule, size_t cap, size_t n_asked,
-                    uint64_t own, uint64_t most)
+static pleat_policy_view view_of(const pl_space *space, size_t cap, size_t n_asked)
 {
-    if (!rule) {
-        return own;
-    }
-    const pleat_policy_view now = {
+    return (pleat_policy_view){
         .granule_bytes = UINT64_C(1) << space->granule_log2,
         .total = space->chunks.total_granules,
         .cap = cap,
@@ -55,6 +50,16 @@ static uint64_t ask(const pl_space *space, pleat_policy_fn *rule, size_t cap, si
         .taken = space->chunks.n_takes,
         .asked = n_asked,
     };
+}
+
+/* What the rule of somebody's own says, at most `most`; without one what pleat's own says. */
+static uint64_t ask(const pl_space *space, pleat_policy_fn *rule, size_t cap, size_t n_asked,
+                    uint64_t own, uint64_t most)
+{
+    if (!rule) {
+        return own;
+    }
+    const pleat_policy_view now = view_of(space, cap, n_asked);
     uint64_t answer = rule(&now, own);
     return answer < most ? answer : most;
 }
@@ -124,6 +129,16 @@ bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved)
 
     return space->options.cross_stream == PL_CROSS_ORDER &&
            ask(space, calls_of(space)->may_order, cap, n_saved, is_own, 1) != 0;
+}
+
+uint64_t pl_policy_rank(const pl_space *space, size_t cap, size_t bytes, pleat_devptr at,
+                        size_t n_new, size_t n_pin)
+{
+    pleat_policy_view now = view_of(space, cap, n_pin);
+
+    now.bytes = bytes;
+    now.at = at;
+    return space->options.policy->place(&now, n_new);
 }
 
 size_t pl_policy_lacks(const pl_space *space, size_t n_granules)

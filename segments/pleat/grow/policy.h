@@ -31,6 +31,7 @@ typedef struct pl_policy_calls {
     pleat_policy_fn *order;
     pleat_policy_fn *slack;
     pleat_policy_fn *may_order;
+    pleat_policy_fn *place;
 } pl_policy_calls;
 
 /* Granules that may still be created until `target` are held. */
@@ -51,6 +52,16 @@ void pl_policy_note_taken(pl_space *space, const pl_lane *lane, size_t n_chunks)
 /* When taking is not enough: may a stream wait on the GPU for another stream's pending memory,
  * instead of creating n_saved granules? */
 bool pl_policy_may_order(const pl_space *space, size_t cap, size_t n_saved);
+/* Does somebody's own rule choose among places? */
+static inline bool pl_policy_ranks_places(const pl_space *space)
+{
+    return space->options.policy != NULL && space->options.policy->place != NULL;
+}
+
+/* What that rule says of a place with n_new new granules that pins n_pin, for a request of `bytes`;
+ * `at` counts from the base of the segment. */
+uint64_t pl_policy_rank(const pl_space *space, size_t cap, size_t bytes, pleat_devptr at,
+                        size_t n_new, size_t n_pin);
 
 /* Granules that a compaction has to win for the request; 0: none. If the request fits with the
  * reserve, as many as keep the reserve closed. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "segments/pleat/grow/place.h"
+#include "segments/pleat/grow/policy.h"
 #include "segments/pleat/ops/walk.h"
 #include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
@@ -337,6 +338,89 @@ START_TEST(the_place_needs_the_fewest_granules_of_all)
 }
 END_TEST
 
+/* ---- a rule of somebody's own -------------------------------------------------------------- */
+
+enum { MOST_SEEN = 4096 };
+
+typedef struct seen_place {
+    pleat_devptr at; /* from the segment's base */
+    uint64_t rank;
+    size_t n_new;
+} seen_place;
+
+static struct {
+    seen_place of[MOST_SEEN];
+    size_t n;
+    size_t units;
+    size_t pin_room;
+    uint64_t n_ranks; /* few: many places are equal */
+} seen;
+
+static uint64_t rank_by_chance(const pleat_policy_view *now, uint64_t own)
+{
+    ck_assert_uint_lt(seen.n, MOST_SEEN);
+    ck_assert_uint_eq(now->bytes, seen.units * RIG_UNIT);
+    ck_assert_uint_le(now->asked, seen.pin_room);
+    ck_assert_uint_le(own, now->asked);
+    uint64_t rank = random_below((size_t)seen.n_ranks);
+    seen.of[seen.n++] = (seen_place){ .at = now->at, .rank = rank, .n_new = (size_t)own };
+    return rank;
+}
+
+/* Of the places told to the rule the one that (rank, address) or (new granules, address) says. */
+static const seen_place *least_seen(bool by_rank)
+{
+    const seen_place *best = NULL;
+    for (size_t i = 0; i < seen.n; i++) {
+        const seen_place *p = &seen.of[i];
+        uint64_t mine = by_rank ? p->rank : p->n_new;
+        uint64_t least = best == NULL ? 0 : by_rank ? best->rank : best->n_new;
+        if (best == NULL || mine < least || (mine == least && p->at < best->at)) {
+            best = p;
+        }
+    }
+    return best;
+}
+
+static void compare_with_rule(void)
+{
+    static const pl_policy_calls calls = { .place = rank_by_chance };
+    uint32_t lane = (uint32_t)random_below(4);
+    pl_place own;
+    pl_place ruled;
+    seen.units = 1 + random_below(24);
+    seen.pin_room = random_below(3) > 0 ? NO_LIMIT : random_below(10);
+    seen.n = 0;
+    seen.n_ranks = 1 + random_below(5);
+    bool found = search(lane, seen.units, seen.pin_room, &own);
+    rig.options.policy = &calls;
+    ck_assert_int_eq(search(lane, seen.units, seen.pin_room, &ruled), found);
+    rig.options.policy = NULL;
+    ck_assert_int_eq(seen.n > 0, found);
+    if (found) {
+        pleat_devptr base = own.segment->range.base;
+        ck_assert_uint_eq(ruled.at - base, least_seen(true)->at);
+        ck_assert_uint_eq(ruled.rank, least_seen(true)->rank);
+        ck_assert_uint_eq(own.at - base, least_seen(false)->at); /* pleat's own is among them */
+    }
+}
+
+START_TEST(a_rule_ranks_all_places_with_room_and_the_least_is_taken)
+{
+    enum { UNITS = 96, ROUNDS = 200, ASKS = 60 };
+    static char letters[UNITS + 1];
+    for (int round = 0; round < ROUNDS; round++) {
+        scribble(letters, UNITS);
+        rig_close();
+        rig_open();
+        (void)rig_draw(letters);
+        for (int ask = 0; ask < ASKS; ask++) {
+            compare_with_rule();
+        }
+    }
+}
+END_TEST
+
 static TCase *make_case(const char *name)
 {
     TCase *tcase = tcase_create(name);
@@ -365,5 +449,6 @@ SUITE(segments_place)
     suite_add_tcase(suite, tight);
     TCase *model = make_case("against every start");
     tcase_add_test(model, the_place_needs_the_fewest_granules_of_all);
+    tcase_add_test(model, a_rule_ranks_all_places_with_room_and_the_least_is_taken);
     suite_add_tcase(suite, model);
 }
