@@ -161,7 +161,7 @@ void bench_verdict_recorded(const bench_told *told, char out[BENCH_VERDICT_BYTES
 
 void bench_verdict_write_fails_on(const bench_verdict_input *in, bench_line *l)
 {
-    const char *before = ", which fails on ";
+    bool has_any = false;
     bench_line_put(l, "unknown beyond what was recorded");
     for (unsigned first = 0, end; first < in->n_devices; first = end) {
         end = bench_verdict_end_of(in, first);
@@ -169,18 +169,18 @@ void bench_verdict_write_fails_on(const bench_verdict_input *in, bench_line *l)
         if (n_bad == 0) {
             continue;
         }
-        bench_line_put(l, "%s", before);
-        before = "; ";
+        bench_line_put(l, "%s", has_any ? ", and on " : ", which fails on ");
+        has_any = true;
         bench_verdict_put_devices(in, first, end, l);
         if (n_bad == in->n_settings) {
             bool needs_more = in->need_bytes > in->devices[first].bytes;
-            bench_line_put(l, ": all%s", needs_more ? ", it needs more" : "");
+            bench_line_put(l, " under all%s", needs_more ? " (it needs more)" : "");
         } else {
-            bench_line_put(l, ": ");
+            bench_line_put(l, " under ");
             bench_verdict_put_names(in, first, BENCH_OUTCOME_FAILS, l);
         }
     }
-    bench_line_put(l, "%s", before[0] == ',' ? ", which rules out none of these sizes" : "");
+    bench_line_put(l, "%s", !has_any ? ", which rules out none of these sizes" : "");
 }
 
 /* Fails each candidate there? What was not measured fails only below the need. */
@@ -223,6 +223,23 @@ static void put_ruled_out(const bench_verdict_input *in, const bench_verdict *v,
     }
 }
 
+/* Who recorded a run that died asks first whether that request would have been served. */
+static void put_that_device(const bench_verdict_input *in, bench_line *l)
+{
+    uint64_t mib = in->told.refused_on_bytes >> 20;
+    bool is_there = false;
+
+    for (unsigned i = 0; i < in->n_devices; i++) {
+        is_there = is_there || in->devices[i].bytes >> 20 == mib;
+    }
+    if (in->told.ends_failed && mib > 0 && !is_there && in->n_ranks == 0) {
+        bench_line_put(l,
+                       ". Would another setting have served the refused request? pleat ab '%s' "
+                       "--memory %lluM",
+                       in->work, (unsigned long long)mib);
+    }
+}
+
 void bench_verdict_write_record(const bench_verdict_input *in, const bench_verdict *v,
                                 bench_line *l)
 {
@@ -236,6 +253,7 @@ void bench_verdict_write_record(const bench_verdict_input *in, const bench_verdi
     if (v->so_far) {
         put_ruled_out(in, v, l);
     }
+    put_that_device(in, l);
 }
 
 void bench_verdict_write_what_tells(const bench_verdict_input *in, const bench_verdict *v,

@@ -378,9 +378,8 @@ START_TEST(a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_mor
        "and torch.cuda.memory._dump_snapshot after the last step, under pleat-runtime --memory "
        "1000G python3 YOUR_SCRIPT.py");
     IS(NEEDS, "at least 30.00 GiB of live blocks at the peak, event 42 of 1,234,567");
-    IS(RUNS_ON,
-       "unknown beyond what was recorded, which fails on 24 GB: all, it needs more; 40 GB: "
-       "torch-native");
+    IS(RUNS_ON, "unknown beyond what was recorded, which fails on 24 GB under all (it needs more), "
+                "and on 40 GB under torch-native");
     IS(ADVICE,
        "Record the whole run before you choose: what is missing may need more. 24 GB is not "
        "enough, whatever the setting. On 40 GB what was recorded fails with PyTorch's "
@@ -389,6 +388,14 @@ START_TEST(a_recording_that_ends_out_of_memory_advises_nothing_but_to_record_mor
     IS(AT_START, "torch.cuda.memory._record_memory_history(max_entries=10_000_000)  # before the "
                  "first tensor");
     IS(AT_END, "torch.cuda.memory._dump_snapshot(\"whole.pickle\")  # after the last step");
+    in.told.refused_on_bytes = UINT64_C(12800) << 20; /* no device of these */
+    reach();
+    HAS(ADVICE, ". Would another setting have served the refused request? pleat ab 'run.pickle' "
+                "--memory 12800M.");
+    in.told.refused_on_bytes = in.devices[0].bytes;
+    reach();
+    ck_assert_ptr_null(strstr(verdict.lines[ADVICE], "Would another setting"));
+    in.told.refused_on_bytes = 0;
     in.told.has_run_over = true;
     reach();
     HAS(RECORDED, "its ring of 5,000 entries is full; ends out of memory. ");
@@ -707,7 +714,7 @@ START_TEST(what_private_pools_keep_is_a_need)
                  "at least what is said here. Only a run tells which device is enough");
     IS(NEEDS, "at least 30.00 GiB with what private pools keep; 4.00 GiB of live blocks at the "
               "peak, event 42 of 1,234,567");
-    IS(RUNS_ON, "unknown beyond what was recorded, which fails on 24 GB: all, it needs more");
+    IS(RUNS_ON, "unknown beyond what was recorded, which fails on 24 GB under all (it needs more)");
     HAS(ADVICE, "24 GB is not enough, whatever the setting; torch-expandable was not measured.");
     IS(TYPE, "pleat-runtime --card 40GB python3 YOUR_SCRIPT.py");
     ck_assert_int_eq(in.settings[1].on[0], BENCH_OUTCOME_FAILS);
@@ -729,7 +736,7 @@ START_TEST(more_held_than_the_replay_holds_is_not_explained)
     HAS(RECORDED, "the run held 40.00 GiB, its replay 36.00 GiB, so the history does not explain "
                   "the rest (a private pool, a rounding?). So the run needs at least");
     HAS(NEEDS, "at least 30.00 GiB of live");
-    IS(RUNS_ON, "unknown beyond what was recorded, which fails on 24 GB: all, it needs more");
+    IS(RUNS_ON, "unknown beyond what was recorded, which fails on 24 GB under all (it needs more)");
     ck_assert_ptr_null(strstr(verdict.lines[HELD], "times its need"));
     in.told = (bench_told){ .begins_late = true, .held_before_bytes = GIB };
     bench_verdict_explain(&in); /* the cache from before explains it */

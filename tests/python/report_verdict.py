@@ -111,6 +111,8 @@ def check_lines(verdict, cells):
     everybody = {s["allocator"] for s in verdict["settings"]}
     said = {}
     shown = re.sub(r"\([^)]*\) ?|.* which (fails on|rules out none.*)", "", lines["runs on"]).strip()
+    if not is_whole:  # "fails on 8, 12 GB under all, and on 40 GB under pleat"
+        shown = re.sub(r" ?, and on ", "; ", shown).replace(" under ", ": ")
     for part in filter(None, shown.split("; ")):
         labels, who = part.split(": ")
         for label in labels.split(", "):
