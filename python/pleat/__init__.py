@@ -58,7 +58,16 @@ def version() -> str:
     return text.decode()
 
 
+# For a framework each; an import takes the framework's.
+_MODULES = ("cupy", "numba", "onnxruntime", "rmm", "torch", "torch_memory_saver", "vllm")
+
+
 def __getattr__(name: str) -> str:
     if name == "__version__":
         return version()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    hint = ""
+    if name in _MODULES:
+        hint = f": import pleat.{name} first"
+    elif name in ("install", "mem_pool"):
+        hint = f": import pleat.torch, and call pleat.torch.{name}()"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -33,7 +33,9 @@ def _add_entry(entries: dict[str, str], text: str) -> None:
     key, colon, value = text.partition(":")
     key = key.strip()
     if not colon or not key:
-        raise ValueError(f"{text.strip()!r} is not key:value")
+        meant = text.strip().replace("=", ":", 1)
+        hint = f": write {meant}" if "=" in text else ""
+        raise ValueError(f"{text.strip()!r} is not key:value{hint}")
     if key in entries:
         raise ValueError(f"the key {key!r} is given twice")
     entries[key] = value.strip()

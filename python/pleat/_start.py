@@ -19,6 +19,25 @@ from types import ModuleType
 VARIABLE = "PLEAT_TORCH_INSTALL"
 CHECK_VARIABLE = "PLEAT_TORCH_CHECK"
 RUNNERS = ("pleat.torch", "pleat.check")
+ON = ("1", "true", "yes", "on")
+OFF = ("", "0", "false", "no", "off")
+
+_told: set[str] = set()
+
+
+def is_on(variable: str, default: bool = False) -> bool:
+    """Whether a variable of the environment says yes. Another word is told once, and ignored."""
+    value = os.environ.get(variable)
+    if value is None:
+        return default
+    word = value.strip().lower()
+    if word not in ON and word not in OFF and variable not in _told:
+        _told.add(variable)
+        print(
+            f"pleat: {variable}={value} is ignored: it is 1 (true, yes, on) or 0 (false, no, off)",
+            file=sys.stderr,
+        )
+    return word in ON or (word not in OFF and default)
 
 
 class _WaitForTorch(importlib.abc.MetaPathFinder):
@@ -53,7 +72,7 @@ def for_children() -> None:
 
 def is_wanted() -> bool:
     """Whether the import of pleat.torch installs pleat."""
-    return os.environ.get(VARIABLE) == "1" and not is_runner()
+    return is_on(VARIABLE) and not is_runner()
 
 
 def is_runner() -> bool:
@@ -80,6 +99,6 @@ def command_line() -> list[str]:
         return []
 
 
-_is_asked = os.environ.get(VARIABLE) == "1" or bool(os.environ.get(CHECK_VARIABLE))
+_is_asked = is_on(VARIABLE) or bool(os.environ.get(CHECK_VARIABLE))
 if _is_asked and "torch" not in sys.modules:
     sys.meta_path.insert(0, _WaitForTorch())

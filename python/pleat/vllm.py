@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from . import _tag
+from . import _start, _tag
 
 __all__ = ["CuMemAllocator", "cumem_available", "plugin", "replace"]
 
@@ -136,5 +135,5 @@ def replace() -> None:
 
 def plugin() -> None:
     """The entry point that vLLM calls in each of its processes: replace() if PLEAT_VLLM is 1."""
-    if os.environ.get("PLEAT_VLLM") == "1":
+    if _start.is_on("PLEAT_VLLM"):
         replace()

@@ -150,6 +150,47 @@ def test_the_whole_configuration_is_read_back(run: Run) -> None:
     assert entries["allocator"] == "pleat"
 
 
+@pytest.mark.parametrize(
+    ("value", "is_on"),
+    [("1", True), ("true", True), ("Yes", True), ("on", True), ("0", False), ("no", False),
+     ("", False), ("off", False), ("2", None), ("ja", None)],
+)  # fmt: skip
+def test_a_switch_of_the_environment_is_a_word_or_told(
+    run: Run, value: str, is_on: bool | None
+) -> None:
+    code = "from pleat import _start as s\nfor d in (False, True):\n    print(s.is_on('SWITCH', d))"
+    done = run(code, SWITCH=value)
+    expected = [False, True] if is_on is None else [is_on, is_on]
+    assert done.stdout.split() == [str(word) for word in expected]
+    said = f"pleat: SWITCH={value} is ignored: it is 1 (true, yes, on) or 0 (false, no, off)\n"
+    assert done.stderr == ("" if is_on is not None else said)  # once
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("pleat.torch.install()", "no attribute 'torch': import pleat.torch first"),
+        ("pleat.cupy", "import pleat.cupy first"),
+        ("pleat.install()", "import pleat.torch, and call pleat.torch.install()"),
+        ("pleat.nothing", "has no attribute 'nothing'\n"),
+        ("from pleat import _conf; _conf.split_conf('short=compact')", "write short:compact\n"),
+    ],
+)
+def test_a_near_miss_names_the_way(run: Run, code: str, hint: str) -> None:
+    assert hint in run(f"import pleat\n{code}", status=1).stderr
+
+
+def test_without_torch_the_python_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('none here', name='torch')")
+    done = run(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import pleat.torch", status=1)
+    assert done.stderr.splitlines()[-1].endswith(f"{sys.executable} has none: install torch there")
+
+
+def test_the_module_is_the_command(run: Run) -> None:
+    done = run("import runpy, sys\nsys.argv[1:] = ['--version']\nrunpy.run_module('pleat')")
+    assert done.stdout.startswith("pleat ")
+
+
 def test_the_package_is_typed() -> None:
     assert (Path(pleat.__file__).parent / "py.typed").is_file()
 

@@ -371,6 +371,18 @@ def test_on_a_simulated_one_nothing_is_said(run_forked_python: Run, tmp_path: Pa
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("trian.py",), "pleat: there is no script trian.py\n"),
+        (("python3", "train.py"), "pleat: python3 is no script: leave it out, as in "),
+    ],
+)
+def test_what_is_no_script_is_named(run_pleat_torch: Run, words: tuple[str, ...], said: str) -> None:
+    done = run_pleat_torch(*words, status=1)
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_module_runs_as_python_runs_it(run_pleat_torch: Run, script: Path) -> None:
     (script.parent / "script.py").rename(script.parents[1] / "module.py")
     (script.parent / "beside.py").rename(script.parents[1] / "beside.py")

@@ -10,6 +10,18 @@ over pleat, with torch's own cache in charge. docs/pytorch.md compares the two.
 
 from __future__ import annotations
 
+import sys
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        f"pleat.torch needs PyTorch, and {sys.executable} has none: install torch there",
+        name="torch",
+    ) from None
+
 from ._check import leaks, mark
 from ._growable import Growable, growable
 from ._install import binding, install, install_if_asked, install_pinned, is_installed

@@ -66,7 +66,11 @@ def run_script(path: str) -> None:
 def find_script(name: str) -> str:
     """A launcher such as torchrun, a script of Python in PATH, may be given by its name."""
     found = None if os.path.exists(name) else shutil.which(name)
+    if found is not None and os.path.basename(name).startswith("python"):
+        sys.exit(f"pleat: {name} is no script: leave it out, as in python -m pleat.torch train.py")
     if found is None:
+        if not os.path.exists(name):
+            sys.exit(f"pleat: there is no script {name}")
         return name
     with open(found, "rb") as file:
         first = file.readline()
@@ -151,7 +155,7 @@ def main() -> None:
     pleat.torch.install(
         options.conf, patch=not options.no_patch, history=history, short=options.short
     )
-    if os.environ.get(_spawn.VARIABLE) != "0":
+    if _start.is_on(_spawn.VARIABLE, default=True):
         _start.for_children()
     _check.begin_if_asked()
     owner = os.getpid()

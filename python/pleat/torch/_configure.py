@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 
 from .. import _default
-from .._conf import join_conf, overlay
+from .._conf import join_conf, overlay, split_conf
 from .._library import check, library
 
 VARIABLE = "PLEAT_CONF"
@@ -45,6 +45,10 @@ def merged(
     """
     if short is not None and short not in SHORT:
         raise ValueError(f"short is one of {', '.join(SHORT)}, not {short!r}")
+    try:
+        split_conf(os.environ.get(VARIABLE, ""))
+    except ValueError as error:
+        raise ValueError(f"{VARIABLE}: {error}") from None
     entries = overlay(os.environ.get(VARIABLE, ""), conf or "")
     check(library().pleat_create((conf or "").encode(), None))
     if entries.get("driver", "auto") == "auto":

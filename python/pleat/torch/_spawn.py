@@ -10,8 +10,9 @@ torch's own allocator. PLEAT_TORCH_SPAWN=0 leaves children alone.
 from __future__ import annotations
 
 import multiprocessing.spawn
-import os
 from typing import Any, Callable
+
+from .. import _start
 
 VARIABLE = "PLEAT_TORCH_SPAWN"
 
@@ -62,7 +63,8 @@ def inherit(binding: str, patch: bool) -> None:
 
     def with_pleat(*arguments: Any, **named: Any) -> dict[str, Any]:
         prepared = original(*arguments, **named)
-        if os.environ.get(VARIABLE) == "0":  # at each start: the program may set it in between
+        # At each start: the program may set it in between.
+        if not _start.is_on(VARIABLE, default=True):
             return prepared
         whole = code + _PINNED_CODE if _takes_pinned else code
         return {"pleat": _Inheritance(whole), **prepared}
