@@ -53,6 +53,10 @@ if(NOT PLEAT_SANITIZE AND TARGET pleat_shared AND TARGET pleat_sim)
     pleat_add_check(front_page install Python3::Interpreter -B
         "${PROJECT_SOURCE_DIR}/bench/front_page.py" "${PROJECT_BINARY_DIR}" --check)
     pleat_add_check(dev_words install Python3::Interpreter -B "${tests}/python/dev_words.py")
+    if(TARGET example_two_streams_c)
+        pleat_add_check(doc_output install Python3::Interpreter -B "${tests}/python/doc_output.py"
+            "$<TARGET_FILE:example_two_streams_c>")
+    endif()
     pleat_add_check(policy_run install
         Python3::Interpreter -B "${tests}/python/policy_run.py" "$<TARGET_FILE:pleat_command>"
         "${PROJECT_BINARY_DIR}/include" "${PROJECT_BINARY_DIR}")

@@ -265,7 +265,7 @@ static const struct argp_option driver_options[] = {
 
 static const struct argp_option common_options[] = {
     { .name = "allocator", .key = KEY_ALLOCATOR, .arg = "A[,B...]",
-      .doc = "Allocators to run (default: pleat; of ab: all)" },
+      .doc = "Allocators to run (default: pleat; of ab: see --all)" },
     { .name = "depth", .key = KEY_DEPTH, .arg = "N",
       .doc = "Simulator: operations of the GPU that may be unfinished (default: 256)" },
     { .name = "loops", .key = KEY_LOOPS, .arg = "N",
