@@ -99,6 +99,14 @@ find_runtime() {
     fail "there is no libpleat_runtime.so beside $here"
 }
 
+# check_program: is it one that can be started? Before any search or check, and in plain words.
+check_program() {
+    local hint=''
+    command -v -- "${program[0]}" >/dev/null && return
+    case ${program[0]} in *.py) hint=": did you mean python3 ${program[0]}?" ;; esac
+    fail "there is no program ${program[0]}$hint"
+}
+
 # ---- one run ----
 
 # go_under_pleat: the Pythons beneath have pleat by their .pth file.
@@ -394,6 +402,7 @@ else
 fi
 [ "$context" = 0 ] || context=$(bytes_of --context "$context")
 runtime=$(find_runtime)
+((is_fit)) || check_program
 if ((is_check)); then
     report=0 # what was found is enough
     check
@@ -408,6 +417,7 @@ step=$(bytes_of --step "${step:-1G}")
 most=$((memory / step)) own=$context
 ((most > 0)) || fail "--step is more than the largest size that is tried"
 [ ${#allocators[@]} -gt 0 ] || allocators=(native expandable pleat)
+check_program
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 unset PYTORCH_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF # the same for every allocator

@@ -289,6 +289,9 @@ def test_wrong_usage_is_told() -> None:
         (("--fit", "--step", "2000G", "torchrun", "t.py"), "more than the largest size"),
         (("--fit", "python3", "-m", "pleat.torch", "t.py"), "leave -m pleat.torch out"),
         (("--frobnicate", "true"), "no option"),
+        (("train.py",), "there is no program train.py: did you mean python3 train.py?"),
+        (("--fit", "pyhton3", "train.py"), "there is no program pyhton3"),
+        (("--check", "pyhton3", "train.py"), "there is no program pyhton3"),
     ):
         done = run(*arguments)
         assert done.returncode == 2
