@@ -145,6 +145,14 @@ foreach(folder IN ITEMS sim vmm segments models api bench)
     pleat_add_test_folder(${folder})
 endforeach()
 
+# Plays a tool that NVTX injects; opened by name.
+if(pleat_nvtx_include)
+    add_library(pleat_test_tool SHARED tests/support/tool/tool.c)
+    target_link_libraries(pleat_test_tool PRIVATE pleat_flags)
+    target_include_directories(pleat_test_tool SYSTEM PRIVATE "${pleat_nvtx_include}")
+    add_dependencies(api_nvtx_test pleat_test_tool)
+endif()
+
 # Each suite, its program, and whether it is quick: `./dev check` and `./dev mutate` read it.
 get_property(suites GLOBAL PROPERTY pleat_suites)
 list(JOIN suites "\n" suites)

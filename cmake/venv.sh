@@ -98,7 +98,7 @@ fetch() {
     local folder work python
     folder=$cache/$(printf '%s+' "$@" | sed 's/==/-/g; s/+$//')
     if [ ! -d "$folder" ]; then
-        python=$(find_python) || return 1
+        python=$(find_python) || python=$base
         mkdir -p "$cache"
         work=$(mktemp -d "$cache/fetch.XXXXXX")
         "$python" -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed \

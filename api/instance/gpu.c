@@ -145,6 +145,7 @@ pleat_status pl_gpu_build(pl_instance *instance, int device, pl_gpu *gpu, size_t
         return refuse_open(device, st);
     }
     pl_history_tell_driver(&gpu->history, pl_driver_teller(instance->drv));
+    pl_history_tell_tool(&gpu->history);
     st = choose_ops(&instance->config, gpu);
     if (st == PLEAT_OK) {
         st = make_allocator(&instance->config, gpu);
@@ -161,6 +162,7 @@ size_t pl_gpu_demolish(pl_gpu *gpu)
     size_t n_live = 0;
     size_t n_leaked = 0;
     pl_pools_forget_checkpoints(&gpu->pools);
+    pl_history_leave_tool(&gpu->history);
     pleat_status st = gpu->ops->destroy(gpu->allocator, false, &n_live, &n_leaked);
     if (st != PLEAT_OK) { /* blocks are live, or their fences cannot be queried */
         (void)gpu->ops->destroy(gpu->allocator, true, &n_live, &n_leaked);

@@ -141,6 +141,18 @@ static void tell_event(pl_observer *observer, const pl_event *event)
     tell((pl_history *)observer, event->action, event, handle);
 }
 
+/* Stands in for tell_event where a tool listens, so that nobody else pays for the question. */
+static void tell_tool_and_event(pl_observer *observer, const pl_event *event)
+{
+    pl_history *history = (pl_history *)observer;
+    pl_lock_acquire(&history->lock);
+    unsigned pool = pool_index_locked(history, event->private_in);
+    pl_nvtx_tell(history->nvtx, event,
+                 pool > 0 ? history->pools[pool - 1].id : (pleat_pool_id){ 0, 0 });
+    pl_lock_release(&history->lock);
+    tell_event(observer, event);
+}
+
 void pl_history_tell_oom(pl_history *history, uint64_t bytes, uint64_t device_free, void *stream,
                          const void *private_in)
 {
@@ -179,6 +191,7 @@ void pl_history_init(pl_history *history, int device)
 
 void pl_history_fini(pl_history *history)
 {
+    pl_history_leave_tool(history);
     pl_meta_free(&history->meta, history->ring);
     pl_meta_free(&history->meta, history->pools);
     for (live_pool *pool; (pool = entry(pl_tree_first(&history->live_pools))) != NULL;) {
@@ -265,7 +278,7 @@ static void keep_locked(pl_history *history, pl_history_ring *ring)
 static void listen_locked(pl_history *history)
 {
     bool is_followed = history->is_recording || history->watch != NULL;
-    bool is_on = is_followed || history->tell_driver != NULL;
+    bool is_on = is_followed || history->tell_driver != NULL || history->nvtx != NULL;
     pl_lock_assert(&history->lock);
     atomic_store_explicit(&history->is_followed, is_followed, memory_order_relaxed);
     atomic_store_explicit(&history->observer.is_on, is_on, memory_order_relaxed);
@@ -275,6 +288,31 @@ void pl_history_tell_driver(pl_history *history, pl_tell_fn to)
 {
     pl_lock_acquire(&history->lock);
     history->tell_driver = to;
+    listen_locked(history);
+    pl_lock_release(&history->lock);
+}
+
+void pl_history_tell_tool(pl_history *history)
+{
+    if (!pl_nvtx_is_offered()) {
+        return;
+    }
+    pl_lock_acquire(&history->lock);
+    history->nvtx = open_meta_locked(history) ? pl_nvtx_open(&history->meta, history->device)
+                                              : NULL;
+    if (history->nvtx) {
+        history->observer.tell = tell_tool_and_event;
+    }
+    listen_locked(history);
+    pl_lock_release(&history->lock);
+}
+
+void pl_history_leave_tool(pl_history *history)
+{
+    pl_lock_acquire(&history->lock);
+    pl_nvtx_close(history->nvtx);
+    history->nvtx = NULL;
+    history->observer.tell = tell_event;
     listen_locked(history);
     pl_lock_release(&history->lock);
 }

@@ -11,7 +11,8 @@
  *   H2  n_held == min(n_told since the ring was emptied, capacity)
  *   H3  equal stacks are stored once; at most PL_HISTORY_STACK_WORDS words of them, a device
  *
- * On the simulator the history also tells the driver of blocks (pl_driver_teller), always.
+ * On the simulator the history also tells the driver of blocks (pl_driver_teller), always. An
+ * injected tool that wants to know hears of memory and blocks (nvtx.h), always.
  *
  * Guarded by the history's lock (rank 80, a leaf): every function may be called under an
  * allocator's lock. Calls no allocator and no driver. */
@@ -20,6 +21,7 @@
 
 #include <stdatomic.h>
 
+#include "api/parts/nvtx.h"
 #include "api/parts/stack.h"
 #include "api/pleat.h"
 #include "segments/base/observer.h"
@@ -58,6 +60,7 @@ typedef struct pl_history {
     pl_observer observer;       /* first member: the allocator tells this observer */
     _Atomic bool is_followed;   /* atomic: recording or watched */
     pl_tell_fn tell_driver;     /* const: NULL = no simulator listens */
+    pl_nvtx *nvtx;              /* lock: NULL = no tool listens */
     _Atomic unsigned flags;     /* atomic: recorded stacks; 0 = not recording */
     _Atomic uint64_t n_told;    /* atomic: grows by each entry, watched or not, and by each gap */
     int device;                 /* const */
@@ -83,6 +86,10 @@ void pl_history_init(pl_history *history, int device);
 void pl_history_fini(pl_history *history);
 /* The device is open: tell its driver of blocks, if it listens. */
 void pl_history_tell_driver(pl_history *history, pl_tell_fn tell);
+/* The device is open, and has no allocator yet: tell an injected tool of all memory, if it asks. */
+void pl_history_tell_tool(pl_history *history);
+/* The allocator goes, with what it holds: the tool forgets it before the driver does. */
+void pl_history_leave_tool(pl_history *history);
 size_t pl_history_host_bytes(pl_history *history);
 
 /* ---- recording ---- */
