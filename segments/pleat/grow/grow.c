@@ -382,6 +382,7 @@ static unsigned order_for(const pl_space *space, const pl_request *rq, size_t n_
     if (rq->n_page > 1) { /* chunks left over fit the same place again */
         return PL_MOST_ORDER;
     }
+    n_new = rq->in == NULL ? n_new : 0; /* a buffer may lose any part of what it gets at once */
     return is_single ? 0 : pl_policy_order(space, expected_cap(space, rq), n_new);
 }
 

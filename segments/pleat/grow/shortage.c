@@ -298,8 +298,10 @@ static bool ask_driver(trial *t)
 
 static bool may_clear_stale(const trial *t)
 {
-    return !t->rq->is_capturing && pl_space_n_stale(t->space) > 0 &&
-           t->rq->n_done[PL_CLEARED] == 0 && !is_hopeless(t->space, t->rq);
+    size_t n_waiting = pl_space_n_stale(t->space) - t->space->blocks.n_refused;
+
+    return !t->rq->is_capturing && n_waiting > 0 && t->rq->n_done[PL_CLEARED] == 0 &&
+           !is_hopeless(t->space, t->rq);
 }
 
 static bool clear_stale(trial *t)

@@ -12,18 +12,24 @@ static bool is_ripe(const pl_space *space, const pl_block *b)
     return b != NULL && b->state == PL_BLOCK_STALE && pl_settle_is_over(space, b);
 }
 
-/* Put b and its ripe neighbours, or some of very many, into a single block in flight. If the driver
- * has refused a neighbour, it refuses the sum at worst, which is cleared the next time. */
+/* May b be unmapped together with its ripe neighbour? What the driver has refused may be mapped in
+ * part, and with it the sum would be refused. */
+static bool is_like(const pl_space *space, const pl_block *b, const pl_block *neighbour)
+{
+    return is_ripe(space, neighbour) && neighbour->is_refused == b->is_refused;
+}
+
+/* Put b and its ripe neighbours, or some of very many, into a single block in flight. */
 static pl_block *gather(pl_space *space, pl_block *b)
 {
     size_t n_below = GATHER_SOME;
     size_t n_above = 2 * GATHER_SOME;
 
-    for (; n_below > 0 && is_ripe(space, b->prev); n_below--) {
+    for (; n_below > 0 && is_like(space, b, b->prev); n_below--) {
         b = b->prev;
     }
     pl_carve_unqueue_stale(space, b);
-    for (; n_above > 0 && is_ripe(space, b->next); n_above--) {
+    for (; n_above > 0 && is_like(space, b, b->next); n_above--) {
         pl_carve_unqueue_stale(space, b->next);
         pl_segment_absorb(b->segment, &space->blocks.store, b, b->next);
     }
@@ -49,22 +55,26 @@ static bool unmap(pl_space *space, pl_block *b)
 }
 
 /* Look once at every block that is stale now. Blocks that are not ripe, or that the driver refuses,
- * go to the queue's end. Ends with the first refusal, since a driver that is gone would refuse
- * all. */
+ * go to the queue's end. A driver that is gone would refuse all. So the look ends with the first
+ * block refused, and of blocks refused before one is tried. */
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;
+    bool may_retry = true;
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
     for (size_t n_looks = pl_space_n_stale(space); n_looks > 0 && space->blocks.stale.first != NULL;
          n_looks--) {
         pl_block *b = space->blocks.stale.first;
-        if (is_ripe(space, b)) {
-            if (!unmap(space, gather(space, b))) {
+        if (is_ripe(space, b) && (may_retry || !b->is_refused)) {
+            bool is_again = b->is_refused;
+            bool is_over = unmap(space, gather(space, b));
+            if (!is_over && !is_again) {
                 break;
             }
-            n++;
+            may_retry = is_over && may_retry;
+            n += is_over;
             continue;
         }
         pl_queue_remove(&space->blocks.stale, b);

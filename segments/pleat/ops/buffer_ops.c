@@ -290,6 +290,20 @@ static pleat_status note_uses(const change *c, pleat_devptr from, pleat_devptr t
     return st;
 }
 
+/* The capture that the stream is in may end while the lock is dropped. */
+static pleat_status record(const change *c, pleat_devptr from, pleat_devptr to)
+{
+    struct pl_capture *capture = c->plain->capture;
+
+    if (capture == NULL) {
+        return note_uses(c, from, to, NULL);
+    }
+    pl_capture_hold(capture);
+    pleat_status st = note_uses(c, from, to, capture);
+    pl_capture_drop(c->space, capture);
+    return st;
+}
+
 static pleat_status decommit(const change *c, uint64_t from_offset, uint64_t to_offset)
 {
     pleat_devptr from = c->seg->range.base + from_offset;
@@ -402,7 +416,7 @@ static pleat_status change_locked(change *c, const pl_buffer_change *wanted)
     case PL_BUFFER_DECOMMIT:
         return decommit_pages(c, wanted->offset, wanted->offset + wanted->bytes);
     case PL_BUFFER_RECORD:
-        return note_uses(c, base, base + most, c->plain->capture);
+        return record(c, base, base + most);
     case PL_BUFFER_CLOSE:
         break;
     }

@@ -229,7 +229,7 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n)
     pl_flying flying;
 
     pl_space_take_off(space, &flying);
-    unsigned most = pl_policy_order(space, pl_space_cap(space), n);
+    unsigned most = pl_policy_order(space, pl_space_cap(space), 0); /* a heap is no large block */
     space->chunks.n_creating += n;
     pleat_status st = for_runs(space, slumber, is_missing, create_run, most);
     if (st == PLEAT_OK) {

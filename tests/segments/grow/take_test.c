@@ -270,6 +270,32 @@ START_TEST(memory_that_the_driver_still_maps_is_not_given_back)
 }
 END_TEST
 
+static void open_partly(void)
+{
+    pleat_open("capacity:128M,depth:1048576,unkind:[partial_unmap]", NULL);
+}
+
+/* Stale addresses lie beside some that the driver has unmapped in part. */
+START_TEST(what_was_refused_holds_up_no_neighbour)
+{
+    pleat_devptr ptr;
+    uint64_t released;
+    pleat_devptr low = pleat_get_and_use(GRANULE, 1);
+    pleat.sim.fail_at("cuMemSetAccess", 0, CU_UNKNOWN);
+    pleat.sim.fail_from("cuMemUnmap", 0, CU_UNKNOWN);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 4 * (size_t)GRANULE, pleat.streams[1], &ptr),
+                     PLEAT_EPOISONED);
+    pleat.has_failed_undo = true;
+    pleat_get_and_use(62 * (size_t)GRANULE, 1);
+    pleat_put(low, 1);
+    pleat_get_and_use(2 * (size_t)GRANULE, 1);
+    ck_assert_uint_gt(pleat_counted().stale_bytes, 4 * (uint64_t)GRANULE);
+    pleat.sim.fail_never();
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, true, &released), PLEAT_OK);
+    ck_assert_uint_eq(pleat_counted().stale_bytes, 0);
+}
+END_TEST
+
 /* ---- cross_stream:settled ------------------------------------------------------------------ */
 
 START_TEST(where_ordering_is_forbidden_pending_memory_is_pending)
@@ -718,6 +744,8 @@ static void add_takes(Suite *suite)
     tcase_add_test(stale, neighbouring_stale_mappings_are_unmapped_by_one_call);
     tcase_add_test(stale, a_stale_address_is_no_place_until_it_is_a_hole);
     tcase_add_test(stale, memory_that_the_driver_still_maps_is_not_given_back);
+    TCase *partly = suite_case(suite, "partly", open_partly, pleat_close);
+    tcase_add_test(partly, what_was_refused_holds_up_no_neighbour);
 }
 
 static void add_policies(Suite *suite)
