@@ -10,6 +10,7 @@
 
 extern "C" {
 int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuDevicePrimaryCtxRelease_v2(int device);
 int cuCtxSetCurrent(void *context);
 int cuStreamCreate(void **stream, unsigned flags);
 int cuStreamDestroy_v2(void *stream);
@@ -292,6 +293,13 @@ void *new_stream()
     return stream;
 }
 
+/* With its context, which would keep the simulator from another configuration. */
+void end_stream(void *stream)
+{
+    EXPECT(cuStreamDestroy_v2(stream) == 0);
+    EXPECT(cuDevicePrimaryCtxRelease_v2(0) == 0);
+}
+
 /* A destructor cannot tell, so it frees on another stream. */
 void owners_outlive_their_stream()
 {
@@ -308,7 +316,7 @@ void owners_outlive_their_stream()
             if (is_retired) {
                 gpu.retire(stream);
             }
-            EXPECT(cuStreamDestroy_v2(stream) == 0);
+            end_stream(stream);
             resource.deallocate(ptr, MIB);
         }
         EXPECT(live_blocks(gpu) == 1);

@@ -74,6 +74,8 @@ unsigned pl_policy_order(const pl_space *space, size_t cap, size_t n_granules)
 {
     uint64_t room = pl_policy_headroom(space, cap);
     uint64_t own = (uint64_t)n_granules * REQUEST_TIMES;
+
+    own = own < cap ? own : cap;
     uint64_t most = (room > own ? room : own) / share_of(space); /* granules */
     unsigned order = 0;
 
