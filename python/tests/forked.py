@@ -40,7 +40,8 @@ def ask(
         try:
             server.connect(at)
             n_sent = socket.send_fds(server, [text], list(files.values()))
-            server.sendall(text[n_sent:])
+            if n_sent < len(text):  # sending nothing fails once a quick fork's answer is there
+                server.sendall(text[n_sent:])
             answer = server.recv(64)
         except OSError as error:
             why = error
