@@ -4,6 +4,7 @@
 #ifdef PLEAT_HAVE_NVTX
 
 #include <nvtx3/nvToolsExtMem.h>
+#include <pthread.h>
 
 #include "api/base/text.h"
 #include "segments/base/tree.h"
@@ -29,6 +30,15 @@ struct pl_nvtx {
     pl_tree blocks;            /* lock */
 };
 
+/* NVTX's own first call is made by any number of threads, but reads its state without an order
+ * between them; after once, all is only read. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void load_tool(void)
+{
+    NVTX_EXT_MEM_VERSIONED_ID(nvtxExtMemInitOnce)();
+}
+
 bool pl_nvtx_is_offered(void)
 {
     static const unsigned needed[] = {
@@ -37,7 +47,7 @@ bool pl_nvtx_is_offered(void)
         NVTX3EXT_CBID_nvtxMemRegionsRegister,
         NVTX3EXT_CBID_nvtxMemRegionsUnregister,
     };
-    NVTX_EXT_MEM_VERSIONED_ID(nvtxExtMemInitOnce)();
+    (void)pthread_once(&once, load_tool);
     const intptr_t *slots = NVTX_EXT_MEM_VERSIONED_ID(nvtxExtMemSlots) + 1; /* the first: a state */
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         if (slots[needed[i]] == NVTX_EXTENSION_DISABLED) {
