@@ -1,5 +1,4 @@
-/* fit.c - the best fit in resident memory, else the next step of growth: see grow.h. Guarded by
- * the space's lock. */
+/* fit.c - the best fit in resident memory: see grow.h. Guarded by the space's lock. */
 #include "segments/pleat/grow/grow.h"
 
 #include "segments/pleat/grow/place.h"
@@ -254,30 +253,64 @@ static pl_block *fit(pl_space *space, const pl_request *rq)
     return b != NULL ? take_start(space, b, rq->bytes) : NULL;
 }
 
-/* A request that new chunks cannot cover may also use the other class and released areas. */
-static pl_block *fit_in_other_class(pl_space *space, const pl_request *rq)
+static pl_step found(pl_attempt *t, pl_block *b)
 {
-    pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
-    bool can_grow = pl_grow_can_create(space, rq) && !rq->is_out_of_va;
-    pl_block *b = can_grow ? NULL : fit_elsewhere(space, rq, other);
-
-    if (b == NULL && !can_grow && rq->pool == NULL) {
-        b = fit_in_released(space, rq);
-    }
-    return b != NULL ? take_start(space, b, rq->bytes) : NULL;
+    t->block = b;
+    return b != NULL ? PL_STEP_DONE : PL_STEP_NEXT;
 }
 
-/* ---- looking further ------------------------------------------------------------------------- */
-
-enum { MOST_REFRESHES = 256 };
-
-/* Record worthy ticks where that is allowed, and ask which ticks have passed. So pleat sees
- * memory that the program has waited for since. */
-static void poll(pl_space *space, pl_request *rq)
+pl_step pl_fit_resident(pl_attempt *t)
 {
+    bool is_fixed = __builtin_expect(t->rq->in != NULL, false);
+
+    return found(t, is_fixed ? pl_fixed_fit(t->space, t->rq) : fit(t->space, t->rq));
+}
+
+bool pl_fit_may_elsewhere(const pl_attempt *t)
+{
+    return t->rq->in == NULL && (t->rq->is_out_of_va || !pl_grow_can_create(t->space, t->rq));
+}
+
+pl_step pl_fit_elsewhere(pl_attempt *t)
+{
+    const pl_request *rq = t->rq;
+    pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
+    pl_block *b = fit_elsewhere(t->space, rq, other);
+
+    if (b == NULL && rq->pool == NULL) {
+        b = fit_in_released(t->space, rq);
+    }
+    return found(t, b != NULL ? take_start(t->space, b, rq->bytes) : NULL);
+}
+
+/* ---- what is over ---------------------------------------------------------------------------- */
+
+/* A request in a capture queries and unmaps nothing. */
+static bool may_poll(const pl_space *space, const pl_request *rq)
+{
+    return !rq->is_capturing &&
+           (pl_space_has_many_lanes(space) || space->streams.ticking.n > 0 ||
+            pl_space_n_stale(space) > 0 || space->captures.n > 0 || space->places.draining != NULL);
+}
+
+/* Records worthy ticks where that is allowed, and asks which ticks have passed. */
+pl_step pl_fit_poll(pl_attempt *t)
+{
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+
+    pl_deadline_begin(); /* nothing was waited for yet */
+    rq->n_done[PL_POLLED] = 1;
+    if (!may_poll(space, rq)) {
+        return PL_STEP_NEXT;
+    }
     pl_tick_record_if_wanted(space, rq->lane); /* the call names its stream */
     (void)pl_settle_want_worthy_ticks(space, rq->lane, PL_LANE_LOOKS);
     rq->has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
+    pl_context_tick_record_if_due(space);
+    (void)pl_stale_reap(space);
+    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    return PL_STEP_YIELDS;
 }
 
 /* A block used by several streams waits for the streams in turn, and then for its owner. */
@@ -291,69 +324,14 @@ static bool poll_again(pl_space *space, pl_request *rq)
     return rq->has_passed;
 }
 
-/* Before growing: poll ticks and unmap stale mappings, once. Then settle memory that is over, some
- * at a time. True: look again, and reserve host memory again, as others may have used it. */
-static bool refresh(pl_space *space, pl_request *rq)
+pl_step pl_fit_settle(pl_attempt *t)
 {
-    /* A request in a capture queries and unmaps nothing. */
-    bool is_first = rq->n_done[PL_POLLED] == 0 && !rq->is_capturing;
-    rq->n_done[PL_POLLED] = 1;
-    if (is_first &&
-        (pl_space_has_many_lanes(space) || space->streams.ticking.n > 0 ||
-         pl_space_n_stale(space) > 0 || space->captures.n > 0 || space->places.draining != NULL)) {
-        poll(space, rq);
-        pl_context_tick_record_if_due(space);
-        (void)pl_stale_reap(space);
-        (void)pl_settle_some(space, PL_SETTLE_SOME);
-        return true;
-    }
-    if (rq->n_done[PL_REFRESHED] == MOST_REFRESHES) { /* threads may go on freeing for ever */
-        return false;
-    }
-    rq->n_done[PL_REFRESHED]++;
-    bool is_more = pl_settle_some(space, PL_SETTLE_SOME) > 0 || pl_capture_look(space) ||
-                   pl_private_drain(space) || poll_again(space, rq);
-    if (is_more) {
-        pl_space_breathe(space);
-    }
-    return is_more;
-}
+    pl_space *space = t->space;
 
-/* Nothing resident fits where the request looks first. */
-static __attribute__((noinline)) pl_step look_further(pl_space *space, pl_request *rq,
-                                                      pl_block **out, pleat_status *st)
-{
-    if (rq->n_done[PL_POLLED] == 0) { /* nothing was waited for yet */
-        pl_deadline_begin();
+    if (pl_settle_some(space, PL_SETTLE_SOME) == 0 && !pl_capture_look(space) &&
+        !pl_private_drain(space) && !poll_again(space, t->rq)) {
+        return PL_STEP_NEXT;
     }
-    if (refresh(space, rq)) {
-        return PL_STEP_AGAIN;
-    }
-    *out = rq->in == NULL ? fit_in_other_class(space, rq) : NULL;
-    return *out != NULL ? PL_STEP_DONE : pl_grow_step(space, rq, out, st);
-}
-
-/* Host memory is reserved first, so that later steps cannot fail. */
-pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out)
-{
-    for (;;) { /* a compaction may have failed, or a sleep begun, while the lock was dropped */
-        if (__builtin_expect(space->flights.torn.segment != NULL, false)) {
-            return PLEAT_EPOISONED;
-        }
-        if (__builtin_expect(rq->pool != NULL && rq->pool->is_asleep, false)) {
-            return PLEAT_EASLEEP;
-        }
-        pleat_status st = pl_ptrmap_reserve(&space->blocks.live, &space->meta,
-                                            space->flights.n + 1);
-        if (st == PLEAT_OK) {
-            st = pl_block_store_reserve(&space->blocks.store, 2);
-        }
-        if (st != PLEAT_OK) {
-            return st;
-        }
-        *out = __builtin_expect(rq->in != NULL, false) ? pl_fixed_fit(space, rq) : fit(space, rq);
-        if (*out != NULL || look_further(space, rq, out, &st) == PL_STEP_DONE) {
-            return st;
-        }
-    }
+    pl_space_breathe(space);
+    return PL_STEP_AGAIN;
 }

@@ -12,7 +12,7 @@
  * no tied granules.
  *
  * Why. Let the request be refused with PLEAT_ENOMEM_DEVICE. Then in the last attempt nobody else
- * was in flight (shortage.c waits for flights first). No block pended on another stream, as all
+ * was in flight (request.c waits for flights first). No block pended on another stream, as all
  * were settled or ordered before. The driver had refused to create beyond C since the request
  * began. So the lane may use every free block, and every granule held is idle, loose and takeable,
  * or counted in L + P + T.
@@ -38,18 +38,17 @@
  * settled memory was unmapped instead (pl_trim_gather). Captures, cross_stream:settled and wait_ms
  * can forbid an order or a wait that the argument needs: then the verdict is PLEAT_EPENDING.
  *
- * Why growing ends. Each attempt but the last has changed something (PL_STEP_AGAIN), and each kind
- * of change is bounded. Whatever others do, pl_request.n_done bounds the following changes:
+ * Why growing ends. What it changes for the request sends the request back to the first row of
+ * request.c, and each kind of change is bounded, whatever others do:
  *
- * - the remedies of a shortage, except remedies that go from lane to lane (shortage.c)
- * - looks for memory that is over (fit.c); orders made instead of creating, fewer than lanes
+ * - orders made instead of creating: fewer than lanes
  * - foiled attempts: after MOST_FOILED, an attempt is made in one hold, which none can foil
  * - rounding a place up: once, and once after each gathering; making way for page tables: once
  * - attempts to make a page of whole chunks: PL_WHOLE_TRIES, and one after each gathering
  *
  * Further changes use something up. A new segment uses addresses. A refusal by the driver lowers
- * full_at to the memory held. From then on the driver is asked again by a remedy, once a request,
- * or for memory given back since, or after very many calls.
+ * full_at to the memory held. From then on the driver is asked again by a row of the table, once a
+ * request, or for memory given back since, or after very many calls.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -246,35 +245,37 @@ static pleat_status collect_page(pl_space *space, const pl_request *rq, pl_fligh
 }
 
 /* No gap is long enough: reserve more addresses. If none are left, closed buffers give addresses
- * back. Buffers do so only while nobody flies, so pleat asks the buffers again after each remedy.
- * If addresses are still short, relieve the shortage: pending or stale memory may interrupt a
- * gap. */
-static pl_step extend(pl_space *space, pl_request *rq, pleat_status *st)
+ * back. Buffers do so only while nobody flies, so pleat asks the buffers again in each pass. */
+static pl_step extend(pl_attempt *t)
 {
-    *st = open_segment(space, rq);
-    if (*st == PLEAT_ENOSPACE_VA && space->places.n_noted > 0) {
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+
+    t->st = open_segment(space, rq);
+    if (t->st == PLEAT_ENOSPACE_VA && space->places.n_noted > 0) {
         pl_hollow_let_go(space, 0, SIZE_MAX);
-        *st = open_segment(space, rq);
+        t->st = open_segment(space, rq);
     }
-    if (*st == PLEAT_OK) {
+    if (t->st == PLEAT_OK) {
         return PL_STEP_AGAIN;
     }
-    if (*st != PLEAT_ENOSPACE_VA) {
+    if (t->st != PLEAT_ENOSPACE_VA) {
         return PL_STEP_DONE;
     }
     if (!rq->is_out_of_va) {
         rq->is_out_of_va = true;
         return PL_STEP_AGAIN;
     }
-    return pl_shortage_relieve(space, rq, PLEAT_ENOSPACE_VA, st);
+    return PL_STEP_NEXT; /* pending or stale memory may interrupt a gap */
 }
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
 /* The flight has its chunks: create and map, then commit or roll back. */
-static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **out,
-                      pleat_status *st)
+static pl_step launch(pl_attempt *t, pl_flight *f)
 {
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
     size_t n_held = space->chunks.n_held + space->chunks.n_creating - f->n_create;
     bool asks = f->n_create > 0 && !rq->is_capturing && pl_reserve_wants_to_know(space);
     struct pl_block_slab *full = pl_block_store_take_full(&space->blocks.store);
@@ -287,22 +288,22 @@ static pl_step launch(pl_space *space, pl_request *rq, pl_flight *f, pl_block **
         asks = asks && pl_device_free_bytes(space->dev, &free_bytes) == PLEAT_OK;
         pl_back(space);
     }
-    *st = pl_flight_fly(space, f);
+    t->st = pl_flight_fly(space, f);
     if (asks) {
         pl_reserve_learn(space, n_held, free_bytes);
     }
-    if (*st == PLEAT_OK) {
+    if (t->st == PLEAT_OK) {
         space->chunks.full_at = f->n_create > 0 ? SIZE_MAX : space->chunks.full_at;
         if (rq->in == NULL) { /* pages that come and go are taken at every slack */
             pl_policy_note_taken(space, rq->lane, f->n_taken);
         }
         rq->wants_tick = rq->wants_tick || (f->n_taken > 0 && !f->is_quiet);
-        *out = pl_flight_commit(space, f);
+        t->block = pl_flight_commit(space, f);
         return PL_STEP_DONE;
     }
     bool is_mapping = f->n_created == f->n_create;
     pl_flight_rollback(space, f);
-    if (*st != PLEAT_ENOMEM_DEVICE || (is_mapping && rq->n_done[PL_MADE_WAY] > 0)) {
+    if (t->st != PLEAT_ENOMEM_DEVICE || (is_mapping && rq->n_done[PL_MADE_WAY] > 0)) {
         return PL_STEP_DONE;
     }
     if (is_mapping) { /* page tables need memory, too */
@@ -336,13 +337,14 @@ static pl_step order_early(pl_space *space, pl_request *rq, size_t n_missing)
  * failure is no verdict. After MOST_FOILED such attempts the next attempt is made in one hold. */
 enum { MOST_FOILED = 8 };
 
-static pl_step fail(pl_space *space, pl_request *rq, const pl_pace *pace, pleat_status *st)
+static pl_step fail(pl_attempt *t, const pl_pace *pace)
 {
-    if (!pl_pace_is_alone(space, pace)) {
-        rq->n_done[PL_FOILED]++;
+    if (!pl_pace_is_alone(t->space, pace)) {
+        t->rq->n_done[PL_FOILED]++;
         return PL_STEP_AGAIN;
     }
-    return pl_shortage_relieve(space, rq, PLEAT_ENOMEM_DEVICE, st);
+    t->st = PLEAT_ENOMEM_DEVICE;
+    return PL_STEP_NEXT;
 }
 
 /* Chunks could be taken, but all have more granules than are missing. If the place ends in a hole,
@@ -387,9 +389,10 @@ static unsigned order_for(const pl_space *space, const pl_request *rq, size_t n_
 }
 
 /* Reserve the place and collect its chunks. */
-static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t cap, pl_block **out,
-                         pleat_status *st)
+static pl_step use_place(pl_attempt *t, pl_flight *f, size_t cap)
 {
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
     bool wants_order = false;
     size_t allowed = pl_policy_slack(space, cap, f->place.n_pin);
     size_t allowed_beyond = pl_policy_slack(space, pl_reserve_cap(space, cap), f->place.n_pin);
@@ -398,55 +401,58 @@ static pl_step use_place(pl_space *space, pl_request *rq, pl_flight *f, size_t c
     f->is_single = rq->n_page == 1;
     f->page_order = rq->n_done[PL_RECAST] == 0 ? f->most_order : PL_MOST_ORDER;
     allowed = allowed < rq->n_recast ? rq->n_recast : allowed;
-    *st = reserve(space, rq, f, allowed_beyond);
-    if (*st == PLEAT_EPENDING) {
+    t->st = reserve(space, rq, f, allowed_beyond);
+    if (t->st == PLEAT_EPENDING) {
         rq->n_done[PL_FOILED]++;
         return PL_STEP_AGAIN;
     }
-    if (*st != PLEAT_OK) {
+    if (t->st != PLEAT_OK) {
         return PL_STEP_DONE;
     }
     bool is_whole = pl_page_is_whole(rq);
-    *st = is_whole ? collect_page(space, rq, f, allowed)
-                   : collect(space, rq, f, allowed, &wants_order);
+    t->st = is_whole ? collect_page(space, rq, f, allowed)
+                     : collect(space, rq, f, allowed, &wants_order);
     bool is_to_recast = is_whole || pl_recast_is_due(rq, f);
     size_t n_missing = pl_flight_missing(f);
-    if (*st == PLEAT_OK && !wants_order && n_missing == 0) {
-        return launch(space, rq, f, out, st);
+    if (t->st == PLEAT_OK && !wants_order && n_missing == 0) {
+        return launch(t, f);
     }
     pl_flight_rollback(space, f);
-    if (*st == PLEAT_OK && is_to_recast) {
+    if (t->st == PLEAT_OK && is_to_recast) {
         return pl_recast(space, rq, n_missing);
     }
     if (wants_order) {
         return order_early(space, rq, n_missing);
     }
-    if (*st == PLEAT_OK && may_round(rq, f, n_missing)) {
+    if (t->st == PLEAT_OK && may_round(rq, f, n_missing)) {
         rq->n_round = f->n_extra + ((size_t)1 << f->left_order) - n_missing;
         return PL_STEP_AGAIN;
     }
-    return *st != PLEAT_OK ? PL_STEP_DONE : fail(space, rq, f->pace, st);
+    return t->st != PLEAT_OK ? PL_STEP_DONE : fail(t, f->pace);
 }
 
-pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st)
+pl_step pl_grow(pl_attempt *t)
 {
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
     pl_pace pace;
     pl_flight f = { .lane = rq->lane, .usable = rq->usable, .bytes = rq->bytes, .pace = &pace };
     size_t cap = cap_of(space, rq);
 
     pl_pace_begin(space, &pace, rq->n_done[PL_FOILED] >= MOST_FOILED);
-    *st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
-                         : find_place(space, rq, &pace, cap, &f.place);
-    if (*st == PLEAT_EPENDING) { /* the request's only place is taken */
+    t->st = rq->in != NULL ? pl_fixed_place(space, rq, &f.place)
+                           : find_place(space, rq, &pace, cap, &f.place);
+    if (t->st == PLEAT_EPENDING) { /* the request's only place is taken */
         bool fits = space->chunks.n_pinned + f.place.n_pin <= cap;
-        return pl_shortage_relieve(space, rq, fits ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE, st);
+        t->st = fits ? PLEAT_ENOSPACE_VA : PLEAT_ENOMEM_DEVICE;
+        return PL_STEP_NEXT;
     }
-    if (*st != PLEAT_OK) {
+    if (t->st != PLEAT_OK) {
         return PL_STEP_DONE;
     }
     if (f.place.segment != NULL) {
-        return use_place(space, rq, &f, cap, out, st);
+        return use_place(t, &f, cap);
     }
     bool fits = space->chunks.n_pinned + pl_request_granules(space, rq) <= cap;
-    return fits ? extend(space, rq, st) : fail(space, rq, &pace, st);
+    return fits ? extend(t) : fail(t, &pace);
 }

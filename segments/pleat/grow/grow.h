@@ -1,15 +1,11 @@
-/* grow.h - how a request that no resident run can hold gets memory, or a true refusal. */
+/* grow.h - the rows of the order in which a request looks for memory: see request.c.
+ *
+ * Each looks at the request of an attempt, and says what came of it. Called with the lock; the
+ * caller has nothing reserved. */
 #ifndef PLEAT_SEGMENTS_GROW_H
 #define PLEAT_SEGMENTS_GROW_H
 
 #include "segments/pleat/grow/request.h"
-
-/* Could idle and new chunks cover the request's bytes? */
-bool pl_grow_can_create(const pl_space *space, const pl_request *rq);
-/* Make the indexes in `area` that the request's freed block will need. PLEAT_OK or ENOMEM_HOST. */
-pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area);
-/* One attempt. Called with the lock; may drop the lock. The caller has no reservation or flight. */
-pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_status *st);
 
 /* ---- fit.c: what is resident ----
  *
@@ -24,21 +20,62 @@ pl_step pl_grow_step(pl_space *space, pl_request *rq, pl_block **out, pleat_stat
  * first lane of the stream that the request names. PLEAT_OK, or why no lane or area could be
  * had. */
 pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq);
-/* Find resident memory for the request, or grow. *out is a live block, not yet in the map of live
- * blocks. Called with the lock; may drop the lock. The caller holds the request's lane. PLEAT_OK,
- * ENOMEM_HOST, or the verdict of pl_grow_step. */
-pleat_status pl_fit_find(pl_space *space, pl_request *rq, pl_block **out);
+pl_step pl_fit_resident(pl_attempt *t);
+pl_step pl_fit_poll(pl_attempt *t);
+/* May drop the lock. */
+pl_step pl_fit_settle(pl_attempt *t);
+bool pl_fit_may_elsewhere(const pl_attempt *t);
+pl_step pl_fit_elsewhere(pl_attempt *t);
 
-/* ---- shortage.c: remedies ----
+/* ---- grow.c: idle memory, memory created, memory taken ---- */
+
+/* Could idle and new chunks cover the request's bytes? */
+bool pl_grow_can_create(const pl_space *space, const pl_request *rq);
+/* Make the indexes in `area` that the request's freed block will need. PLEAT_OK or ENOMEM_HOST. */
+pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area);
+/* One attempt to grow. May drop the lock. NEXT: t->st is ENOMEM_DEVICE or ENOSPACE_VA. */
+pl_step pl_grow(pl_attempt *t);
+
+/* ---- shortage.c: what is left to do ----
  *
- * Remedies are tried for a request that finds no memory, before the request is refused. */
+ * Reached with t->st as pl_grow left it. All but `may` and `answer` may drop the lock. */
 
-/* Apply the next remedy that can help. AGAIN: something has changed, so look for memory again.
- * DONE: no remedy is left. *st is `verdict` (ENOMEM_DEVICE, ENOSPACE_VA); EPENDING, if memory may
- * not be waited for; or the error of a wait. Called with the lock; may drop the lock. The caller
- * has nothing reserved. */
-pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdict,
-                            pleat_status *st);
+bool pl_short_exceeds_device(const pl_attempt *t);
+bool pl_short_has_flights(const pl_attempt *t);
+pl_step pl_short_wait_for_flights(pl_attempt *t);
+bool pl_short_may_poll_all(const pl_attempt *t);
+pl_step pl_short_poll_all(pl_attempt *t);
+bool pl_short_may_ask_driver(const pl_attempt *t);
+pl_step pl_short_ask_driver(pl_attempt *t);
+
+/* Is the request a private pool's, in a capture? */
+bool pl_short_may_gather_in_capture(const pl_attempt *t);
+/* Outside captures: chunks that may be taken can be too large for any place. */
+bool pl_short_may_gather_large(const pl_attempt *t);
+/* The same, where there is a reserve. */
+bool pl_short_may_gather_for_reserve(const pl_attempt *t);
+/* Unmap settled memory, for granules in place of its chunks. */
+pl_step pl_short_gather(pl_attempt *t);
+
+bool pl_short_must_use_reserve(const pl_attempt *t);
+bool pl_short_may_use_reserve(const pl_attempt *t);
+pl_step pl_short_use_reserve(pl_attempt *t);
+
+/* Sets t->pends. */
+pl_step pl_short_judge(pl_attempt *t);
+bool pl_short_may_order(const pl_attempt *t);
+pl_step pl_short_order_next(pl_attempt *t);
+pl_step pl_short_wait_next(pl_attempt *t);
+bool pl_short_may_wait_for_all(const pl_attempt *t);
+pl_step pl_short_wait_for_all(pl_attempt *t);
+/* The answer is EPENDING, or the error of a wait. */
+pl_step pl_short_answer_pending(pl_attempt *t);
+
+bool pl_short_may_clear_stale(const pl_attempt *t);
+pl_step pl_short_clear_stale(pl_attempt *t);
+/* The answer is what pl_grow said; or EPENDING, if a capture keeps memory from the request, or only
+ * a wait for which no time is left would make room. */
+pl_step pl_short_answer(pl_attempt *t);
 
 /* ---- pends.c: what a wait may bring ----
  *

@@ -1,4 +1,7 @@
-/* request.h - an allocation under way: the needs, and the remedies tried so far. */
+/* request.h - an allocation under way: what it needs, and what was done for it so far.
+ *
+ * request.c has the order in which a request looks for memory, as a table; fit.c, grow.c and
+ * shortage.c have what the rows do. Guarded by the space's lock. */
 #ifndef PLEAT_SEGMENTS_REQUEST_H
 #define PLEAT_SEGMENTS_REQUEST_H
 
@@ -6,11 +9,11 @@
 
 typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 
-/* Steps done for a request between its attempts. Each step is bounded, so requests end (grow.c). */
+/* What is counted of a request. Each count is bounded, so requests end (request.c). */
 typedef enum pl_done {
-    PL_POLLED,        /* fences, after the first miss */
-    PL_REFRESHED,     /* looked for memory that is over */
-    PL_FOILED,        /* others may have taken memory during an attempt */
+    PL_POLLED,        /* the first miss: fences were asked */
+    PL_REFRESHED,     /* memory that is over was settled */
+    PL_FOILED,        /* others may have taken memory during an attempt to grow */
     PL_LANDED,        /* waited for other flights */
     PL_GATHERED,      /* memory was unmapped, as the request may not take */
     PL_POLLED_ALL,    /* every fence, and all memory that is over was settled */
@@ -23,17 +26,20 @@ typedef enum pl_done {
     PL_USED_RESERVE,  /* the request may use the reserve */
     PL_RECAST,        /* chunks of other sizes were released for a chunk as large as a page */
     PL_N_DONE,
+    PL_UNCOUNTED = PL_N_DONE, /* what uses something up, or ends the request */
 } pl_done;
 
-/* A page is to be made of whole chunks, at first and after others were released: recast.h. */
-enum { PL_WHOLE_TRIES = 2 };
+enum {
+    PL_WHOLE_TRIES = 2, /* a page of whole chunks: at first, and after others were released */
+    PL_MOST_GATHERED = 2,
+    PL_MOST_WAITS = 8, /* for the whole context */
+};
 
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
     pl_private *pool; /* or heap; NULL = the default pool */
     size_t bytes;     /* rounded */
-    uint64_t call;    /* n_calls at the start: the request's number */
     /* The lane whose pending memory the request may use: the own lane. 0 in a capture outside
      * private pools, since the graph may be launched on any stream. */
     uint32_t usable;
@@ -54,10 +60,23 @@ typedef struct pl_request {
     size_t n_recast;    /* granules released for this request, and not taken */
 } pl_request;
 
+/* What a row of the order came to. */
 typedef enum pl_step {
-    PL_STEP_DONE,  /* *out is the block, or *st the verdict */
-    PL_STEP_AGAIN, /* something has changed: look for a resident fit again */
+    PL_STEP_NEXT,   /* nothing: go on with the next row */
+    PL_STEP_AGAIN,  /* something has changed, and counts against the row's bound: look again */
+    PL_STEP_YIELDS, /* the same, but what yields is used up by it, and need not be counted */
+    PL_STEP_DONE,   /* t->block is the block, or t->st says why there is none */
 } pl_step;
+
+/* One pass of a request through the order. */
+typedef struct pl_attempt {
+    pl_space *space;
+    pl_request *rq;
+    pl_block *block;     /* what was found: a live block, not yet in the map of live blocks */
+    pleat_status st;     /* why the request cannot grow, and at last the answer */
+    bool pends;          /* memory pends that might spare the request that answer */
+    pleat_status failed; /* EPENDING, or the error of a wait */
+} pl_attempt;
 
 /* Is it a private pool's, and no heap's? */
 static inline bool pl_request_is_private(const pl_request *rq)
@@ -70,5 +89,14 @@ static inline size_t pl_request_granules(const pl_space *space, const pl_request
 {
     return (rq->bytes + space->granule_bytes - 1) >> space->granule_log2;
 }
+
+/* Find memory for the request, within the limit of its heap, or say why there is none. *out is a
+ * live block, not yet in the map of live blocks. Called with the lock; may drop the lock. The
+ * caller holds the request's lane, and has no reservation or flight.
+ *
+ * PLEAT_OK; ENOMEM_HOST; ENOMEM_DEVICE: see THE PROMISE in grow.c, or the heap's limit;
+ * ENOSPACE_VA: no addresses are left; EPENDING: memory that may not be waited for would suffice;
+ * EASLEEP; EPOISONED; or the error of a driver call. */
+pleat_status pl_request_serve(pl_space *space, pl_request *rq, pl_block **out);
 
 #endif

@@ -1,19 +1,11 @@
-/* shortage.c - the remedies for a request that finds no memory, in order; and the verdict.
+/* shortage.c - what a request does once it can neither find memory nor grow; and the answer.
  *
- * Upholds a part of the promise (grow.c). Before the answer is "out of device memory", other
- * requests have landed, and all memory that is over was settled. Memory that pends on other streams
- * was ordered after or waited for. A driver that refused before was asked again.
- *
- * Why the remedies end. After a remedy that has changed something, the request looks for memory
- * again. If the request comes back, the table is gone through from the start. So the remedies must
- * run out. All but order_next and wait_next have a bound in can_help, whatever other threads do.
- * These two go from lane to lane, in turns. A turn begins with the request, and after each wait for
- * the whole context. At most MOST_WAITS such waits come to their end; others are slices of wait_ms.
- * Only such a wait lets all fences be polled once more. In a turn the host waits for each lane
- * once, in slices of wait_ms. The stream is ordered after a lane until the lane yields nothing.
- * Every yield is at least a block, which pends on the request's own lane from then on. A lane
- * remembers only the last turn that tried it, so each request that runs at the same time may cause
- * one more try.
+ * The order and the bounds are those of the table in request.c. Besides, the rows that go from lane
+ * to lane go in turns. A turn begins with the request, and after each wait for the whole context.
+ * In a turn the host waits for each lane once, in slices of wait_ms, and the stream is ordered
+ * after a lane until the lane yields nothing. Every yield is at least a block, which pends on the
+ * request's own lane from then on. A lane remembers only the last turn that tried it, so each
+ * request that runs at the same time may cause one more try.
  *
  * Guarded by the device lock, dropped around driver calls and waits; nothing is reserved then. */
 #include "segments/pleat/grow/grow.h"
@@ -28,8 +20,6 @@
 #include "segments/pleat/streams/tick.h"
 #include "vmm/base/deadline.h"
 #include "vmm/driver.h"
-
-enum { MOST_LANDINGS = 8, MOST_GATHERED = 2, MOST_WAITS = 8 };
 
 /* ---- is there hope --------------------------------------------------------------------------- */
 
@@ -81,311 +71,126 @@ static void begin_turn(pl_space *space, pl_request *rq)
     rq->n_done[PL_WAITED] = 0;
 }
 
-/* ---- the remedies ---------------------------------------------------------------------------- */
+/* ---- other flights, fences, the driver ------------------------------------------------------- */
 
-/* State shared by the remedies of a shortage. */
-typedef struct trial {
-    pl_space *space;
-    pl_request *rq;
-    pleat_status verdict; /* if nothing helps */
-    pleat_status failed;  /* EPENDING, or the error of a wait */
-} trial;
-
-static bool has_flights(const trial *t)
+bool pl_short_exceeds_device(const pl_attempt *t)
 {
-    return t->space->flights.n > 0 && t->rq->n_done[PL_LANDED] != MOST_LANDINGS;
+    return pl_request_granules(t->space, t->rq) > t->space->chunks.total_granules;
 }
 
-static bool wait_for_flights(trial *t)
+bool pl_short_has_flights(const pl_attempt *t)
 {
-    t->rq->n_done[PL_LANDED]++;
+    return t->space->flights.n > 0;
+}
+
+pl_step pl_short_wait_for_flights(pl_attempt *t)
+{
     pl_space_wait_for_flights(t->space);
-    return true;
+    return PL_STEP_AGAIN;
 }
 
-/* In a capture. */
-static bool may_gather(const trial *t)
+bool pl_short_may_poll_all(const pl_attempt *t)
 {
-    const pl_request *rq = t->rq;
-
-    return rq->is_capturing && pl_request_is_private(rq) && rq->n_done[PL_GATHERED] < MOST_GATHERED;
+    return !t->rq->is_capturing;
 }
 
-/* Is the only place in use? Then chunks and the reserve help nothing. */
-static bool lacks_its_place(const trial *t)
+pl_step pl_short_poll_all(pl_attempt *t)
 {
-    return t->rq->in != NULL && t->verdict == PLEAT_ENOSPACE_VA;
-}
-
-/* Outside captures: chunks that may be taken can be too large for any place. */
-static bool may_gather_large(const trial *t)
-{
-    const pl_request *rq = t->rq;
-
-    return !rq->is_capturing && !lacks_its_place(t) &&
-           t->space->options.chunks == PL_CHUNKS_MIXED && rq->n_done[PL_GATHERED] < MOST_GATHERED &&
-           !is_hopeless(t->space, rq);
-}
-
-static bool may_gather_at_once(const trial *t)
-{
-    return may_gather_large(t) && t->rq->n_done[PL_GATHERED] == 0;
-}
-
-static bool may_gather_for_reserve(const trial *t)
-{
-    return may_gather_at_once(t) && t->space->chunks.reserve_granules > 0;
-}
-
-/* The first time without a wait, the second time with a wait. Idle chunks are released only if
- * granules made from them suffice. The place need not be rounded up any more. */
-static bool gather(trial *t)
-{
-    pl_request *rq = t->rq;
-    uint32_t wait_ms = rq->n_done[PL_GATHERED] == 0 ? 0 : time_left(t->space);
-    bool has_large = t->space->chunks.n_idle > t->space->chunks.idle[0].n &&
-                     !exceeds(t->space, rq, pl_space_cap(t->space));
-
-    if ((t->space->chunks.n_loose == 0 && !has_large) ||
-        (rq->n_done[PL_GATHERED] > 0 && wait_ms == 0)) {
-        return false;
-    }
-    rq->n_done[PL_GATHERED]++;
-    rq->n_round = 0;
-    if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
-        pl_tick_record(t->space, rq->lane); /* else the lane's pending memory stays mapped */
-    }
-    if (rq->n_page > 1) {
-        (void)pl_trim_quiesce(t->space, wait_ms);
-        rq->n_recast += pl_trim_recast(t->space, pl_request_granules(t->space, rq), false);
-        rq->n_done[PL_RECAST] = PL_WHOLE_TRIES - 1;
-        return true;
-    }
-    pl_trim_gather(t->space, pl_request_granules(t->space, rq) + 1, wait_ms);
-    return true;
-}
-
-static bool may_poll_all(const trial *t)
-{
-    return !t->rq->is_capturing && t->rq->n_done[PL_POLLED_ALL] == 0;
-}
-
-static bool poll_all(trial *t)
-{
-    t->rq->n_done[PL_POLLED_ALL] = 1;
     pl_settle_want_ticks(t->space, t->rq->lane);
     (void)pl_tick_poll(t->space, SIZE_MAX); /* also those just recorded */
     pl_settle_everything(t->space);
     (void)pl_stale_reap(t->space);
-    return true;
+    return PL_STEP_AGAIN;
 }
 
-static bool may_order(const trial *t)
-{
-    return t->rq->n_done[PL_ORDERED] == 0 && t->space->options.cross_stream == PL_CROSS_ORDER;
-}
-
-/* Order the stream after the next lane that has memory for the request. A lane that yields nothing
- * is not tried again in this turn. */
-static bool order_next(trial *t)
-{
-    pl_space *space = t->space;
-    pl_request *rq = t->rq;
-    bool is_private = pl_request_is_private(rq);
-    pl_lane *other = NULL;
-
-    while ((other = pl_handover_richest(space, rq->lane, rq->turn, is_private)) != NULL) {
-        size_t n_moved = 0;
-        pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
-        if (n_moved > 0) {
-            rq->wants_tick = true; /* streams may have to order after this memory */
-            return true;
-        }
-        other->tried_turn = rq->turn;
-        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
-            break;
-        }
-    }
-    rq->n_done[PL_ORDERED] = 1;
-    return false;
-}
-
-static bool may_wait_next(const trial *t)
-{
-    return t->rq->n_done[PL_WAITED] == 0;
-}
-
-/* Wait until a tick of some lane passes, and again until something settles, another call comes, or
- * the time is up. A stream that hangs does not hold up memory of the others. */
-static bool wait_next(trial *t)
-{
-    pl_space *space = t->space;
-    uint64_t since = pl_pace_turn(space);
-    pleat_status st = PLEAT_OK;
-    bool any = false;
-    bool is_late = false;
-
-    while (!any && !is_late && pl_tick_wait_any(space, t->rq->wait_turn, slice_left(space), &st)) {
-        t->failed = st == PLEAT_OK ? t->failed : st;
-        any = pl_settle_all(space);
-        is_late = st == PLEAT_EPENDING && time_left(space) == 0;
-        any = any || (!is_late && pl_pace_turn(space) != since);
-    }
-    t->rq->n_done[PL_WAITED] = !any || is_late;
-    return any;
-}
-
-static bool may_wait_for_all(const trial *t)
-{
-    unsigned n = t->rq->n_done[PL_WAITED_ALL];
-
-    return n != MOST_WAITS && (n == 0 || time_left(t->space) > 0);
-}
-
-static bool wait_for_all(trial *t)
-{
-    pl_request *rq = t->rq;
-
-    pleat_status failed = pl_context_tick_wait(t->space, PL_CARE_LAST, time_left(t->space),
-                                               SLICE_MS);
-    bool is_over = failed != PLEAT_EPENDING || t->space->streams.context.is_unsupported ||
-                   time_left(t->space) == 0;
-    rq->n_done[PL_WAITED_ALL] += is_over;
-    if (failed != PLEAT_OK && is_over) {
-        t->failed = failed;
-        rq->n_done[PL_WAITED_ALL] = MOST_WAITS;
-        rq->is_forbidden = failed == PLEAT_ECAPTURE;
-    }
-    begin_turn(t->space, rq); /* all lanes may have gone on meanwhile */
-    rq->n_done[PL_POLLED_ALL] = 0;
-    return true;
-}
-
-static bool may_use_reserve(const trial *t)
-{
-    return t->space->chunks.reserve_granules > 0 && t->rq->n_done[PL_USED_RESERVE] == 0 &&
-           !lacks_its_place(t) &&
-           !pl_policy_may_compact(t->space, pl_request_granules(t->space, t->rq));
-}
-
-/* Would the request hardly find memory without the reserve, if all pending memory were free? */
-static bool must_use_reserve(const trial *t)
-{
-    const pl_space *space = t->space;
-    size_t n_pinned = space->chunks.n_pinned - space->blocks.store.tally.n_tied_granules;
-
-    return may_use_reserve(t) && n_pinned + pl_request_granules(space, t->rq) >
-                                     pl_reserve_cap(space, pl_space_cap(space));
-}
-
-static bool use_reserve(trial *t)
-{
-    t->rq->n_done[PL_USED_RESERVE] = 1;
-    t->rq->n_done[PL_FOILED] = 0; /* foiled without the reserve: no matter now */
-    return true;
-}
-
-static bool may_ask_driver(const trial *t)
+bool pl_short_may_ask_driver(const pl_attempt *t)
 {
     return t->rq->ask == PL_ASK_NOT && t->space->chunks.full_at < t->space->chunks.total_granules;
 }
 
-static bool ask_driver(trial *t)
+pl_step pl_short_ask_driver(pl_attempt *t)
 {
     t->rq->ask = PL_ASK_NOW;
-    return true;
+    return PL_STEP_YIELDS;
 }
 
-static bool may_clear_stale(const trial *t)
+/* ---- memory in chunks that fit nowhere ------------------------------------------------------- */
+
+bool pl_short_may_gather_in_capture(const pl_attempt *t)
 {
-    size_t n_waiting = pl_space_n_stale(t->space) - t->space->blocks.n_refused;
-
-    return !t->rq->is_capturing && n_waiting > 0 && t->rq->n_done[PL_CLEARED] == 0 &&
-           !is_hopeless(t->space, t->rq);
+    return t->rq->is_capturing && pl_request_is_private(t->rq);
 }
 
-static bool clear_stale(trial *t)
+/* Is the only place in use? Then chunks and the reserve help nothing. */
+static bool lacks_its_place(const pl_attempt *t)
+{
+    return t->rq->in != NULL && t->st == PLEAT_ENOSPACE_VA;
+}
+
+bool pl_short_may_gather_large(const pl_attempt *t)
+{
+    return !t->rq->is_capturing && !lacks_its_place(t) &&
+           t->space->options.chunks == PL_CHUNKS_MIXED && !is_hopeless(t->space, t->rq);
+}
+
+bool pl_short_may_gather_for_reserve(const pl_attempt *t)
+{
+    return t->space->chunks.reserve_granules > 0 && pl_short_may_gather_large(t);
+}
+
+/* The first time without a wait, the second time with a wait. Idle chunks are released only if
+ * granules made from them suffice. The place need not be rounded up any more. */
+pl_step pl_short_gather(pl_attempt *t)
 {
     pl_space *space = t->space;
     pl_request *rq = t->rq;
+    uint32_t wait_ms = rq->n_done[PL_GATHERED] == 0 ? 0 : time_left(space);
+    bool has_large = space->chunks.n_idle > space->chunks.idle[0].n &&
+                     !exceeds(space, rq, pl_space_cap(space));
 
-    rq->n_done[PL_CLEARED] = 1;
-    if (rq->lane->stream != NULL) {
-        pl_tick_record(space, rq->lane); /* own takes may have left stale addresses */
-        (void)!pl_tick_wait(space, rq->lane, time_left(space));
+    if ((space->chunks.n_loose == 0 && !has_large) ||
+        (rq->n_done[PL_GATHERED] > 0 && wait_ms == 0)) {
+        return PL_STEP_NEXT;
     }
-    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), UINT32_MAX);
-    (void)pl_stale_reap(space);
-    return true;
+    rq->n_round = 0;
+    if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
+        pl_tick_record(space, rq->lane); /* else the lane's pending memory stays mapped */
+    }
+    if (rq->n_page > 1) {
+        (void)pl_trim_quiesce(space, wait_ms);
+        rq->n_recast += pl_trim_recast(space, pl_request_granules(space, rq), false);
+        rq->n_done[PL_RECAST] = PL_WHOLE_TRIES - 1;
+        return PL_STEP_AGAIN;
+    }
+    pl_trim_gather(space, pl_request_granules(space, rq) + 1, wait_ms);
+    return PL_STEP_AGAIN;
 }
 
-/* Which remedies are due. */
-typedef enum stage {
-    STAGE_FIRST,   /* always */
-    STAGE_PENDING, /* only while pending memory may help (use_pending) */
-    STAGE_LAST,    /* when no pending memory can help */
-} stage;
+/* ---- the reserve ----------------------------------------------------------------------------- */
 
-typedef struct remedy {
-    stage stage;
-    bool (*can_help)(const trial *t);
-    bool (*apply)(trial *t); /* returns whether anything has changed */
-} remedy;
-
-/* In the order of trying. Outside captures, remedies that leave the streams alone come first. Then
- * the stream is ordered after other streams. At last the host waits for the GPU. */
-static const remedy REMEDIES[] = {
-    /* Wait for other flights: they may have the missing memory. Bounded by a count: if others keep
-     * taking off, their memory counts as held. */
-    { STAGE_FIRST, has_flights, wait_for_flights },
-    /* Poll every fence, and settle all memory that is over. Once, and once more after each wait for
-     * the whole context: between these waits few further fences pass. */
-    { STAGE_FIRST, may_poll_all, poll_all },
-    /* Ask again a driver that refused memory: other users of the device may have released memory
-     * since. Once, before the request waits or is refused. */
-    { STAGE_FIRST, may_ask_driver, ask_driver },
-    /* Unmap settled memory for a private request that may not take. Twice: at once, and after a
-     * wait, which uses up wait_ms. */
-    { STAGE_FIRST, may_gather, gather },
-    /* Take from the reserve, if no other remedy can suffice. Once. */
-    { STAGE_FIRST, must_use_reserve, use_reserve },
-    /* Let the stream wait on the GPU for another stream. Repeated with a lane until the lane yields
-     * nothing, then not again in this turn. Yielded memory pends on the request's own lane. */
-    { STAGE_PENDING, may_order, order_next },
-    /* Unmap settled memory in chunks that fit nowhere. Once, without a wait. */
-    { STAGE_PENDING, may_gather_at_once, gather },
-    /* Take from the reserve, rather than let the host wait. Once. */
-    { STAGE_PENDING, may_use_reserve, use_reserve },
-    /* Let the host wait for the newest tick of any stream; with wait_ms 0 the host only looks. Each
-     * lane once a turn, as the lane's stream may go on freeing and recording for ever. */
-    { STAGE_PENDING, may_wait_next, wait_next },
-    /* Let the host wait for the whole context, for memory that no tick of a stream covers or can
-     * cover. Bounded by a count of waits that end, and by wait_ms. None after a failed wait, and
-     * only the first without wait_ms left. */
-    { STAGE_PENDING, may_wait_for_all, wait_for_all },
-    /* Where nothing pends: unmap settled memory, then take from the reserve. */
-    { STAGE_LAST, may_gather_for_reserve, gather },
-    { STAGE_LAST, may_use_reserve, use_reserve },
-    /* Unmap memory in chunks that fit nowhere. At most twice in all: at once, and after a wait.
-     * From then on the request creates single granules (grow.c), so no such chunks come again. */
-    { STAGE_LAST, may_gather_large, gather },
-    /* Unmap stale addresses. Then a gap may be long enough, or a place may need a granule less.
-     * Once: all addresses that are stale now are unmapped, but others may go on taking for ever. */
-    { STAGE_LAST, may_clear_stale, clear_stale },
-};
-
-static bool try_remedies(trial *t, stage due)
+bool pl_short_may_use_reserve(const pl_attempt *t)
 {
-    for (size_t i = 0; i < sizeof REMEDIES / sizeof *REMEDIES; i++) {
-        const remedy *r = &REMEDIES[i];
-        if (r->stage == due && r->can_help(t) && r->apply(t)) {
-            return true;
-        }
-    }
-    return false;
+    return t->space->chunks.reserve_granules > 0 && !lacks_its_place(t) &&
+           !pl_policy_may_compact(t->space, pl_request_granules(t->space, t->rq));
 }
 
-/* ---- the verdict ----------------------------------------------------------------------------- */
+/* Would the request hardly find memory without the reserve, if all pending memory were free? */
+bool pl_short_must_use_reserve(const pl_attempt *t)
+{
+    const pl_space *space = t->space;
+    size_t n_pinned = space->chunks.n_pinned - space->blocks.store.tally.n_tied_granules;
+
+    return pl_short_may_use_reserve(t) && n_pinned + pl_request_granules(space, t->rq) >
+                                              pl_reserve_cap(space, pl_space_cap(space));
+}
+
+pl_step pl_short_use_reserve(pl_attempt *t)
+{
+    t->rq->n_done[PL_FOILED] = 0; /* foiled without the reserve: no matter now */
+    return PL_STEP_AGAIN;
+}
+
+/* ---- what pends ------------------------------------------------------------------------------ */
 
 /* Write into the error's detail which stream the memory pends on. */
 static void name_pending(const pl_space *space, const pl_request *rq)
@@ -404,22 +209,131 @@ static void name_pending(const pl_space *space, const pl_request *rq)
         (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
 }
 
-/* Try to get memory that pends on other streams, by an order or a wait, as the options allow. */
-static pl_step use_pending(trial *t, pleat_status *st)
+static pl_step refuse_pending(pl_attempt *t)
 {
-    if (!pl_pends_for(t->space, t->rq, t->verdict) || is_hopeless(t->space, t->rq)) {
-        return PL_STEP_DONE;
-    }
-    *st = PLEAT_EPENDING;
-    if (t->rq->is_capturing) {
-        return PL_STEP_DONE;
-    }
-    t->space->streams.short_call = t->space->n_calls;
-    if (try_remedies(t, STAGE_PENDING)) {
-        return PL_STEP_AGAIN;
-    }
-    *st = t->failed == PLEAT_ECAPTURE ? PLEAT_EPENDING : t->failed;
+    t->st = PLEAT_EPENDING;
+    name_pending(t->space, t->rq);
     return PL_STEP_DONE;
+}
+
+pl_step pl_short_judge(pl_attempt *t)
+{
+    pl_space *space = t->space;
+
+    t->pends = pl_pends_for(space, t->rq, t->st) && !is_hopeless(space, t->rq);
+    if (!t->pends) {
+        return PL_STEP_NEXT;
+    }
+    if (t->rq->is_capturing) {
+        return refuse_pending(t);
+    }
+    space->streams.short_call = space->n_calls;
+    return PL_STEP_NEXT;
+}
+
+bool pl_short_may_order(const pl_attempt *t)
+{
+    return t->space->options.cross_stream == PL_CROSS_ORDER;
+}
+
+/* Order the stream after the next lane that has memory for the request. A lane that yields nothing
+ * is not tried again in this turn. */
+pl_step pl_short_order_next(pl_attempt *t)
+{
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+    bool is_private = pl_request_is_private(rq);
+    pl_lane *other = NULL;
+
+    while ((other = pl_handover_richest(space, rq->lane, rq->turn, is_private)) != NULL) {
+        size_t n_moved = 0;
+        pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
+        if (n_moved > 0) {
+            rq->wants_tick = true; /* streams may have to order after this memory */
+            return PL_STEP_YIELDS;
+        }
+        other->tried_turn = rq->turn;
+        if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
+            break;
+        }
+    }
+    rq->n_done[PL_ORDERED] = 1;
+    return PL_STEP_NEXT;
+}
+
+/* Wait until a tick of some lane passes, and again until something settles, another call comes, or
+ * the time is up. A stream that hangs does not hold up memory of the others. */
+pl_step pl_short_wait_next(pl_attempt *t)
+{
+    pl_space *space = t->space;
+    uint64_t since = pl_pace_turn(space);
+    pleat_status st = PLEAT_OK;
+    bool any = false;
+    bool is_late = false;
+
+    while (!any && !is_late && pl_tick_wait_any(space, t->rq->wait_turn, slice_left(space), &st)) {
+        t->failed = st == PLEAT_OK ? t->failed : st;
+        any = pl_settle_all(space);
+        is_late = st == PLEAT_EPENDING && time_left(space) == 0;
+        any = any || (!is_late && pl_pace_turn(space) != since);
+    }
+    t->rq->n_done[PL_WAITED] = !any || is_late;
+    return any ? PL_STEP_YIELDS : PL_STEP_NEXT;
+}
+
+bool pl_short_may_wait_for_all(const pl_attempt *t)
+{
+    return t->rq->n_done[PL_WAITED_ALL] == 0 || time_left(t->space) > 0;
+}
+
+/* A wait that comes to its end counts; others are slices of wait_ms. */
+pl_step pl_short_wait_for_all(pl_attempt *t)
+{
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+    pleat_status failed = pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), SLICE_MS);
+    bool is_over = failed != PLEAT_EPENDING || space->streams.context.is_unsupported ||
+                   time_left(space) == 0;
+
+    if (failed != PLEAT_OK && is_over) {
+        rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;
+        rq->is_forbidden = failed == PLEAT_ECAPTURE;
+    }
+    begin_turn(space, rq); /* all lanes may have gone on meanwhile */
+    rq->n_done[PL_POLLED_ALL] = 0;
+    return is_over ? PL_STEP_AGAIN : PL_STEP_YIELDS;
+}
+
+pl_step pl_short_answer_pending(pl_attempt *t)
+{
+    if (t->failed == PLEAT_EPENDING || t->failed == PLEAT_ECAPTURE) {
+        return refuse_pending(t);
+    }
+    t->st = t->failed;
+    return PL_STEP_DONE;
+}
+
+/* ---- the last means, and the answer ---------------------------------------------------------- */
+
+bool pl_short_may_clear_stale(const pl_attempt *t)
+{
+    size_t n_waiting = pl_space_n_stale(t->space) - t->space->blocks.n_refused;
+
+    return !t->rq->is_capturing && n_waiting > 0 && !is_hopeless(t->space, t->rq);
+}
+
+pl_step pl_short_clear_stale(pl_attempt *t)
+{
+    pl_space *space = t->space;
+    pl_request *rq = t->rq;
+
+    if (rq->lane->stream != NULL) {
+        pl_tick_record(space, rq->lane); /* own takes may have left stale addresses */
+        (void)!pl_tick_wait(space, rq->lane, time_left(space));
+    }
+    (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), UINT32_MAX);
+    (void)pl_stale_reap(space);
+    return PL_STEP_AGAIN;
 }
 
 /* Private pools may have left ten thousands of areas behind. */
@@ -445,36 +359,21 @@ static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_statu
 
 /* Would only a wait make granules of memory in chunks that fit nowhere? Such memory pends on the
  * request's own stream: memory of all other streams was settled or ordered. */
-static bool is_held_up(const trial *t)
+static bool is_held_up(const pl_attempt *t)
 {
-    return t->verdict == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&
+    return t->st == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&
            t->space->chunks.n_loose > 0 && t->rq->lane->pending_bytes > 0 &&
            time_left(t->space) == 0;
 }
 
-pl_step pl_shortage_relieve(pl_space *space, pl_request *rq, pleat_status verdict, pleat_status *st)
+/* Without the capture, a take or a wait might have helped: EPENDING. */
+pl_step pl_short_answer(pl_attempt *t)
 {
-    trial t = { .space = space, .rq = rq, .verdict = verdict, .failed = PLEAT_EPENDING };
+    const pl_request *rq = t->rq;
+    bool may_help = rq->is_capturing ? is_withheld(t->space, rq, t->st) : is_held_up(t);
 
-    *st = verdict;
-    if (pl_request_granules(space, rq) > space->chunks.total_granules) {
-        return PL_STEP_DONE;
-    }
-    if (try_remedies(&t, STAGE_FIRST) || use_pending(&t, st) == PL_STEP_AGAIN) {
-        return PL_STEP_AGAIN;
-    }
-    if (*st == PLEAT_EPENDING) {
-        name_pending(space, rq);
-    }
-    if (*st != verdict) {
-        return PL_STEP_DONE;
-    }
-    if (try_remedies(&t, STAGE_LAST)) {
-        return PL_STEP_AGAIN;
-    }
-    bool may_help = rq->is_capturing ? is_withheld(space, rq, verdict) : is_held_up(&t);
-    if (may_help && !is_hopeless(space, rq)) {
-        *st = PLEAT_EPENDING; /* without the capture, a take or a wait might have helped */
+    if (may_help && !is_hopeless(t->space, rq)) {
+        t->st = PLEAT_EPENDING;
     }
     return PL_STEP_DONE;
 }

@@ -184,21 +184,6 @@ static bool next_gap(const change *c, span *gap, pleat_devptr end)
     return false;
 }
 
-/* Finds a block within the limit of the buffer's heap. */
-static pleat_status find(const change *c, pl_request *rq, pl_block **out)
-{
-    pl_heap *heap = pl_buffer_heap(c->buffer);
-    pleat_status st = heap != NULL ? pl_heap_promise(heap, rq->bytes) : PLEAT_OK;
-
-    if (st == PLEAT_OK) {
-        st = pl_fit_find(c->space, rq, out);
-        if (heap != NULL) {
-            pl_heap_forget_promise(heap, rq->bytes);
-        }
-    }
-    return st;
-}
-
 /* A request for the whole gap. */
 static pleat_status fill(change *c, span gap)
 {
@@ -213,14 +198,12 @@ static pleat_status fill(change *c, span gap)
         .in = c->seg,
         .at = gap.from,
         .n_page = c->page >> space->granule_log2,
-        .call = ++space->n_calls,
     };
 
-    rq.turn = ++space->streams.n_turns;
-    rq.wait_turn = ++space->streams.n_turns;
+    space->n_calls++;
     pleat_status st = pl_space_reserve_entries(space, &c->made, sizeof(*c->made), &c->capacity,
                                                c->n_made);
-    st = st == PLEAT_OK ? find(c, &rq, &b) : st;
+    st = st == PLEAT_OK ? pl_request_serve(space, &rq, &b) : st;
     if (st == PLEAT_OK) {
         c->made[c->n_made++] = gap;
         pl_buffer_enter(space, c->buffer, b, c->plain);

@@ -53,22 +53,6 @@ static void commit(pl_space *space, pl_block *b, const pl_request *rq, size_t re
     pl_ledger_born(space, rq->lane, b, requested);
 }
 
-/* Find a block for the request, within the limit of a heap. */
-static pleat_status find_block(pl_space *space, pl_request *rq, pl_block **out)
-{
-    pl_heap *heap = rq->pool != NULL ? rq->pool->heap : NULL;
-
-    if (heap == NULL) {
-        return pl_fit_find(space, rq, out);
-    }
-    pleat_status st = pl_heap_promise(heap, rq->bytes);
-    if (st == PLEAT_OK) {
-        st = pl_fit_find(space, rq, out);
-        pl_heap_forget_promise(heap, rq->bytes);
-    }
-    return st;
-}
-
 /* The call names the request's stream, so a wished-for tick is recorded, too. */
 static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request *rq,
                                  pl_capture_info *info, size_t requested, pleat_devptr *out)
@@ -76,9 +60,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     pl_block *b = NULL;
     pl_lane *plain;
 
-    rq->call = ++space->n_calls;
-    rq->turn = ++space->streams.n_turns;
-    rq->wait_turn = ++space->streams.n_turns;
+    space->n_calls++;
     pleat_status st = pl_lanes_of(space, stream, false, &plain);
     if (st != PLEAT_OK) {
         return st;
@@ -90,7 +72,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
     st = st == PLEAT_OK ? pl_fit_prepare(space, plain, rq) : st;
     if (st == PLEAT_OK) {
         rq->lane->n_refs++;
-        st = find_block(space, rq, &b);
+        st = pl_request_serve(space, rq, &b);
         rq->lane->n_refs--;
     }
     if (st == PLEAT_OK) {

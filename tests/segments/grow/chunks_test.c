@@ -109,6 +109,20 @@ START_TEST(what_a_large_chunk_leaves_over_is_filled_with_smaller_ones)
 }
 END_TEST
 
+/* Parts of it may go. */
+START_TEST(a_growing_buffer_is_no_large_request)
+{
+    pl_buffer_change grow = { .what = PL_BUFFER_RESIZE, .bytes = 96 * (uint64_t)GRANULE };
+    open_with(SIM, 128, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
+    get(864);
+    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, grow.bytes, 0, 0, &grow.base),
+                     PLEAT_OK);
+    cost before = calls();
+    ck_assert_int_eq(pleat.a->ops->buffer_change(pleat.a, &grow, pleat.streams[1]), PLEAT_OK);
+    assert_cost(before, 96, 96);
+}
+END_TEST
+
 /* Its blocks go one by one. */
 START_TEST(a_wake_is_no_large_request)
 {
@@ -569,6 +583,7 @@ static void add_sizes(Suite *suite)
     tcase_add_test(shares, the_fuller_the_device_the_smaller_the_chunks);
     tcase_add_test(shares, the_larger_the_request_the_larger_its_chunks);
     tcase_add_test(shares, a_wake_is_no_large_request);
+    tcase_add_test(shares, a_growing_buffer_is_no_large_request);
     tcase_add_test(shares, a_limit_makes_the_device_as_small);
     tcase_add_loop_test(shares, the_smaller_the_device_the_smaller_the_chunks, 0, 8);
     tcase_add_test(shares, on_request_every_chunk_is_a_granule);
