@@ -26,23 +26,29 @@ typedef struct pl_flying {
     uint64_t number; /* in order of taking off */
 } pl_flying;
 
+/* What a thread does for the tick of the context: one thread at a time. */
+typedef enum pl_context_phase {
+    PL_CONTEXT_AT_REST,
+    PL_CONTEXT_BUSY,          /* queries the tick, or is about to record one */
+    PL_CONTEXT_GATHERING,     /* waits for a moment to record one: see capturers.h */
+    PL_CONTEXT_HOLDING,       /* the same, and keeps capturers inside their calls */
+    PL_CONTEXT_RECORDING,     /* records one: no capture may begin */
+    PL_CONTEXT_SYNCHRONIZING, /* the same, and may take long: see context.c */
+} pl_context_phase;
+
 /* The tick of the whole context, which covers every lane's stamps up to its number. At most one
  * tick is recorded and has not passed. */
 typedef struct pl_context {
     uint64_t next_tick; /* stamps of new frees are at least this number */
     uint64_t passed_tick;
-    pl_tick tick;          /* fence NULL = none */
-    bool is_busy;          /* a thread records or queries the tick now, or is about to */
-    bool is_gathering;     /* a thread waits for a moment to record the tick: see capturers.h */
-    bool is_holding;       /* is_gathering: capturers are kept inside their calls now */
-    bool is_recording;     /* a thread records the tick now: no capture may begin */
-    bool is_synchronizing; /* is_recording: and it may take long: see context.c */
-    bool is_unsupported;   /* the driver has no event of the context */
-    bool is_wanted;        /* some memory needs a tick of the context */
-    unsigned n_refused;    /* attempts in a row that met an unknown capture */
-    unsigned n_missed;     /* attempts in a row that found no good moment */
-    uint64_t call;         /* n_calls at the last attempt to record */
-    size_t gone_bytes;     /* of gone or silent lanes and released pools, not covered */
+    pl_tick tick; /* fence NULL = none */
+    pl_context_phase phase;
+    bool is_unsupported;           /* the driver has no event of the context */
+    bool is_wanted;                /* some memory needs a tick of the context */
+    unsigned n_refused;            /* attempts in a row that met an unknown capture */
+    unsigned n_missed;             /* attempts in a row that found no good moment */
+    uint64_t call;                 /* n_calls at the last attempt to record */
+    size_t gone_bytes;             /* of gone or silent lanes and released pools, not covered */
     pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
 } pl_context;
 

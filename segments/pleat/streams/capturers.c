@@ -97,7 +97,7 @@ bool pl_capturers_come_in(pl_space *space)
 /* While the host synchronises no thread is kept: the work it waits for may wait for the thread. */
 static bool is_kept_inside(const pl_context *context)
 {
-    return context->is_holding || (context->is_recording && !context->is_synchronizing);
+    return context->phase == PL_CONTEXT_HOLDING || context->phase == PL_CONTEXT_RECORDING;
 }
 
 void pl_capturers_go_out(pl_space *space)
@@ -163,7 +163,7 @@ static bool hold(pl_space *space)
 {
     bool is_now = is_clear(space);
 
-    space->streams.context.is_holding = true;
+    space->streams.context.phase = PL_CONTEXT_HOLDING;
     for (unsigned n = 0; n < LOOKS_A_HOLD && !is_now; n++) {
         if (n < SHORT_LOOKS) {
             pl_space_yield(space); /* threads outside need the lock to come in */
@@ -172,7 +172,7 @@ static bool hold(pl_space *space)
         }
         is_now = is_clear(space);
     }
-    space->streams.context.is_holding = false;
+    space->streams.context.phase = PL_CONTEXT_GATHERING;
     if (!is_now) {
         pl_space_wake(space);
     }
@@ -187,12 +187,12 @@ bool pl_capturers_gather(pl_space *space, uint32_t patience_ms)
         return is_now;
     }
     uint64_t end = pl_clock_ms() + patience_ms;
-    space->streams.context.is_gathering = true;
+    space->streams.context.phase = PL_CONTEXT_GATHERING;
     for (is_now = hold(space); !is_now && pl_clock_ms() < end; is_now = hold(space)) {
         for (unsigned n = PAUSES_BETWEEN; n > 0; n--) {
             pl_capturers_pause(space);
         }
     }
-    space->streams.context.is_gathering = false;
+    space->streams.context.phase = PL_CONTEXT_BUSY;
     return is_now;
 }

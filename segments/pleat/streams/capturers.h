@@ -40,7 +40,7 @@ static inline void pl_capturers_leave(pl_space *space, bool has_entered)
 }
 
 /* Wait for a moment in which no capture can just have begun, at most patience_ms; 0 only looks.
- * True: the moment is now; it lasts if the caller sets context.is_recording before it drops the
+ * True: the moment is now; it lasts if the caller begins to record before it drops the
  * lock. */
 bool pl_capturers_gather(pl_space *space, uint32_t patience_ms);
 /* Sleep without the lock for a moment, between two looks at what takes others milliseconds. */

@@ -2,7 +2,7 @@
  *
  * Rule of this file: the tick is recorded beside no known capture, and rarely beside an unknown
  * one. The host waits for other streams only in this file and in pl_tick_wait. Guarded by the
- * device lock, dropped around every driver call. A thread that drops the lock has set is_busy, or
+ * device lock, dropped around every driver call. A thread that drops the lock has set the phase, or
  * shares the fence. */
 #include "segments/pleat/streams/context.h"
 
@@ -17,8 +17,7 @@
 
 static void end_recording(pl_space *space)
 {
-    space->streams.context.is_busy = false;
-    space->streams.context.is_recording = false;
+    space->streams.context.phase = PL_CONTEXT_AT_REST;
     pl_space_wake(space);
 }
 
@@ -32,7 +31,7 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
     pl_context *context = &space->streams.context;
 
     patience_ms = patience_ms < MOST_PATIENCE_MS ? patience_ms : MOST_PATIENCE_MS;
-    context->is_busy = true;
+    context->phase = PL_CONTEXT_BUSY;
     bool is_found = pl_capturers_gather(space, care == PL_CARE_NOW ? 0 : patience_ms) ||
                     (care == PL_CARE_LAST && !pl_capture_forbids_tick(space));
     if (is_found) {
@@ -47,14 +46,13 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static uint64_t begin_context_tick(pl_space *space)
+static uint64_t begin_context_tick(pl_space *space, bool is_long)
 {
     pl_context *context = &space->streams.context;
     uint64_t number = space->streams.clock;
 
     context->next_tick = ++space->streams.clock;
-    context->is_busy = true;
-    context->is_recording = true;
+    context->phase = is_long ? PL_CONTEXT_SYNCHRONIZING : PL_CONTEXT_RECORDING;
     context->is_wanted = false;
     context->gone_bytes = 0;
     context->call = space->n_calls;
@@ -77,16 +75,14 @@ static pleat_status act_behind_all(pl_space *space, bool waits, bool is_long, pl
         return PLEAT_ECAPTURE;
     }
     size_t gone_bytes = context->gone_bytes;
-    *out = (pl_tick){ .number = begin_context_tick(space) };
-    context->is_synchronizing = is_long;
-    if (context->is_synchronizing) {
+    *out = (pl_tick){ .number = begin_context_tick(space, is_long) };
+    if (is_long) {
         pl_space_wake(space);
     }
     pl_away(space);
     pleat_status st = waits ? pl_device_synchronize(space->dev)
                             : pl_fence_record_context(space->dev, &out->fence);
     pl_back(space);
-    context->is_synchronizing = false;
     end_recording(space);
     if (st != PLEAT_OK) {
         context->gone_bytes += gone_bytes;
@@ -100,7 +96,7 @@ pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t pati
     pl_context *context = &space->streams.context;
     pl_tick tick = { .number = 0 };
 
-    if (context->is_busy || context->tick.fence != NULL) {
+    if (context->phase != PL_CONTEXT_AT_REST || context->tick.fence != NULL) {
         return PLEAT_EPENDING;
     }
     if (context->is_unsupported) {
@@ -192,7 +188,7 @@ static pleat_status wait_for_context_tick(pl_space *space, uint32_t wait_ms)
         note_passed(space, tick.number);
     }
     if (context->tick.fence == tick.fence && context->tick.number == tick.number &&
-        !context->is_busy && st != PLEAT_EPENDING) {
+        context->phase == PL_CONTEXT_AT_REST && st != PLEAT_EPENDING) {
         pl_tick_end_context(space, st == PLEAT_OK);
     }
     return st;
@@ -232,10 +228,10 @@ static bool is_covered(const pl_space *space, uint64_t upto)
  * wait. */
 static pleat_status have_context_tick(pl_space *space, pl_care care, const waiting *w)
 {
-    while (space->streams.context.is_busy) {
-        bool is_long = space->streams.context.is_unsupported ||
-                       space->streams.context.is_gathering ||
-                       space->streams.context.is_synchronizing;
+    while (space->streams.context.phase != PL_CONTEXT_AT_REST) {
+        pl_context_phase phase = space->streams.context.phase;
+        bool is_long = space->streams.context.is_unsupported || phase == PL_CONTEXT_GATHERING ||
+                       phase == PL_CONTEXT_HOLDING || phase == PL_CONTEXT_SYNCHRONIZING;
         if (is_covered(space, w->upto)) {
             return PLEAT_OK;
         }
@@ -259,7 +255,7 @@ pleat_status pl_context_finish(pl_space *space, uint32_t most_ms)
 {
     pl_tick tick;
 
-    while (space->streams.context.is_busy) {
+    while (space->streams.context.phase != PL_CONTEXT_AT_REST) {
         pl_capturers_pause(space);
     }
     pleat_status st = space->streams.context.is_unsupported

@@ -121,7 +121,7 @@ void pl_pleat_expect_captures(pl_allocator *a, bool is_expected)
     }
     atomic_fetch_add(&space->captures.n_expected, is_expected ? 1 : SIZE_MAX);
     pl_device_note_capture(space->dev, is_expected);
-    while (is_expected && space->streams.context.is_recording) {
+    while (is_expected && space->streams.context.phase >= PL_CONTEXT_RECORDING) {
         pl_space_wait(space);
     }
     pl_space_leave(space);

@@ -168,8 +168,9 @@ static void choose_lanes(pl_space *space, questions *q, size_t n)
 
 static void choose_context(pl_space *space, questions *q)
 {
-    if (space->streams.context.tick.fence != NULL && !space->streams.context.is_busy) {
-        space->streams.context.is_busy = true;
+    if (space->streams.context.tick.fence != NULL &&
+        space->streams.context.phase == PL_CONTEXT_AT_REST) {
+        space->streams.context.phase = PL_CONTEXT_BUSY;
         q->lanes[q->n] = NULL;
         q->fences[q->n++] = space->streams.context.tick.fence;
     }
@@ -192,7 +193,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     bool is_spoiled = pl_fence_is_spoiled(q->fences[i]); /* never passes */
 
     if (lane == NULL) {
-        space->streams.context.is_busy = false;
+        space->streams.context.phase = PL_CONTEXT_AT_REST;
         if (q->passed[i] || is_spoiled) {
             pl_tick_end_context(space, q->passed[i]);
         }

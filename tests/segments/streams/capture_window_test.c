@@ -104,7 +104,8 @@ static bool is_somebody_looking(void)
 {
     pl_space *space = (pl_space *)pleat.a;
     pl_lock_acquire(&space->lock);
-    bool is_looking = space->streams.context.is_gathering;
+    bool is_looking = space->streams.context.phase == PL_CONTEXT_GATHERING ||
+                      space->streams.context.phase == PL_CONTEXT_HOLDING;
     pl_lock_release(&space->lock);
     return is_looking;
 }

@@ -211,7 +211,7 @@ static bool is_inside(void)
 /* Wait until the thread is wanted, then let it come in. */
 static void let_it_come(void)
 {
-    if (!space_of()->streams.context.is_holding) {
+    if (space_of()->streams.context.phase != PL_CONTEXT_HOLDING) {
         others = let_it_come;
         return;
     }
