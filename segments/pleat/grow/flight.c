@@ -387,7 +387,7 @@ pl_block *pl_flight_commit(pl_space *space, pl_flight *f)
     pl_block *b = join_place(space, f);
     pl_block_store_put(&space->blocks.store, f->spare);
     pl_segment_become(seg, &space->blocks.store, b, PL_BLOCK_LIVE);
-    b->is_strange = b->is_strange || (seg->is_apart && !f->is_quiet);
+    b->is_strange = b->is_strange || (pl_segment_is_apart(seg) && !f->is_quiet);
     if (pl_block_end(b) > f->place.at + f->bytes) {
         pl_block *tail = pl_segment_split(seg, &space->blocks.store, b, f->place.at + f->bytes);
         bool is_capture = f->usable == PL_LANE_SETTLED; /* a settled tail serves the capture next */

@@ -241,7 +241,7 @@ static inline bool may_free(const pl_space *space, const pl_lane *lane, const fr
     const pl_segment *seg = f->block->segment;
     const pl_block *last = lane->pending.last;
 
-    return !seg->is_apart && (last == NULL || last->stamp <= f->stamp) &&
+    return !pl_segment_is_apart(seg) && (last == NULL || last->stamp <= f->stamp) &&
            (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&
            (f->high == NULL || may_merge(space, f->high, lane, f->stamp));
 }

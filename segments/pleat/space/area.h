@@ -67,6 +67,12 @@ static inline void pl_area_link(pl_area *area, pl_area **list)
     *list = area;
 }
 
+/* Is the segment a private pool's, or a heap's? */
+static inline bool pl_segment_is_apart(const pl_segment *seg)
+{
+    return seg->area->pool != NULL;
+}
+
 static inline pl_index *pl_area_runs(const pl_area *area, uint32_t lane)
 {
     return lane < area->n_runs ? area->runs[lane] : NULL;

@@ -48,16 +48,20 @@ static inline pl_heap *pl_heap_of(const pl_block *b)
 /* b has become live. */
 static inline void pl_heap_begin_live(const pl_block *b)
 {
-    if (__builtin_expect(b->segment->is_apart, false) && pl_heap_of(b) != NULL) {
-        pl_heap_count_begin(pl_heap_of(b), b);
+    pl_heap *heap = pl_heap_of(b);
+
+    if (__builtin_expect(heap != NULL, false)) {
+        pl_heap_count_begin(heap, b);
     }
 }
 
 /* b is about to be live no more. */
 static inline void pl_heap_end_live(const pl_block *b)
 {
-    if (__builtin_expect(b->segment->is_apart, false) && pl_heap_of(b) != NULL) {
-        pl_heap_count_end(pl_heap_of(b), b);
+    pl_heap *heap = pl_heap_of(b);
+
+    if (__builtin_expect(heap != NULL, false)) {
+        pl_heap_count_end(heap, b);
     }
 }
 

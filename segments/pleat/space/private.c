@@ -126,7 +126,6 @@ static void requeue_pending(pl_space *space, pl_segment *seg)
 /* The pool owns nothing in the segment yet: pending and settled memory stay everybody's. */
 static void make_apart(pl_space *space, pl_segment *seg)
 {
-    seg->is_apart = true;
     seg->is_private = seg->area->pool->keeps;
     pl_segment_own_none(seg);
     requeue_pending(space, seg);
@@ -352,7 +351,7 @@ static bool is_strange(const pl_private *pool, const pl_segment *seg)
     bool is_private = pool->heap == NULL ? pool->keeps : pool->heap->slumber != NULL;
     bool may_be_private = is_private || pool->is_asleep;
 
-    return seg->area->pool != pool || !seg->is_apart || (is_private && !seg->is_private) ||
+    return seg->area->pool != pool || (is_private && !seg->is_private) ||
            (seg->is_private && !may_be_private);
 }
 
@@ -391,7 +390,7 @@ int pl_private_check(const pl_space *space)
         }
     }
     for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
-        if (seg->is_apart != (seg->area->pool != NULL) || (seg->is_private && !seg->is_apart)) {
+        if (seg->is_private && !pl_segment_is_apart(seg)) {
             return 1;
         }
     }

@@ -43,9 +43,8 @@
 
 #include "segments/pleat/space/space.h"
 
-/* I1  area->pool is the pool for each of its areas; is_apart is set in all their segments and in no
- *     others, is_private in those of pools that keep, and of heaps that have fallen asleep;
- *     `buffers` has those of PL_CLASS_BUFFER
+/* I1  area->pool is the pool for each of its areas; `buffers` has those of PL_CLASS_BUFFER;
+ *     is_private is set in the segments of pools that keep, and of heaps that have fallen asleep
  * I2  no block in them is captured, unless it drains; pending blocks that are is_private lie in
  *     owned granules only
  * I3  reserved.current is the sum of their granules with a chunk                              */
@@ -97,7 +96,7 @@ static inline const pl_private *pl_private_told(const pl_area *area)
 /* `in` bytes of the segment became resident, `out` bytes became holes. */
 static inline void pl_private_count(const pl_segment *seg, uint64_t in, uint64_t out)
 {
-    if (__builtin_expect(seg->is_apart, false)) {
+    if (__builtin_expect(pl_segment_is_apart(seg), false)) {
         pl_stat_add(&seg->area->pool->reserved, in);
         pl_stat_sub(&seg->area->pool->reserved, out);
     }

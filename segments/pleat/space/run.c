@@ -168,7 +168,7 @@ static inline bool belongs_to_pool(const pl_block *b)
 /* Is b's run in the area's index? */
 static inline bool is_in_area(const pl_block *b)
 {
-    return b->segment->is_apart && b->segment->area->class != PL_CLASS_BUFFER;
+    return pl_segment_is_apart(b->segment) && b->segment->area->class != PL_CLASS_BUFFER;
 }
 
 /* Ticks do not fall along a queue: a block with an older tick than the last one's gets the last

@@ -123,8 +123,7 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     if (st != PLEAT_OK) {
         return st;
     }
-    seg->is_apart = area->pool != NULL;
-    seg->is_private = seg->is_apart && area->pool->keeps;
+    seg->is_private = area->pool != NULL && area->pool->keeps;
     *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
     area->newest = seg;
     pl_queue_push(&area->holes, seg->first);

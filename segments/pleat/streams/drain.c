@@ -20,7 +20,6 @@ void pl_private_open_segment(pl_space *space, pl_segment *seg)
 static void open_area(pl_space *space, pl_area *area)
 {
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-        seg->is_apart = false;
         pl_private_open_segment(space, seg);
     }
     area->pool = NULL; /* area->lane and area->stream stay until a pool has the area again */
@@ -52,7 +51,7 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
         if (b->state == PL_BLOCK_FREE) {
             loosen(space, seg, b);
         }
-        bool is_moved = b->is_private || (b->is_apart && !seg->is_apart);
+        bool is_moved = b->is_private || (b->is_apart && !pl_segment_is_apart(seg));
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && is_moved) {
             pl_run_requeue(space, b);
         }

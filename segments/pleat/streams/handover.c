@@ -143,7 +143,7 @@ enum { MOST_LOOKS = 1024 };
  * user: make the index. */
 static bool has_index(pl_space *space, const pl_lane *user, const pl_block *b)
 {
-    return !b->segment->is_apart ||
+    return !pl_segment_is_apart(b->segment) ||
            pl_area_reserve_index(&space->meta, b->segment->area, user->number) == PLEAT_OK;
 }
 
