@@ -24,7 +24,7 @@ static pleat_status refuse_asleep(const pl_gpu *gpu, const char *tag, uint64_t b
 static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes,
                            uint64_t align_bytes, pleat_devptr *out)
 {
-    if (!gpu->ops->buffer_open) {
+    if (!gpu->ops->buffers) {
         return pl_error_set(PLEAT_ENOTSUP, 0,
                             "device %d: %s has no buffers that grow in place; allocator:pleat has",
                             gpu->ordinal, gpu->ops->name);
@@ -33,7 +33,8 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
     int cancel = pl_cancel_off();
     pleat_status st = pl_tags_heap(gpu, pl_scopes_self.tag, &heap);
     if (st == PLEAT_OK) {
-        st = gpu->ops->buffer_open(gpu->allocator, heap, most_bytes, page_bytes, align_bytes, out);
+        st = gpu->ops->buffers->open(gpu->allocator, heap, most_bytes, page_bytes, align_bytes,
+                                     out);
     }
     pl_cancel_restore(cancel);
     if (st == PLEAT_OK) {
@@ -90,7 +91,7 @@ pleat_status pleat_buffer_create_aligned(pleat handle, int device, uint64_t most
 static size_t bytes_of(const pl_gpu *gpu, const pl_buffer_change *change)
 {
     pleat_buffer_info info = { 0 };
-    (void)gpu->ops->buffer_query(gpu->allocator, change->base, &info);
+    (void)gpu->ops->buffers->query(gpu->allocator, change->base, &info);
     uint64_t end = change->offset + change->bytes;
     if (change->what != PL_BUFFER_RESIZE) {
         return change->bytes;
@@ -102,14 +103,14 @@ static size_t bytes_of(const pl_gpu *gpu, const pl_buffer_change *change)
 static pl_private *room_of(const pl_gpu *gpu, const pl_buffer_change *change)
 {
     pleat_buffer_info info = { 0 };
-    (void)gpu->ops->buffer_query(gpu->allocator, change->base, &info);
+    (void)gpu->ops->buffers->query(gpu->allocator, change->base, &info);
     return info.tag ? pl_tags_find(&gpu->tags, pl_tag_find(info.tag)) : NULL;
 }
 
 static pleat_status refuse_range(const pl_gpu *gpu, const pl_buffer_change *change)
 {
     pleat_buffer_info info = { 0 };
-    (void)gpu->ops->buffer_query(gpu->allocator, change->base, &info);
+    (void)gpu->ops->buffers->query(gpu->allocator, change->base, &info);
     return pl_error_set(PLEAT_EINVAL, change->bytes,
                         "device %d: %llu bytes from %llu on are beyond the most that the buffer "
                         "0x%llx was made for, %llu bytes",
@@ -130,7 +131,7 @@ static pleat_status refuse(const pl_gpu *gpu, const pl_buffer_change *change, vo
         return refuse_range(gpu, change);
     }
     if (st == PLEAT_EASLEEP &&
-        gpu->ops->buffer_query(gpu->allocator, change->base, &info) == PLEAT_OK && info.tag) {
+        gpu->ops->buffers->query(gpu->allocator, change->base, &info) == PLEAT_OK && info.tag) {
         return refuse_asleep(gpu, info.tag, change->bytes, "its buffers get no pages");
     }
     if (st == PLEAT_EFOREIGN) {
@@ -163,7 +164,7 @@ static pleat_status change(pl_gpu *gpu, const pl_buffer_change *wanted, void *st
 {
     pl_stream *on;
     uint64_t n_errors = atomic_load_explicit(&pl_driver_n_errors, memory_order_relaxed);
-    if (!gpu->ops->buffer_change) { /* the allocator has no buffers */
+    if (!gpu->ops->buffers) { /* the allocator has no buffers */
         return refuse(gpu, wanted, stream, PLEAT_EFOREIGN);
     }
     pleat_status st = pl_stream_get(gpu->dev, stream, &on);
@@ -264,8 +265,8 @@ pleat_status pleat_buffer_query_sized(pleat handle, int device, pleat_devptr ptr
     st = pl_use_check_device(use.instance, device);
     pl_gpu *gpu = pl_use_find_gpu(use.instance, device);
     if (st == PLEAT_OK) {
-        bool is_able = gpu && gpu->ops->buffer_query;
-        st = is_able ? gpu->ops->buffer_query(gpu->allocator, ptr, &info) : PLEAT_EFOREIGN;
+        bool is_able = gpu && gpu->ops->buffers;
+        st = is_able ? gpu->ops->buffers->query(gpu->allocator, ptr, &info) : PLEAT_EFOREIGN;
         if (st == PLEAT_OK) {
             pl_sized_write(&kind, &info, out_bytes, out);
         } else {

@@ -21,7 +21,7 @@ static inline pleat_status pl_want_ask_plainly(const pl_want *w, pleat_devptr *o
 {
     const pl_allocator_ops *ops = w->gpu->ops;
     if (__builtin_expect(w->change != NULL, 0)) {
-        return ops->buffer_change(w->gpu->allocator, w->change, w->stream);
+        return ops->buffers->change(w->gpu->allocator, w->change, w->stream);
     }
     if (ops->alloc_asked != NULL) {
         return ops->alloc_asked(w->gpu->allocator, w->in, w->bytes, w->stream, w->asked, out);

@@ -23,7 +23,7 @@ static bool say_block(const pl_gpu *gpu, pleat_devptr ptr, pl_text *text)
 static bool say_buffer(const pl_gpu *gpu, pleat_devptr ptr, pl_text *text)
 {
     pleat_buffer_info info;
-    if (!gpu->ops->buffer_query || gpu->ops->buffer_query(gpu->allocator, ptr, &info) != PLEAT_OK) {
+    if (!gpu->ops->buffers || gpu->ops->buffers->query(gpu->allocator, ptr, &info) != PLEAT_OK) {
         return false;
     }
     pl_text_add(text,

@@ -39,7 +39,7 @@ static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
             return PLEAT_ENOMEM_HOST;
         }
         pl_heap_figures figures = { .n_sleeps = 0 };
-        gpu->ops->heap_read(gpu->allocator, heap, &figures);
+        gpu->ops->tags->read(gpu->allocator, heap, &figures);
         sheet->tags = tags;
         tags[sheet->n_tags++] = (pl_sheet_tag){
             .of = of,

@@ -16,7 +16,7 @@ static pleat_status alloc_at(pl_gpu *gpu, pleat_pool_id id, pleat_devptr address
 {
     pl_stream *on;
     pl_pool *pool;
-    if (!gpu->ops->private_alloc_at) {
+    if (!gpu->ops->pools) {
         return PLEAT_ENOTSUP;
     }
     pleat_status st = pl_stream_get(gpu->dev, stream, &on);
@@ -25,7 +25,7 @@ static pleat_status alloc_at(pl_gpu *gpu, pleat_pool_id id, pleat_devptr address
     }
     st = pl_pools_close(&gpu->pools, id, gpu->instance->config.options.wait_ms, &pool);
     if (st == PLEAT_OK) {
-        st = gpu->ops->private_alloc_at(gpu->allocator, pool->in, address, bytes, on);
+        st = gpu->ops->pools->alloc_at(gpu->allocator, pool->in, address, bytes, on);
         pl_pool_reopen(&gpu->pools, pool);
     }
     pl_stream_put(on);

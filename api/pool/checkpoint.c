@@ -85,7 +85,7 @@ void pl_pools_forget_checkpoints(pl_pools *pools)
 {
     for (pl_checkpoint *c; (c = entry(pl_tree_first(&pools->checkpoints))) != NULL;) {
         pl_tree_remove(&pools->checkpoints, &c->node);
-        pools->gpu->ops->roster_drop(pools->gpu->allocator, &c->roster);
+        pools->gpu->ops->pools->drop_roster(pools->gpu->allocator, &c->roster);
         pl_meta_free(&pools->meta, c);
     }
 }
@@ -171,14 +171,14 @@ static pleat_status take(pl_gpu *gpu, pleat_pool_id id, pleat_checkpoint *out)
 {
     pl_pools *pools = &gpu->pools;
     pl_checkpoint made_as = { .id = id };
-    if (!gpu->ops->private_save) {
+    if (!gpu->ops->pools) {
         return PLEAT_ENOTSUP;
     }
     pl_pool *pool = pl_pools_enter(pools, id);
     if (!pool) {
         return PLEAT_EPOOL;
     }
-    pleat_status st = gpu->ops->private_save(gpu->allocator, pool->in, &made_as.roster);
+    pleat_status st = gpu->ops->pools->save(gpu->allocator, pool->in, &made_as.roster);
     pl_pool_leave(pools, pool);
     if (st != PLEAT_OK) {
         return st;
@@ -186,7 +186,7 @@ static pleat_status take(pl_gpu *gpu, pleat_pool_id id, pleat_checkpoint *out)
     made_as.number = atomic_fetch_add(&last_number, 1) + 1;
     st = enter(pools, &made_as);
     if (st != PLEAT_OK) {
-        gpu->ops->roster_drop(gpu->allocator, &made_as.roster);
+        gpu->ops->pools->drop_roster(gpu->allocator, &made_as.roster);
         return st;
     }
     *out = (pleat_checkpoint){ .number = made_as.number };
@@ -225,8 +225,8 @@ static pleat_status restore(pl_gpu *gpu, const pl_checkpoint *checkpoint, unsign
     if (st != PLEAT_OK) {
         return st;
     }
-    st = gpu->ops->private_restore(gpu->allocator, pool->in, &checkpoint->roster,
-                                   (flags & PLEAT_RESTORE_SETTLED) != 0, out);
+    st = gpu->ops->pools->restore(gpu->allocator, pool->in, &checkpoint->roster,
+                                  (flags & PLEAT_RESTORE_SETTLED) != 0, out);
     pl_pool_reopen(&gpu->pools, pool);
     return st;
 }
@@ -243,8 +243,8 @@ static pleat_status restore_and_tell(pl_gpu *gpu, pl_checkpoint *checkpoint, uns
     if (see) {
         tell_restored(&restored, see, context);
     }
-    gpu->ops->roster_drop(gpu->allocator, &restored.freed);
-    gpu->ops->roster_drop(gpu->allocator, &restored.live);
+    gpu->ops->pools->drop_roster(gpu->allocator, &restored.freed);
+    gpu->ops->pools->drop_roster(gpu->allocator, &restored.live);
     return PLEAT_OK;
 }
 
@@ -311,7 +311,7 @@ pleat_status pleat_checkpoint_release(pleat handle, int device, pleat_checkpoint
     if (st == PLEAT_OK) {
         st = gpu ? part(&gpu->pools, checkpoint, &roster) : PLEAT_EINVAL;
         if (st == PLEAT_OK) {
-            gpu->ops->roster_drop(gpu->allocator, &roster);
+            gpu->ops->pools->drop_roster(gpu->allocator, &roster);
         } else if (st == PLEAT_EINVAL) {
             (void)refuse_unknown(device, checkpoint);
         } else {

@@ -32,7 +32,7 @@ static uint64_t count_gone(pl_pools *pools, pleat_pool_id id)
     pl_lock_acquire(&pools->lock);
     const pl_pool *pool = pl_pools_find(pools, id);
     if (pool && pool->in) {
-        n = pools->gpu->ops->private_gone(pools->gpu->allocator, pool->in);
+        n = pools->gpu->ops->pools->gone(pools->gpu->allocator, pool->in);
     }
     pl_lock_release(&pools->lock);
     return n;
@@ -141,13 +141,13 @@ static pleat_status compare_in(pl_gpu *gpu, pl_pool *pool, comparison *c)
     if (!sorted) {
         return PLEAT_ENOMEM_HOST;
     }
-    pleat_status st = gpu->ops->private_save(gpu->allocator, pool->in, &live);
+    pleat_status st = gpu->ops->pools->save(gpu->allocator, pool->in, &live);
     if (st == PLEAT_OK) {
         bool has_null = c->n > 0 &&
                         sorted[0] == 0; /* no block is at 0, and as a result 0 means equal sets */
         c->odd = find_odd(sorted, c->n, &live);
         c->is_same = c->odd == 0 && !has_null;
-        gpu->ops->roster_drop(gpu->allocator, &live);
+        gpu->ops->pools->drop_roster(gpu->allocator, &live);
     }
     pl_lock_acquire(&pools->lock);
     pl_meta_free(&pools->meta, sorted);
@@ -157,7 +157,7 @@ static pleat_status compare_in(pl_gpu *gpu, pl_pool *pool, comparison *c)
 
 static pleat_status compare(pl_gpu *gpu, pleat_pool_id id, comparison *c)
 {
-    if (!gpu->ops->private_save) {
+    if (!gpu->ops->pools) {
         return PLEAT_ENOTSUP;
     }
     pl_pool *pool = pl_pools_enter(&gpu->pools, id);

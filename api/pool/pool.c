@@ -118,13 +118,13 @@ static pleat_status open_private(pl_pools *pools, pl_pool *pool)
     if (pool->in) {
         return PLEAT_OK;
     }
-    pleat_status st = gpu->ops->private_open(gpu->allocator, &pool->in);
+    pleat_status st = gpu->ops->pools->open(gpu->allocator, &pool->in);
     if (st != PLEAT_OK) {
         return st;
     }
     st = pl_history_name_pool(&gpu->history, pool->in, pool->id);
     if (st != PLEAT_OK) {
-        gpu->ops->private_release(gpu->allocator, pool->in);
+        gpu->ops->pools->release(gpu->allocator, pool->in);
         pool->in = NULL;
     }
     return st;
@@ -184,7 +184,7 @@ static void release_private(pl_pools *pools, pl_private *in)
 {
     if (in) {
         pl_lock_assert_none();
-        pools->gpu->ops->private_release(pools->gpu->allocator, in);
+        pools->gpu->ops->pools->release(pools->gpu->allocator, in);
     }
 }
 

@@ -22,7 +22,7 @@ static pleat_status begin(pleat handle, int device, pleat_pool_id id, const pl_r
     }
     pl_gpu *gpu = pl_use_gpu(use.instance, device);
     pleat_status st = gpu ? PLEAT_OK : pl_error_status();
-    if (gpu && !gpu->ops->private_open) {
+    if (gpu && !gpu->ops->pools) {
         st = pl_error_set(PLEAT_ENOTSUP, 0,
                           "device %d: %s has no private pools, which graphs need; "
                           "allocator:pleat has",

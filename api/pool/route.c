@@ -208,7 +208,7 @@ bool pl_pools_end_route(pl_pools *pools, pleat_pool_id id)
 
     pl_pools_forget_routes(pools, over);
     if (is_last) {
-        pools->gpu->ops->private_rest(pools->gpu->allocator, pool->in);
+        pools->gpu->ops->pools->rest(pools->gpu->allocator, pool->in);
     }
     expect_captures(pools, false);
     pl_pool_let_go(pools, pool);

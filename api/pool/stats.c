@@ -18,7 +18,7 @@ void pl_pool_read_reserved(const pl_pools *pools, const pl_pool *pool,
         out[i] = (pleat_stat){ 0 };
     }
     if (pool->in) {
-        gpu->ops->private_reserved(gpu->allocator, pool->in, out);
+        gpu->ops->pools->reserved(gpu->allocator, pool->in, out);
     }
     for (unsigned i = 0; i < PLEAT_N_SIZES; i++) {
         add_past(&out[i], &pool->past[i]);

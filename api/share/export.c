@@ -66,7 +66,7 @@ static size_t name_bytes_of(const pl_share_list *list)
 
 static pleat_status list(pl_gpu *gpu, const wanted *w, pl_share_list *out)
 {
-    pleat_status st = w->tag ? gpu->ops->heap_share(gpu->allocator, w->heap, out)
+    pleat_status st = w->tag ? gpu->ops->tags->share(gpu->allocator, w->heap, out)
                              : gpu->ops->share(gpu->allocator, w->ptr, w->bytes, out);
     return st == PLEAT_OK && !pl_device_is_exportable(gpu->dev) ? PLEAT_ENOTSUP : st;
 }
@@ -206,7 +206,7 @@ static pleat_status export_found(pl_use use, pl_gpu *gpu, const wanted *w, const
 
 static pleat_status export_on(pl_use use, pl_gpu *gpu, wanted *w, const target *to)
 {
-    if (!gpu->ops->share || (w->tag && !gpu->ops->heap_share)) {
+    if (!gpu->ops->share || (w->tag && !gpu->ops->tags)) {
         return pl_error_set(PLEAT_ENOTSUP, 0,
                             "device %d: memory of %s cannot be shared; that of allocator:pleat can",
                             gpu->ordinal, gpu->ops->name);

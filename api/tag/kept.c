@@ -20,12 +20,12 @@ static pleat_status refuse(const pl_gpu *gpu, pleat_devptr ptr, size_t bytes, pl
 static pleat_status look(pl_gpu *gpu, pleat_devptr ptr, size_t bytes, void *to, void **at)
 {
     pl_driver_clear_error();
-    if (!gpu->ops->heap_kept) {
+    if (!gpu->ops->tags) {
         return pl_error_set(PLEAT_EFOREIGN, bytes,
                             "device %d: %s knows no tags; allocator:pleat does", gpu->ordinal,
                             gpu->ops->name);
     }
-    pleat_status st = gpu->ops->heap_kept(gpu->allocator, ptr, bytes, to, at);
+    pleat_status st = gpu->ops->tags->kept(gpu->allocator, ptr, bytes, to, at);
     return st == PLEAT_OK ? st : refuse(gpu, ptr, bytes, st);
 }
 
@@ -82,7 +82,7 @@ static pleat_status retain(pl_gpu *gpu, unsigned tag, bool is_retained)
     if (st != PLEAT_OK) {
         return pl_error_set(st, 0, "device %d: %s", gpu->ordinal, pleat_status_text(st));
     }
-    gpu->ops->heap_retain(gpu->allocator, heap, is_retained);
+    gpu->ops->tags->retain(gpu->allocator, heap, is_retained);
     return PLEAT_OK;
 }
 

@@ -22,13 +22,13 @@ pleat_status pl_tags_heap(pl_gpu *gpu, unsigned tag, pl_private **out)
     pleat_status st = PLEAT_OK;
     pl_tags *tags = &gpu->tags;
     *out = pl_tags_find(tags, tag);
-    if (*out || tag == 0 || !gpu->ops->heap_open) {
+    if (*out || tag == 0 || !gpu->ops->tags) {
         return PLEAT_OK;
     }
     pl_lock_acquire(&tags->lock);
     *out = pl_tags_find(tags, tag);
     if (!*out) {
-        st = gpu->ops->heap_open(gpu->allocator, pl_tag_text(tag), out);
+        st = gpu->ops->tags->open(gpu->allocator, pl_tag_text(tag), out);
         if (st == PLEAT_OK) {
             atomic_store_explicit(&tags->heaps[tag - 1], *out, memory_order_release);
         }
@@ -86,7 +86,7 @@ void pl_tags_say(pl_gpu *gpu, pl_text *text)
         pl_heap_figures f;
         pl_private *heap = pl_tags_find(&gpu->tags, tag);
         if (heap) {
-            gpu->ops->heap_read(gpu->allocator, heap, &f);
+            gpu->ops->tags->read(gpu->allocator, heap, &f);
         }
         if (heap && f.blocks.current > 0) {
             add(&l, tag, &f);
@@ -106,7 +106,7 @@ bool pl_tags_say_limit(pl_gpu *gpu, const pl_private *heap, uint64_t bytes, pl_t
     if (tag == 0) {
         return false;
     }
-    gpu->ops->heap_read(gpu->allocator, pl_tags_find(&gpu->tags, tag), &f);
+    gpu->ops->tags->read(gpu->allocator, pl_tags_find(&gpu->tags, tag), &f);
     if (f.limit_bytes == 0 || f.allocated_bytes.current + bytes <= f.limit_bytes) {
         return false;
     }

@@ -33,7 +33,7 @@ static const char *detail_of(pleat_status st)
 
 static pleat_status refuse(const pl_gpu *gpu, const char *tag, pleat_status st, const char *what)
 {
-    if (st == PLEAT_ENOTSUP && !gpu->ops->heap_open) {
+    if (st == PLEAT_ENOTSUP && !gpu->ops->tags) {
         return pl_error_set(st, 0, "device %d: %s knows no tags; allocator:pleat does",
                             gpu->ordinal, gpu->ops->name);
     }
@@ -56,7 +56,7 @@ static void read_figures(pl_gpu *gpu, unsigned tag, pleat_tag_info *out)
     pl_private *heap = pl_tags_find(&gpu->tags, tag);
     pl_heap_figures f = { .n_sleeps = 0 };
     if (heap) {
-        gpu->ops->heap_read(gpu->allocator, heap, &f);
+        gpu->ops->tags->read(gpu->allocator, heap, &f);
     }
     out->blocks = f.blocks;
     out->allocated_bytes = f.allocated_bytes;
@@ -112,7 +112,7 @@ pleat_status pleat_tag_set_limit(pleat handle, int device, const char *tag, uint
     }
     st = have_heap(gpu, number, &heap);
     if (st == PLEAT_OK) {
-        gpu->ops->heap_set_limit(gpu->allocator, heap, bytes);
+        gpu->ops->tags->set_limit(gpu->allocator, heap, bytes);
     } else {
         refuse(gpu, tag, st, "it cannot be limited");
     }
@@ -183,7 +183,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
     }
     st = have_heap(gpu, number, &heap);
     tell_begin(gpu, !wanted.is_kept);
-    st = st == PLEAT_OK ? gpu->ops->heap_sleep(gpu->allocator, heap, &wanted, &slept) : st;
+    st = st == PLEAT_OK ? gpu->ops->tags->sleep(gpu->allocator, heap, &wanted, &slept) : st;
     tell_end(gpu, st);
     pl_gpu_debug_walk(gpu);
     if (st == PLEAT_OK) {
@@ -200,7 +200,7 @@ enum { MAX_ROUNDS = 64 };
 static pleat_status wake_once(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_slept *out)
 {
     tell_begin(gpu, false);
-    pleat_status st = gpu->ops->heap_wake(gpu->allocator, heap, most_bytes, out);
+    pleat_status st = gpu->ops->tags->wake(gpu->allocator, heap, most_bytes, out);
     tell_end(gpu, PLEAT_OK);
     return st;
 }

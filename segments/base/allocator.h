@@ -114,6 +114,87 @@ typedef struct pl_tied {
     uint64_t frugal; /* what would be tied if each chunk were four, as with growth:frugal */
 } pl_tied;
 
+/* Private pools. A pool's memory is reused only within the pool, also by a stream that is being
+ * captured (in that stream's order). Until the pool is released, none of its memory is remapped,
+ * unmapped or given back. Its blocks are allocated by alloc_asked, and freed, recorded and queried
+ * like all blocks. */
+typedef struct pl_pool_ops {
+    pleat_status (*open)(pl_allocator *a, pl_private **out); /* ENOMEM_HOST */
+    /* A capture that used the pool has ended, so frees made during the capture can be fenced
+     * now. */
+    void (*rest)(pl_allocator *a, pl_private *pool);
+    /* End the pool; the pointer becomes invalid. Its free memory is usable by every request now.
+     * Memory of its live blocks follows when they are freed. */
+    void (*release)(pl_allocator *a, pl_private *pool);
+    /* The number of captures that allocated in the pool, if none of their graphs can run or be
+     * launched again; else 0. */
+    uint64_t (*gone)(pl_allocator *a, pl_private *pool);
+    void (*reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES]);
+    /* Checkpoints. List a pool's live blocks by address. The roster refers to the blocks' owners
+     * until drop_roster. ENOMEM_HOST. */
+    pleat_status (*save)(pl_allocator *a, pl_private *pool, pl_roster *out);
+    /* Make the pool's live blocks exactly the roster's, in one step for every caller. The caller
+     * lets no request of the pool run meanwhile. is_settled: all uses of the pool's free memory are
+     * over. EPOOL (roster of another pool). EPENDING. EPOISONED. ENOMEM_HOST. After a failure all
+     * is as before, and out->odd is the address at fault. After success the caller drops both
+     * rosters of *out. */
+    pleat_status (*restore)(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+                            bool is_settled, pl_restored *out);
+    void (*drop_roster)(pl_allocator *a, pl_roster *roster);
+    /* Allocate a block of the pool at `base`, a multiple of 512. Requests are as above. EFOREIGN
+     * (the pool has no memory there). EBUSY (a block lives there). ECAPTURE (the stream is being
+     * captured). EPENDING; ENOMEM_HOST; EDRIVER. */
+    pleat_status (*alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base, size_t bytes,
+                             pl_stream *stream);
+} pl_pool_ops;
+
+/* Buffers: reserved addresses whose pages get and lose memory. */
+typedef struct pl_buffer_ops {
+    /* In a heap, the buffer's pages are blocks of the heap. heap NULL = no heap. align_bytes: 0, or
+     * a power of two. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
+    pleat_status (*open)(pl_allocator *a, pl_private *heap, size_t most_bytes, size_t page_bytes,
+                         size_t align_bytes, pleat_devptr *out);
+    /* EFOREIGN (no buffer begins at `base`). EINVAL (beyond most_bytes). ECAPTURE. EPOISONED. The
+     * errors of alloc. A failed change leaves the committed pages and the buffer's size alone. */
+    pleat_status (*change)(pl_allocator *a, const pl_buffer_change *change, pl_stream *stream);
+    /* `ptr` is any address in the buffer, with memory or without. EFOREIGN. */
+    pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
+} pl_buffer_ops;
+
+/* Heaps: memory for the blocks of a tag. A heap is a pool whose blocks lie together. Requests name
+ * the heap in alloc_asked. A heap's free memory is for every request. */
+typedef struct pl_tag_ops {
+    /* A heap stays until the allocator is destroyed. ENOMEM_HOST. */
+    pleat_status (*open)(pl_allocator *a, const char *tag, pl_private **out);
+    /* The most rounded bytes of the heap's live blocks; 0 = no limit. A limit below the live bytes
+     * is allowed: the heap then gets no further blocks. */
+    void (*set_limit)(pl_allocator *a, pl_private *heap, uint64_t bytes);
+    void (*read)(pl_allocator *a, pl_private *heap, pl_heap_figures *out);
+    /* Give the heap's memory back to the driver; addresses and blocks stay, contents as `how` says.
+     * First waits for all work of the device. From the call on, no work may be submitted on the
+     * heap's blocks. EASLEEP (already asleep); ECAPTURE; EPENDING; ENOMEM_HOST; EWRITE; ENOTSUP;
+     * EDRIVER. After these the heap is awake as before. EPOISONED: the heap is asleep, but some of
+     * its memory did not go back. */
+    pleat_status (*sleep)(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
+                          pl_slept *out);
+    /* Give the heap's live blocks memory again, with their contents, in the order of addresses.
+     * This call brings at most most_bytes; 0 = all. A heap that is awake stays awake.
+     * ENOMEM_DEVICE; EPENDING; ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED. After these the heap is
+     * asleep as before, and out->needed_bytes tells how much memory was missing. While
+     * out->left_bytes is not 0, the heap counts as asleep. */
+    pleat_status (*wake)(pl_allocator *a, pl_private *heap, uint64_t most_bytes, pl_slept *out);
+    /* pl_allocator_ops.share for all live blocks of the heap, ordered by address within each
+     * segment. Blocks that come or go during the call may be in the list or not. */
+    pleat_status (*share)(pl_allocator *a, pl_private *heap, pl_share_list *out);
+    /* Shall later wakes leave the contents that a sleep stored on the host, for the next sleep? */
+    void (*retain)(pl_allocator *a, pl_private *heap, bool is_retained);
+    /* Copy the stored contents of [ptr, ptr + bytes) to `to`. If `to` is NULL, set *at to the
+     * stored bytes in host memory, which are valid until the next sleep or wake. EFOREIGN (not
+     * stored in full). ENOTSUP (not contiguous in host memory). EWRITE (the file cannot be
+     * read). */
+    pleat_status (*kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
+} pl_tag_ops;
+
 typedef struct pl_allocator_ops {
     const char *name; /* "pleat", "torch-native", ... */
     bool needs_vmm;
@@ -193,82 +274,9 @@ typedef struct pl_allocator_ops {
     /* Do not trust the stream's handle any more (pl_stream_doubt). NULL: there is nothing to
      * forget. */
     void (*doubt_stream)(pl_allocator *a, pl_stream *stream);
-    /* Private pools; NULL where the allocator has none. A pool's memory is
-     * reused only within the pool, also by a stream that is being captured (in that stream's
-     * order). Until the pool is released, none of its memory is remapped, unmapped or given back.
-     * Its blocks are freed, recorded and queried like all blocks. */
-    pleat_status (*private_open)(pl_allocator *a, pl_private **out); /* ENOMEM_HOST */
-    /* A capture that used the pool has ended, so frees made during the capture can be fenced
-     * now. */
-    void (*private_rest)(pl_allocator *a, pl_private *pool);
-    /* End the pool; the pointer becomes invalid. Its free memory is usable by every request now.
-     * Memory of its live blocks follows when they are freed. */
-    void (*private_release)(pl_allocator *a, pl_private *pool);
-    /* The number of captures that allocated in the pool, if none of their graphs can run or be
-     * launched again; else 0. */
-    uint64_t (*private_gone)(pl_allocator *a, pl_private *pool);
-    void (*private_reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES]);
-    /* Checkpoints of private pools. All three functions are NULL where there are none. List a
-     * pool's live blocks by address. The roster refers to the blocks' owners until roster_drop.
-     * ENOMEM_HOST. */
-    pleat_status (*private_save)(pl_allocator *a, pl_private *pool, pl_roster *out);
-    /* Make the pool's live blocks exactly the roster's, in one step for every caller. The caller
-     * lets no request of the pool run meanwhile. is_settled: all uses of the pool's free memory are
-     * over. EPOOL (roster of another pool). EPENDING. EPOISONED. ENOMEM_HOST. After a failure all
-     * is as before, and out->odd is the address at fault. After success the caller drops both
-     * rosters of *out. */
-    pleat_status (*private_restore)(pl_allocator *a, pl_private *pool, const pl_roster *saved,
-                                    bool is_settled, pl_restored *out);
-    void (*roster_drop)(pl_allocator *a, pl_roster *roster);
-    /* Allocate a block of the pool at `base`, a multiple of 512. Requests are as above. EFOREIGN
-     * (the pool has no memory there). EBUSY (a block lives there). ECAPTURE (the stream is being
-     * captured). EPENDING; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*private_alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base,
-                                     size_t bytes, pl_stream *stream);
-    /* Buffers: reserved addresses whose pages get and lose memory. All three functions are NULL
-     * where there are none. In a heap, the buffer's pages are blocks of the heap. heap NULL = no
-     * heap. align_bytes: 0, or a power of two. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*buffer_open)(pl_allocator *a, pl_private *heap, size_t most_bytes,
-                                size_t page_bytes, size_t align_bytes, pleat_devptr *out);
-    /* EFOREIGN (no buffer begins at `base`). EINVAL (beyond most_bytes). ECAPTURE. EPOISONED. The
-     * errors of alloc. A failed change leaves the committed pages and the buffer's size alone. */
-    pleat_status (*buffer_change)(pl_allocator *a, const pl_buffer_change *change,
-                                  pl_stream *stream);
-    /* `ptr` is any address in the buffer, with memory or without. EFOREIGN. */
-    pleat_status (*buffer_query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
-    /* Heaps: memory for the blocks of a tag. All eight functions are NULL where the allocator has
-     * none. A heap is a pool whose blocks lie together. Requests name the heap in
-     * alloc_asked. A heap's free memory is for every request. A heap stays until the allocator is
-     * destroyed. ENOMEM_HOST. */
-    pleat_status (*heap_open)(pl_allocator *a, const char *tag, pl_private **out);
-    /* The most rounded bytes of the heap's live blocks; 0 = no limit. A limit below the live bytes
-     * is allowed: the heap then gets no further blocks. */
-    void (*heap_set_limit)(pl_allocator *a, pl_private *heap, uint64_t bytes);
-    void (*heap_read)(pl_allocator *a, pl_private *heap, pl_heap_figures *out);
-    /* Give the heap's memory back to the driver; addresses and blocks stay, contents as `how` says.
-     * First waits for all work of the device. From the call on, no work may be submitted on the
-     * heap's blocks. EASLEEP (already asleep); ECAPTURE; EPENDING; ENOMEM_HOST; EWRITE; ENOTSUP;
-     * EDRIVER. After these the heap is awake as before. EPOISONED: the heap is asleep, but some of
-     * its memory did not go back. */
-    pleat_status (*heap_sleep)(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
-                               pl_slept *out);
-    /* Give the heap's live blocks memory again, with their contents, in the order of addresses.
-     * This call brings at most most_bytes; 0 = all. A heap that is awake stays awake.
-     * ENOMEM_DEVICE; EPENDING; ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED. After these the heap is
-     * asleep as before, and out->needed_bytes tells how much memory was missing. While
-     * out->left_bytes is not 0, the heap counts as asleep. */
-    pleat_status (*heap_wake)(pl_allocator *a, pl_private *heap, uint64_t most_bytes,
-                              pl_slept *out);
-    /* `share` for all live blocks of the heap, ordered by address within each segment. Blocks that
-     * come or go during the call may be in the list or not. */
-    pleat_status (*heap_share)(pl_allocator *a, pl_private *heap, pl_share_list *out);
-    /* Shall later wakes leave the contents that a sleep stored on the host, for the next sleep? */
-    void (*heap_retain)(pl_allocator *a, pl_private *heap, bool is_retained);
-    /* Copy the stored contents of [ptr, ptr + bytes) to `to`. If `to` is NULL, set *at to the
-     * stored bytes in host memory, which are valid until the next sleep or wake. EFOREIGN (not
-     * stored in full). ENOTSUP (not contiguous in host memory). EWRITE (the file cannot be
-     * read). */
-    pleat_status (*heap_kept)(pl_allocator *a, pleat_devptr ptr, size_t bytes, void *to, void **at);
+    const pl_pool_ops *pools;     /* NULL where the allocator has no private pools */
+    const pl_buffer_ops *buffers; /* NULL where it has no buffers */
+    const pl_tag_ops *tags;       /* NULL where it has no heaps */
     /* All figures except num_ooms, which stays 0. Only the caller knows whether a refused request
      * is repeated, so the caller counts the final failures. */
     void (*stats)(pl_allocator *a, pleat_stats *out);

@@ -16,12 +16,12 @@
  *
  * Guarded by the device lock, which is dropped for every driver call. Other threads may allocate
  * and free meanwhile. */
+#include "segments/pleat/compact/compact.h"
 #include "segments/pleat/compact/split.h"
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capturers.h"
 #include "vmm/base/deadline.h"
 

@@ -7,7 +7,6 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"

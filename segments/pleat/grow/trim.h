@@ -38,4 +38,8 @@ pleat_status pl_trim_quiesce(pl_space *space, uint32_t wait_ms);
  * Returns how many blocks became holes. */
 size_t pl_stale_reap(pl_space *space);
 
+/* Members of pl_pleat_ops, which take the space's lock, rank 20: segments/base/allocator.h. */
+pleat_status pl_pleat_trim(pl_allocator *a, uint64_t keep_bytes, bool wait, uint64_t *released);
+pleat_status pl_pleat_set_limit(pl_allocator *a, uint64_t bytes);
+
 #endif

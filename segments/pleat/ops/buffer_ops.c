@@ -8,8 +8,8 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/grow/grow.h"
+#include "segments/pleat/ops/ops.h"
 #include "segments/pleat/space/heap.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"

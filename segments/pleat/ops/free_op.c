@@ -3,8 +3,8 @@
  * A freed block becomes free memory that pends on its stream (run.c). The driver is asked whether
  * the stream is captured. Further driver calls are only a tick now and then, and queries of
  * ticks. */
+#include "segments/pleat/ops/ops.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/ops.h"
 
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/checkpoint.h"

@@ -1,8 +1,8 @@
 /* look_ops.c - the allocator's answers about itself. Nothing changes, except for peaks. */
+#include "segments/pleat/ops/ops.h"
 #include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
 #include "segments/pleat/space/heap.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/space.h"
 
 /* NULL: outside all segments. Mostly `ptr` is a block's own address. If not, walk the blocks of the

@@ -3,10 +3,15 @@
  * An allocation gets the best resident fit. If no block fits, the allocator grows (grow.h). Guarded
  * by the space's lock, rank 20. */
 
-#include "segments/pleat/space/ops.h"
+#include "segments/pleat/ops/ops.h"
+
+#include "segments/pleat/compact/compact.h"
 #include "segments/pleat/grow/grow.h"
+#include "segments/pleat/grow/trim.h"
 #include "segments/pleat/ops/quick.h"
+#include "segments/pleat/pools/pool_ops.h"
 #include "segments/pleat/sleep/sleep.h"
+#include "segments/pleat/sleep/tag_ops.h"
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
@@ -16,6 +21,7 @@
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/lanes.h"
+#include "segments/pleat/streams/owner_ops.h"
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
@@ -131,6 +137,37 @@ static pleat_status op_alloc(pl_allocator *a, size_t bytes, pl_stream *stream, p
     return op_alloc_asked(a, NULL, bytes, stream, NULL, out);
 }
 
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+static const pl_pool_ops pool_ops = {
+    .open = pl_pleat_private_open,
+    .rest = pl_pleat_private_rest,
+    .release = pl_pleat_private_release,
+    .gone = pl_pleat_private_gone,
+    .reserved = pl_pleat_private_reserved,
+    .save = pl_pleat_private_save,
+    .restore = pl_pleat_private_restore,
+    .drop_roster = pl_pleat_roster_drop,
+    .alloc_at = pl_pleat_private_alloc_at,
+};
+
+static const pl_buffer_ops buffer_ops = {
+    .open = pl_pleat_buffer_open,
+    .change = pl_pleat_buffer_change,
+    .query = pl_pleat_buffer_query,
+};
+
+static const pl_tag_ops tag_ops = {
+    .open = pl_pleat_heap_open,
+    .set_limit = pl_pleat_heap_set_limit,
+    .read = pl_pleat_heap_read,
+    .sleep = pl_pleat_heap_sleep,
+    .wake = pl_pleat_heap_wake,
+    .share = pl_pleat_heap_share,
+    .retain = pl_pleat_heap_retain,
+    .kept = pl_pleat_heap_kept,
+};
+
 const pl_allocator_ops pl_pleat_ops = {
     .name = "pleat",
     .needs_vmm = true,
@@ -156,26 +193,9 @@ const pl_allocator_ops pl_pleat_ops = {
     .retire_stream = pl_pleat_retire_stream,
     .doubt_stream = pl_pleat_doubt_stream,
     .expect_captures = pl_pleat_expect_captures,
-    .private_open = pl_pleat_private_open,
-    .private_rest = pl_pleat_private_rest,
-    .private_release = pl_pleat_private_release,
-    .private_gone = pl_pleat_private_gone,
-    .private_reserved = pl_pleat_private_reserved,
-    .private_save = pl_pleat_private_save,
-    .private_restore = pl_pleat_private_restore,
-    .roster_drop = pl_pleat_roster_drop,
-    .private_alloc_at = pl_pleat_private_alloc_at,
-    .buffer_open = pl_pleat_buffer_open,
-    .buffer_change = pl_pleat_buffer_change,
-    .buffer_query = pl_pleat_buffer_query,
-    .heap_open = pl_pleat_heap_open,
-    .heap_set_limit = pl_pleat_heap_set_limit,
-    .heap_read = pl_pleat_heap_read,
-    .heap_sleep = pl_pleat_heap_sleep,
-    .heap_wake = pl_pleat_heap_wake,
-    .heap_share = pl_pleat_heap_share,
-    .heap_retain = pl_pleat_heap_retain,
-    .heap_kept = pl_pleat_heap_kept,
+    .pools = &pool_ops,
+    .buffers = &buffer_ops,
+    .tags = &tag_ops,
     .stats = pl_pleat_stats,
     .reset_peaks = pl_pleat_reset_peaks,
     .visit = pl_pleat_visit,

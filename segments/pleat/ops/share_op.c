@@ -15,8 +15,8 @@
  * walk of one block, and the walk of a heap takes the block out of the list again. */
 
 #include "segments/pleat/buffers/buffer.h"
+#include "segments/pleat/ops/ops.h"
 #include "segments/pleat/space/heap.h"
-#include "segments/pleat/space/ops.h"
 
 /* To give a chunk its number costs a few steps more than a look (vmm/share.c). */
 enum { CHUNKS_AT_ONCE = 256, BLOCKS_AT_ONCE = 256 };

@@ -1,8 +1,8 @@
 /* checkpoint.c - see checkpoint.h. Guarded by the device lock. */
 #include "segments/pleat/pools/checkpoint.h"
 
+#include "segments/pleat/pools/pool_ops.h"
 #include "segments/pleat/space/live.h"
-#include "segments/pleat/space/ops.h"
 
 /* ---- walking --------------------------------------------------------------------------------- */
 

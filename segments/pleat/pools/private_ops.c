@@ -1,5 +1,5 @@
 /* private_ops.c - operations on private pools (private.h). Guarded by the device lock. */
-#include "segments/pleat/space/ops.h"
+#include "segments/pleat/pools/pool_ops.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"

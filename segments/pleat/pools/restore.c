@@ -24,10 +24,10 @@
  * the blocks that the restore will enter into the map of live blocks. So a thread that reserves
  * slots in the map leaves these slots free. */
 
+#include "segments/pleat/pools/pool_ops.h"
 #include "segments/pleat/pools/survey.h"
 #include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture_see.h"

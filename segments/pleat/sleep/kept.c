@@ -3,7 +3,7 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
-#include "segments/pleat/space/ops.h"
+#include "segments/pleat/sleep/tag_ops.h"
 #include "vmm/driver.h"
 
 /* ---- retained -------------------------------------------------------------------------------- */

@@ -2,8 +2,8 @@
 #include "segments/pleat/sleep/sleep.h"
 
 #include "segments/pleat/compact/still.h"
+#include "segments/pleat/sleep/tag_ops.h"
 #include "segments/pleat/space/heap.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/drain.h"
 #include "vmm/base/deadline.h"

@@ -8,7 +8,7 @@
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/ops.h"
+#include "segments/pleat/sleep/tag_ops.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/space/segment.h"
 #include "segments/pleat/streams/capturers.h"

@@ -1,7 +1,7 @@
 /* owner_ops.c - what owners say: a capture may begin, a graph is gone, a stream is about to be
  * destroyed. Guarded by the device lock. */
+#include "segments/pleat/streams/owner_ops.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/ops.h"
 #include "segments/pleat/streams/capture.h"
 
 #include "segments/pleat/streams/capture_see.h"

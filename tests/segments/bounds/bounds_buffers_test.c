@@ -22,13 +22,13 @@ static void open_room(void)
     pl_device_options options = { .handle_posix_fd = PL_DEMAND_FIRM };
     pleat_open_device("capacity:1T,depth:1048576", &options, NULL);
     pleat_walk_every(1000000);
-    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "kv", &heap), PLEAT_OK);
 }
 
 static pleat_devptr make(uint64_t most_bytes, size_t page_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, heap, most_bytes, page_bytes, 0, &base),
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, heap, most_bytes, page_bytes, 0, &base),
                      PLEAT_OK);
     return base;
 }
@@ -36,7 +36,7 @@ static pleat_devptr make(uint64_t most_bytes, size_t page_bytes)
 static void change(pleat_devptr base, pl_buffer_what what, uint64_t offset, uint64_t bytes)
 {
     pl_buffer_change wanted = { what, base, offset, bytes };
-    ck_assert_int_eq(pleat.a->ops->buffer_change(pleat.a, &wanted, pleat.streams[OWN]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffers->change(pleat.a, &wanted, pleat.streams[OWN]), PLEAT_OK);
 }
 
 static void make_buffers(void)
@@ -53,13 +53,13 @@ static pleat_status rest(void)
 {
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
-    return pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told);
+    return pleat.a->ops->tags->sleep(pleat.a, heap, &how, &told);
 }
 
 static pleat_status wake(void)
 {
     pl_slept told;
-    return pleat.a->ops->heap_wake(pleat.a, heap, 0, &told);
+    return pleat.a->ops->tags->wake(pleat.a, heap, 0, &told);
 }
 
 static void assert_bounded(void)
@@ -157,7 +157,7 @@ START_TEST(very_many_buffers_are_named_and_beside_them_requests_served)
 {
     make_buffers();
     pl_share_list list = { .is_look = true };
-    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(list.n_blocks, N_BUFFERS);
     for (unsigned stream = OWN; stream <= OTHER; stream++) {
         pleat_devptr ptr = 0;
@@ -182,7 +182,7 @@ START_TEST(very_many_buffers_are_exported)
         .chunks = chunks, .blocks = named, .most_chunks = N_PAGES, .most_blocks = N_BLOCKS
     };
     make_buffers();
-    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(list.n_chunks, N_BUFFERS);
     ck_assert_uint_eq(list.n_blocks, N_BUFFERS);
     assert_bounded();
@@ -209,7 +209,7 @@ START_TEST(very_many_small_blocks_sleep_wake_and_are_exported)
     ck_assert_int_eq(wake(), PLEAT_OK);
     assert_bounded();
     ck_assert_uint_eq(pleat_counted().pending_bytes, 0);
-    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(list.n_blocks, N_BLOCKS / 2);
     for (size_t i = 0; i < N_BLOCKS / 2; i++) {
         ck_assert_uint_eq(named[i].base, ptrs[2 * i + 1]);

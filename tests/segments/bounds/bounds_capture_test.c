@@ -107,13 +107,13 @@ END_TEST
 START_TEST(a_pool_of_very_many_graphs_rests_and_goes)
 {
     pl_private *pool;
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     capture_graphs(pool);
     captures_begin(OWN);
     put(get(pool, 4 * KIB, OWN), OWN);
     captures_end(OWN);
-    pleat.a->ops->private_rest(pleat.a, pool);
-    pleat.a->ops->private_release(pleat.a, pool);
+    pleat.a->ops->pools->rest(pleat.a, pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
     ck_assert_uint_gt(resident_bytes(), 0);
     destroy_from(0);
     (void)pleat_trim(0, true);

@@ -26,7 +26,7 @@ static void open_on(const char *sim_conf, uint64_t address_bytes)
     pleat_open_device(sim_conf, &device_options, &options);
     pleat_walk_every(1000000);
     for (size_t i = 0; i < N_POOLS; i++) {
-        ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[i]), PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[i]), PLEAT_OK);
     }
 }
 
@@ -107,7 +107,7 @@ static void empty_pools(void)
 static void release_pools(void)
 {
     for (size_t i = 0; i < N_POOLS; i++) {
-        pleat.a->ops->private_release(pleat.a, pools[i]);
+        pleat.a->ops->pools->release(pleat.a, pools[i]);
     }
 }
 
@@ -163,13 +163,13 @@ START_TEST(very_many_pools_were_released)
     fill_pools();
     empty_pools();
     release_pools();
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[0]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[0]), PLEAT_OK);
     put(get(NULL, 9 * GIB, OTHER), OTHER);
     pleat_devptr ptr = get(pools[0], 9 * GIB, OTHER);
     do_all_else();
     put(ptr, OTHER);
     do_all_else();
-    pleat.a->ops->private_release(pleat.a, pools[0]);
+    pleat.a->ops->pools->release(pleat.a, pools[0]);
     assert_bounded();
 }
 END_TEST
@@ -183,7 +183,7 @@ START_TEST(very_many_pools_were_released_with_blocks)
         put(blocks[i], OWN);
     }
     release_pools();
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[0]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[0]), PLEAT_OK);
     captures_begin(THIRD);
     ask(NULL, 8 * GIB, THIRD);
     ask(pools[0], 8 * GIB, THIRD);
@@ -191,7 +191,7 @@ START_TEST(very_many_pools_were_released_with_blocks)
     do_all_else();
     pleat.sim.finish();
     do_all_else();
-    pleat.a->ops->private_release(pleat.a, pools[0]);
+    pleat.a->ops->pools->release(pleat.a, pools[0]);
     assert_bounded();
 }
 END_TEST
@@ -201,14 +201,14 @@ START_TEST(very_many_full_pools_were_released)
 {
     fill_segments();
     release_pools();
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[0]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[0]), PLEAT_OK);
     captures_begin(THIRD);
     refuse(NULL, THIRD);
     refuse(pools[0], THIRD);
     captures_end(THIRD);
     refuse(NULL, THIRD);
     refuse(pools[0], OTHER);
-    pleat.a->ops->private_release(pleat.a, pools[0]);
+    pleat.a->ops->pools->release(pleat.a, pools[0]);
     assert_bounded();
 }
 END_TEST
@@ -222,13 +222,13 @@ START_TEST(very_many_pools_drain)
     }
     pl_lock_reset_touched();
     release_pools();
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[0]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[0]), PLEAT_OK);
     do_all_else();
     for (size_t i = 0; i < N_POOLS; i++) {
         captures_destroy(graphs[i]);
     }
     do_all_else();
-    pleat.a->ops->private_release(pleat.a, pools[0]); /* the pool owned that memory */
+    pleat.a->ops->pools->release(pleat.a, pools[0]); /* the pool owned that memory */
     put(get(NULL, 9 * GIB, OTHER), OTHER);
     assert_bounded();
 }

@@ -167,7 +167,7 @@ END_TEST
 START_TEST(a_private_pool_of_many_pieces_opens_by_and_by)
 {
     pl_private *pool;
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     put(get(512, OTHER), OTHER);
     for (size_t i = 0; i < N; i++) {
         ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, 4 * KIB, pleat.streams[BUSY],
@@ -178,7 +178,7 @@ START_TEST(a_private_pool_of_many_pieces_opens_by_and_by)
         put(blocks[i], BUSY);
     }
     pl_lock_reset_touched();
-    pleat.a->ops->private_release(pleat.a, pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
     for (size_t i = 1; i < N; i += 2) {
         put(blocks[i], BUSY);
     }

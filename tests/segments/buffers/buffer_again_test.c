@@ -25,7 +25,7 @@ static void open_device(void)
 static pleat_devptr make_of(uint64_t most_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, most_bytes, 0, 0, &base), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, NULL, most_bytes, 0, 0, &base), PLEAT_OK);
     return base;
 }
 
@@ -37,7 +37,7 @@ static pleat_devptr make(void)
 static void change(pleat_devptr base, pl_buffer_what what, uint64_t bytes, unsigned stream)
 {
     pl_buffer_change wanted = { what, base, 0, bytes };
-    ck_assert_int_eq(pleat.a->ops->buffer_change(pleat.a, &wanted, pleat.streams[stream]),
+    ck_assert_int_eq(pleat.a->ops->buffers->change(pleat.a, &wanted, pleat.streams[stream]),
                      PLEAT_OK);
 }
 
@@ -138,7 +138,7 @@ static pleat_devptr few[N_FEW];
 static void make_many(pl_private *heap, uint64_t bytes)
 {
     for (unsigned i = 0; i < N_MANY; i++) {
-        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, 0, &bases[i]);
+        pleat_status st = pleat.a->ops->buffers->open(pleat.a, heap, 64 * MIB, 0, 0, &bases[i]);
         ck_assert_int_eq(st, PLEAT_OK);
         change(bases[i], PL_BUFFER_RESIZE, bytes, OWN);
     }
@@ -159,7 +159,7 @@ static uint64_t n_ranges(void)
 START_TEST(a_trim_lets_those_without_memory_go)
 {
     pl_private *heap = NULL;
-    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "kv", &heap), PLEAT_OK);
     make_many(NULL, 2 * MIB); /* slabs of blocks stay */
     close_many();
     (void)pleat_trim(0, true);
@@ -212,7 +212,7 @@ END_TEST
 static pl_private *open_room(void)
 {
     pl_private *heap = NULL;
-    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "kv", &heap), PLEAT_OK);
     return heap;
 }
 
@@ -220,12 +220,12 @@ static void rest_and_wake(pl_private *heap, bool is_kept)
 {
     pl_sleep_how how = { .is_kept = is_kept };
     pl_slept told;
-    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->sleep(pleat.a, heap, &how, &told), PLEAT_OK);
     for (unsigned i = 0; i < N_FEW / 2; i++) {
         change(few[i], PL_BUFFER_CLOSE, 0, OWN);
     }
     (void)pleat_trim(0, true);
-    ck_assert_int_eq(pleat.a->ops->heap_wake(pleat.a, heap, 0, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->wake(pleat.a, heap, 0, &told), PLEAT_OK);
     (void)pleat_trim(0, true);
     pleat_assert_sound();
 }
@@ -233,7 +233,7 @@ static void rest_and_wake(pl_private *heap, bool is_kept)
 static void make_few(pl_private *heap)
 {
     for (unsigned i = 0; i < N_FEW; i++) {
-        pleat_status st = pleat.a->ops->buffer_open(pleat.a, heap, 64 * MIB, 0, 0, &few[i]);
+        pleat_status st = pleat.a->ops->buffers->open(pleat.a, heap, 64 * MIB, 0, 0, &few[i]);
         ck_assert_int_eq(st, PLEAT_OK);
         change(few[i], PL_BUFFER_RESIZE, i % 2 * 2 * MIB, OWN);
     }
@@ -252,7 +252,7 @@ END_TEST
 START_TEST(those_of_a_room_that_retains_stay)
 {
     pl_private *heap = open_room();
-    pleat.a->ops->heap_retain(pleat.a, heap, true);
+    pleat.a->ops->tags->retain(pleat.a, heap, true);
     make_few(heap);
     rest_and_wake(heap, true);
     uint64_t n = n_ranges();
@@ -261,7 +261,7 @@ START_TEST(those_of_a_room_that_retains_stay)
     }
     (void)pleat_trim(0, true);
     ck_assert_uint_eq(n_ranges(), n);
-    pleat.a->ops->heap_retain(pleat.a, heap, false);
+    pleat.a->ops->tags->retain(pleat.a, heap, false);
     (void)pleat_trim(0, true);
     ck_assert_uint_le(n_ranges(), n - N_FEW / 2);
     pleat_assert_sound();
@@ -359,7 +359,7 @@ START_TEST(none_goes_under_a_walk)
     close_many();
     pl_share_list list = { .is_look = true };
     pl_lock_breath = trim_meanwhile;
-    ck_assert_int_eq(pleat.a->ops->heap_share(pleat.a, heap, &list), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->share(pleat.a, heap, &list), PLEAT_OK);
     ck_assert_uint_eq(n_seen, n);
     ck_assert_uint_eq(list.n_blocks, N_MANY);
     (void)pleat_trim(0, true);

@@ -21,7 +21,7 @@ static random_source draws;
 static pleat_devptr make(size_t most_bytes, size_t page_bytes)
 {
     pleat_devptr base = 0;
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, most_bytes, page_bytes, 0, &base),
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, NULL, most_bytes, page_bytes, 0, &base),
                      PLEAT_OK);
     return base;
 }
@@ -30,7 +30,7 @@ static pleat_status change(pleat_devptr base, pl_buffer_what what, size_t offset
                            unsigned stream)
 {
     pl_buffer_change wanted = { what, base, offset, bytes };
-    return pleat.a->ops->buffer_change(pleat.a, &wanted, pleat.streams[stream]);
+    return pleat.a->ops->buffers->change(pleat.a, &wanted, pleat.streams[stream]);
 }
 
 static void commit(pleat_devptr base, size_t offset, size_t bytes)
@@ -346,7 +346,7 @@ END_TEST
 static pleat_devptr make_aligned(size_t most_bytes, size_t align_bytes)
 {
     pleat_devptr base = 0;
-    pleat_status st = pleat.a->ops->buffer_open(pleat.a, NULL, most_bytes, 0, align_bytes, &base);
+    pleat_status st = pleat.a->ops->buffers->open(pleat.a, NULL, most_bytes, 0, align_bytes, &base);
     ck_assert_int_eq(st, PLEAT_OK);
     ck_assert_uint_eq(base & (align_bytes > 0 ? align_bytes - 1 : 0), 0);
     return base;

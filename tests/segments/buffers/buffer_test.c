@@ -55,13 +55,13 @@ static void verify(unsigned stream, pleat_devptr ptr, size_t bytes, uint64_t see
 static pleat_status change(const model *m, pl_buffer_what what, uint64_t offset, uint64_t bytes)
 {
     pl_buffer_change wanted = { what, m->base, offset, bytes };
-    return pleat.a->ops->buffer_change(pleat.a, &wanted, pleat.streams[m->stream]);
+    return pleat.a->ops->buffers->change(pleat.a, &wanted, pleat.streams[m->stream]);
 }
 
 static pleat_buffer_info info_of(const model *m)
 {
     pleat_buffer_info info = { 0 };
-    ck_assert_int_eq(pleat.a->ops->buffer_query(pleat.a, m->base + 5, &info), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffers->query(pleat.a, m->base + 5, &info), PLEAT_OK);
     return info;
 }
 
@@ -121,7 +121,7 @@ static void compare(void)
     }
     pl_heap_figures figures;
     uint64_t tagged = 0;
-    pleat.a->ops->heap_read(pleat.a, heap, &figures);
+    pleat.a->ops->tags->read(pleat.a, heap, &figures);
     for (size_t i = 0; i < N_BUFFERS; i++) {
         tagged += buffers[i].is_in_room ? n_committed(&buffers[i]) * GRANULE : 0;
     }
@@ -149,8 +149,8 @@ static void turn_open(model *m)
     memset(m, 0, sizeof *m);
     m->stream = 1 + (unsigned)random_below(&draws, PLEAT_N_STREAMS - 1);
     m->is_in_room = random_below(&draws, 2) == 0;
-    pleat_status st = pleat.a->ops->buffer_open(pleat.a, m->is_in_room ? heap : NULL,
-                                                N_PAGES * GRANULE, page_bytes, 0, &m->base);
+    pleat_status st = pleat.a->ops->buffers->open(pleat.a, m->is_in_room ? heap : NULL,
+                                                  N_PAGES * GRANULE, page_bytes, 0, &m->base);
     bool may_not = m->is_in_room && is_asleep;
     ck_assert_int_eq(st, may_not ? PLEAT_EASLEEP : PLEAT_OK);
     m->is_in_room = m->is_in_room && !may_not;
@@ -218,7 +218,7 @@ static void turn_room(void)
     pl_slept slept;
     pleat_status st;
     if (is_asleep) {
-        st = pleat.a->ops->heap_wake(pleat.a, heap, 0, &slept);
+        st = pleat.a->ops->tags->wake(pleat.a, heap, 0, &slept);
         ck_assert(st == PLEAT_OK || st == PLEAT_ENOMEM_DEVICE);
         is_asleep = st != PLEAT_OK;
         return;
@@ -228,7 +228,7 @@ static void turn_room(void)
             check_pages(&buffers[i], 0, N_PAGES);
         }
     }
-    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &slept), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->sleep(pleat.a, heap, &how, &slept), PLEAT_OK);
     is_asleep = true;
 }
 
@@ -286,7 +286,7 @@ static void play(uint64_t seed)
     draws.state = seed;
     pleat_open(memory, &options);
     is_asleep = false;
-    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "kv", &heap), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "kv", &heap), PLEAT_OK);
     for (int turn = 0; turn < N_TURNS; turn++) {
         if (random_below(&draws, 2) == 0) {
             turn_buffer(&buffers[random_below(&draws, N_BUFFERS)]);

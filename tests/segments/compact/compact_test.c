@@ -277,10 +277,10 @@ START_TEST(memory_of_a_private_pool_stays)
     pl_roster roster;
     pleat_devptr ptr;
     keep("................................");
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     if (_i == 1) {
-        ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pool, &roster), PLEAT_OK);
-        pleat.a->ops->roster_drop(pleat.a, &roster);
+        ck_assert_int_eq(pleat.a->ops->pools->save(pleat.a, pool, &roster), PLEAT_OK);
+        pleat.a->ops->pools->drop_roster(pleat.a, &roster);
     }
     ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, (size_t)N_LARGE * GRANULE,
                                                pleat.streams[1], NULL, &ptr),
@@ -294,7 +294,7 @@ START_TEST(memory_of_a_private_pool_stays)
         assert_split(1, 1, N_LARGE - 1);
     }
     pleat_put(ptr, 1);
-    pleat.a->ops->private_release(pleat.a, pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
 }
 END_TEST
 

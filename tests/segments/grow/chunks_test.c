@@ -115,10 +115,10 @@ START_TEST(a_growing_buffer_is_no_large_request)
     pl_buffer_change grow = { .what = PL_BUFFER_RESIZE, .bytes = 96 * (uint64_t)GRANULE };
     open_with(SIM, 128, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
     get(864);
-    ck_assert_int_eq(pleat.a->ops->buffer_open(pleat.a, NULL, grow.bytes, 0, 0, &grow.base),
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, NULL, grow.bytes, 0, 0, &grow.base),
                      PLEAT_OK);
     cost before = calls();
-    ck_assert_int_eq(pleat.a->ops->buffer_change(pleat.a, &grow, pleat.streams[1]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffers->change(pleat.a, &grow, pleat.streams[1]), PLEAT_OK);
     assert_cost(before, 96, 96);
 }
 END_TEST
@@ -132,15 +132,15 @@ START_TEST(a_wake_is_no_large_request)
     pleat_devptr ptr;
     open_with(SIM, 128, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
     get(864);
-    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "weights", &heap), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "weights", &heap), PLEAT_OK);
     for (size_t i = 0; i < 24; i++) {
         ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, heap, 4 * (size_t)GRANULE,
                                                    pleat.streams[1], NULL, &ptr),
                          PLEAT_OK);
     }
-    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->sleep(pleat.a, heap, &how, &told), PLEAT_OK);
     cost before = calls();
-    ck_assert_int_eq(pleat.a->ops->heap_wake(pleat.a, heap, 0, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->wake(pleat.a, heap, 0, &told), PLEAT_OK);
     ck_assert_uint_ge(calls().n_create - before.n_create, 96); /* 1, where the room is 160 */
 }
 END_TEST

@@ -184,7 +184,7 @@ static asking begin_asking(random_source *r)
                  .is_capture = random_once_in(r, 2) };
 
     if (random_once_in(r, 3)) {
-        ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &a.pool), PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &a.pool), PLEAT_OK);
     }
     if (a.is_capture) {
         captures_begin_announced(a.stream);
@@ -226,7 +226,7 @@ static void assert_served(random_source *r)
     put(&s);
     ck_assert_uint_eq(s.ptr, 0);
     if (a.pool != NULL) {
-        pleat.a->ops->private_release(pleat.a, a.pool);
+        pleat.a->ops->pools->release(pleat.a, a.pool);
     }
 }
 

@@ -130,15 +130,15 @@ static void change_pool(random_source *r)
 {
     const pl_allocator_ops *ops = cache.a->ops;
     pl_private **pool = &pools[random_below(r, N_POOLS)];
-    if (!ops->private_open) {
+    if (!ops->pools) {
         return;
     }
     if (!*pool) {
-        (void)!ops->private_open(cache.a, pool);
+        (void)!ops->pools->open(cache.a, pool);
     } else if (random_once_in(r, 3)) {
-        ops->private_rest(cache.a, *pool);
+        ops->pools->rest(cache.a, *pool);
     } else {
-        ops->private_release(cache.a, *pool);
+        ops->pools->release(cache.a, *pool);
         replay_release(&said, *pool);
         *pool = NULL;
     }
@@ -209,7 +209,7 @@ START_TEST(replayed_events_are_what_a_visit_shows)
         play(ops_of(_i), seed, false);
         ck_assert_uint_gt(said.n_events[PL_ACTION_ALLOC], N_TURNS / 5);
         ck_assert_uint_gt(said.n_compared, N_TURNS / 8);
-        ck_assert_int_eq(said.n_private > 0, ops_of(_i)->private_open != NULL);
+        ck_assert_int_eq(said.n_private > 0, ops_of(_i)->pools != NULL);
     }
 }
 END_TEST

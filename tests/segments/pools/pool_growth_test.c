@@ -270,7 +270,7 @@ START_TEST(ten_thousand_pools_leave_addresses_to_others)
     static pl_private *pools[N_POOLS];
     for (int i = 0; i < N_POOLS; i++) {
         pleat_devptr ptr;
-        ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pools[i]), PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[i]), PLEAT_OK);
         ck_assert_int_eq(
             pleat.a->ops->alloc_asked(pleat.a, pools[i], GRANULE, pleat.streams[1], NULL, &ptr),
             PLEAT_OK);
@@ -281,7 +281,7 @@ START_TEST(ten_thousand_pools_leave_addresses_to_others)
     ck_assert_uint_lt(s.address_bytes, UINT64_C(32) << 40);
     pleat_put(pools_get_default(BYTES - 30 * GRANULE, 2), 2);
     for (int i = 0; i < N_POOLS; i++) {
-        pleat.a->ops->private_release(pleat.a, pools[i]);
+        pleat.a->ops->pools->release(pleat.a, pools[i]);
     }
 }
 END_TEST

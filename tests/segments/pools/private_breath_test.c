@@ -84,7 +84,7 @@ static void *release_pool(void *unused)
     (void)unused;
     is_releaser = true;
     if (pl_device_enter(pleat.dev) == PLEAT_OK) {
-        pleat.a->ops->private_release(pleat.a, pool);
+        pleat.a->ops->pools->release(pleat.a, pool);
         pl_device_leave(pleat.dev);
     }
     if (is_releaser) {

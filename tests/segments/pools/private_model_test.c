@@ -82,11 +82,11 @@ static void model_step(random_source *r)
         unsigned p = (unsigned)random_below(r, N_POOLS);
         if (model.pools[p] != NULL) {
             arm(r);
-            a->ops->private_release(a, model.pools[p]);
+            a->ops->pools->release(a, model.pools[p]);
             model.pools[p] = NULL;
             model.generation[p]++;
         } else {
-            ck_assert_int_eq(a->ops->private_open(a, &model.pools[p]), PLEAT_OK);
+            ck_assert_int_eq(a->ops->pools->open(a, &model.pools[p]), PLEAT_OK);
         }
     } else if (random_once_in(r, 40)) {
         arm(r);

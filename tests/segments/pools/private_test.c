@@ -436,7 +436,7 @@ START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
     }
     uint64_t before = pleat_calls("cuEventRecord");
     uint64_t n_of_context = pleat_calls("cuCtxRecordEvent");
-    pleat.a->ops->private_release(pleat.a, pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
     ck_assert_uint_eq(pleat_calls("cuEventRecord"), before);
     ck_assert_uint_eq(pleat_calls("cuCtxRecordEvent"), n_of_context);
     pleat_assert_sound();
@@ -498,7 +498,7 @@ static bool live_through(uint64_t k, bool is_lasting, bool is_captured)
     uint64_t before = pl_meta_n_allocs();
 
     (is_lasting ? pl_meta_fail_from : pl_meta_fail_at)(k);
-    pleat_status st = a->ops->private_open(a, &pool);
+    pleat_status st = a->ops->pools->open(a, &pool);
     for (unsigned i = 0; st == PLEAT_OK && i < 3; i++) {
         pl_stream *stream = pleat.streams[1 + i % 2];
         st = a->ops->alloc_asked(a, pool, (i + 1) * MIB, stream, NULL, &ptr[i]);
@@ -511,7 +511,7 @@ static bool live_through(uint64_t k, bool is_lasting, bool is_captured)
         }
     }
     if (pool != NULL) {
-        a->ops->private_release(a, pool);
+        a->ops->pools->release(a, pool);
     }
     bool is_hit = pl_meta_n_allocs() - before > k;
     pl_meta_fail_never();
@@ -547,14 +547,14 @@ START_TEST(thousands_of_pools_leave_nothing_behind)
     for (int i = 0; i < N_CYCLES; i++) {
         pl_private *pool = NULL;
         pleat_devptr ptr = 0;
-        ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
         pools_begin_capture(1 + (unsigned)i % 2);
         pl_stream *stream = pleat.streams[1 + i % 2];
         ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, 3 * GRANULE, stream, NULL, &ptr),
                          PLEAT_OK);
         ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, stream), PLEAT_OK);
         pools_forget(pools_end_capture(1 + (unsigned)i % 2));
-        pleat.a->ops->private_release(pleat.a, pool);
+        pleat.a->ops->pools->release(pleat.a, pool);
         pleat_stats s;
         pleat.a->ops->stats(pleat.a, &s);
         first = i == 0 ? ptr : first;
@@ -590,7 +590,7 @@ START_TEST(thousands_of_pools_are_open_at_once)
         pleat.a->ops->stats(pleat.a, &s);
         ck_assert_uint_eq(s.pinned_granules, N_CYCLES / 40);
         for (int i = 0; i < N_CYCLES; i++) {
-            pleat.a->ops->private_release(pleat.a, pools[i]);
+            pleat.a->ops->pools->release(pleat.a, pools[i]);
         }
         address = round == 0 ? s.address_bytes : address;
         ck_assert_uint_eq(s.address_bytes, address);

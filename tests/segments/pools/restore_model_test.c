@@ -141,7 +141,7 @@ static void assert_roster(const pl_roster *roster, block *blocks)
 static void drop(checkpoint *c)
 {
     if (c->is_taken) {
-        pleat.a->ops->roster_drop(pleat.a, &c->roster);
+        pleat.a->ops->pools->drop_roster(pleat.a, &c->roster);
         c->is_taken = false;
     }
 }
@@ -152,7 +152,7 @@ static void take(checkpoint *c, unsigned p)
     c->pool = p;
     c->generation = model.pools[p].generation;
     memcpy(c->blocks, model.pools[p].blocks, sizeof(c->blocks));
-    pleat_status st = pleat.a->ops->private_save(pleat.a, model.pools[p].in, &c->roster);
+    pleat_status st = pleat.a->ops->pools->save(pleat.a, model.pools[p].in, &c->roster);
     c->is_taken = st == PLEAT_OK;
     if (c->is_taken) {
         assert_roster(&c->roster, c->blocks);
@@ -211,14 +211,14 @@ static void restore(random_source *r, checkpoint *c, bool has_faults)
     if (has_faults && random_once_in(r, 2)) {
         pl_meta_fail_at(random_below(r, 6));
     }
-    pleat_status st = a->ops->private_restore(a, p->in, &c->roster, is_settled, &told);
+    pleat_status st = a->ops->pools->restore(a, p->in, &c->roster, is_settled, &told);
     pl_meta_fail_never();
     if (st == PLEAT_OK) {
         ck_assert_uint_eq(told.live.n, c->roster.n);
         assert_roster(&told.live, c->blocks);
         assert_told(&told, c);
-        a->ops->roster_drop(a, &told.freed);
-        a->ops->roster_drop(a, &told.live);
+        a->ops->pools->drop_roster(a, &told.freed);
+        a->ops->pools->drop_roster(a, &told.live);
         follow(c);
         model.n_restored++;
     } else {
@@ -231,9 +231,9 @@ static void restore(random_source *r, checkpoint *c, bool has_faults)
             0);
     }
     pl_roster now = { 0 };
-    ck_assert_int_eq(a->ops->private_save(a, p->in, &now), PLEAT_OK);
+    ck_assert_int_eq(a->ops->pools->save(a, p->in, &now), PLEAT_OK);
     assert_roster(&now, p->blocks);
-    a->ops->roster_drop(a, &now);
+    a->ops->pools->drop_roster(a, &now);
 }
 
 /* ---- at random ------------------------------------------------------------------------------- */
@@ -253,7 +253,7 @@ static void step_checkpoint(random_source *r, bool has_faults)
         return;
     }
     pl_restored told;
-    ck_assert_int_eq(pleat.a->ops->private_restore(pleat.a, of->in, &c->roster, false, &told),
+    ck_assert_int_eq(pleat.a->ops->pools->restore(pleat.a, of->in, &c->roster, false, &told),
                      PLEAT_EPOOL);
     drop(c);
 }
@@ -358,7 +358,7 @@ START_TEST(others_go_on_meanwhile)
         pl_stream *stream = pleat.streams[i % N_STREAMS];
         ck_assert_int_eq(a->ops->alloc_asked(a, in, sizes[i], stream, NULL, &many[i]), PLEAT_OK);
     }
-    ck_assert_int_eq(a->ops->private_save(a, in, &roster), PLEAT_OK);
+    ck_assert_int_eq(a->ops->pools->save(a, in, &roster), PLEAT_OK);
     for (int round = 0; round < 6; round++) {
         for (size_t i = 0; i < N_MANY; i++) {
             if (random_once_in(&r, 2)) {
@@ -374,17 +374,17 @@ START_TEST(others_go_on_meanwhile)
         }
         pl_lock_reset_touched();
         pl_lock_breath = go_on;
-        pleat_status st = a->ops->private_restore(a, in, &roster, round % 2 == 1, &told);
+        pleat_status st = a->ops->pools->restore(a, in, &roster, round % 2 == 1, &told);
         pl_lock_breath = NULL;
         ck_assert_int_eq(st, PLEAT_OK);
         ck_assert_uint_eq(told.live.n, N_MANY);
-        a->ops->roster_drop(a, &told.freed);
-        a->ops->roster_drop(a, &told.live);
+        a->ops->pools->drop_roster(a, &told.freed);
+        a->ops->pools->drop_roster(a, &told.live);
         pleat_assert_sound();
         told_assert_agrees(a);
     }
     ck_assert_uint_gt(n_breaths, 20);
-    a->ops->roster_drop(a, &roster);
+    a->ops->pools->drop_roster(a, &roster);
     pools_release(in);
 }
 END_TEST
@@ -411,16 +411,16 @@ START_TEST(graphs_are_captured_one_on_the_other)
     }
     cu_graph_exec one = pools_end_capture(CAPTURE);
     pools_rest(in);
-    ck_assert_int_eq(a->ops->private_save(a, in, &first), PLEAT_OK);
+    ck_assert_int_eq(a->ops->pools->save(a, in, &first), PLEAT_OK);
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < N; i++) { /* the outputs die */
             pleat_put(outputs[i], CAPTURE);
         }
         pools_launch(one, CAPTURE);
-        ck_assert_int_eq(a->ops->private_restore(a, in, &first, false, &told), PLEAT_OK);
+        ck_assert_int_eq(a->ops->pools->restore(a, in, &first, false, &told), PLEAT_OK);
         ck_assert_uint_eq(told.live.n, N);
         ck_assert_uint_eq(told.freed.n, 0);
-        a->ops->roster_drop(a, &told.live);
+        a->ops->pools->drop_roster(a, &told.live);
         ck_assert_int_eq(pl_cu_ctx_synchronize(pleat.sim.drv), CU_SUCCESS);
         uint64_t held = pools_reserved(in);
         pools_begin_capture(CAPTURE);
@@ -436,10 +436,10 @@ START_TEST(graphs_are_captured_one_on_the_other)
         pools_launch(two, CAPTURE);
         ck_assert(round == 0 || pools_reserved(in) == held);
         ck_assert_int_eq(pl_cu_ctx_synchronize(pleat.sim.drv), CU_SUCCESS);
-        ck_assert_int_eq(a->ops->private_restore(a, in, &first, true, &told), PLEAT_OK);
+        ck_assert_int_eq(a->ops->pools->restore(a, in, &first, true, &told), PLEAT_OK);
         ck_assert_uint_eq(told.freed.n, N);
-        a->ops->roster_drop(a, &told.freed);
-        a->ops->roster_drop(a, &told.live);
+        a->ops->pools->drop_roster(a, &told.freed);
+        a->ops->pools->drop_roster(a, &told.live);
         pools_forget(two);
         pleat_assert_sound();
         told_assert_agrees(a);
@@ -448,7 +448,7 @@ START_TEST(graphs_are_captured_one_on_the_other)
         pleat_put(outputs[i], CAPTURE);
     }
     pools_forget(one);
-    a->ops->roster_drop(a, &first);
+    a->ops->pools->drop_roster(a, &first);
     pools_release(in);
 }
 END_TEST

@@ -38,7 +38,7 @@ static void fill(unsigned i, size_t n)
     for (size_t k = 0; k < n; k++) {
         blocks[k] = get(pools[i]);
     }
-    ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pools[i], &rosters[i]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->save(pleat.a, pools[i], &rosters[i]), PLEAT_OK);
     for (size_t k = 0; k < n; k++) {
         ck_assert_int_eq(pleat.a->ops->free(pleat.a, blocks[k], pleat.streams[1]), PLEAT_OK);
     }
@@ -47,10 +47,10 @@ static void fill(unsigned i, size_t n)
 static pleat_status restore(unsigned i)
 {
     pl_restored told;
-    pleat_status st = pleat.a->ops->private_restore(pleat.a, pools[i], &rosters[i], false, &told);
+    pleat_status st = pleat.a->ops->pools->restore(pleat.a, pools[i], &rosters[i], false, &told);
     if (st == PLEAT_OK) {
-        pleat.a->ops->roster_drop(pleat.a, &told.freed);
-        pleat.a->ops->roster_drop(pleat.a, &told.live);
+        pleat.a->ops->pools->drop_roster(pleat.a, &told.freed);
+        pleat.a->ops->pools->drop_roster(pleat.a, &told.live);
     }
     return st;
 }
@@ -71,7 +71,7 @@ static void close_pools(void)
 {
     ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
     for (unsigned i = 0; i < 2; i++) {
-        pleat.a->ops->roster_drop(pleat.a, &rosters[i]);
+        pleat.a->ops->pools->drop_roster(pleat.a, &rosters[i]);
     }
     pleat_close();
 }

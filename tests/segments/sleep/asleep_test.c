@@ -16,7 +16,7 @@ static pl_private *heap;
 static void open_room(void)
 {
     pleat_open("capacity:4G,depth:1048576", NULL);
-    ck_assert_int_eq(pleat.a->ops->heap_open(pleat.a, "weights", &heap), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "weights", &heap), PLEAT_OK);
     (void)pleat_get(N_AWAKE * GRANULE, OWN); /* of no heap */
 }
 
@@ -37,20 +37,20 @@ static void rest(void)
 {
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
-    ck_assert_int_eq(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->sleep(pleat.a, heap, &how, &told), PLEAT_OK);
 }
 
 /* The next n granules, 0: all. */
 static void wake(size_t n)
 {
     pl_slept told;
-    ck_assert_int_eq(pleat.a->ops->heap_wake(pleat.a, heap, n * GRANULE, &told), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->tags->wake(pleat.a, heap, n * GRANULE, &told), PLEAT_OK);
 }
 
 static void change(pleat_devptr base, pl_buffer_what what, uint64_t offset, uint64_t bytes)
 {
     pl_buffer_change wanted = { what, base, offset, bytes };
-    ck_assert_int_eq(pleat.a->ops->buffer_change(pleat.a, &wanted, pleat.streams[OWN]), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->buffers->change(pleat.a, &wanted, pleat.streams[OWN]), PLEAT_OK);
 }
 
 /* The walkers count each granule anew. */
@@ -114,7 +114,7 @@ START_TEST(pages_that_go_while_a_buffer_sleeps_change_none_either)
 {
     pleat_devptr base = 0;
     ck_assert_int_eq(
-        pleat.a->ops->buffer_open(pleat.a, heap, 2 * N_PAGES * GRANULE, GRANULE, 0, &base),
+        pleat.a->ops->buffers->open(pleat.a, heap, 2 * N_PAGES * GRANULE, GRANULE, 0, &base),
         PLEAT_OK);
     change(base, PL_BUFFER_COMMIT, 0, N_PAGES * GRANULE);
     change(base, PL_BUFFER_DECOMMIT, 10 * GRANULE, 20 * GRANULE);
@@ -160,9 +160,9 @@ START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
     pl_private *pool;
     pleat_devptr ptr = 0;
     pl_roster roster;
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
-    ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pool, &roster), PLEAT_OK);
-    pleat.a->ops->roster_drop(pleat.a, &roster);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->save(pleat.a, pool, &roster), PLEAT_OK);
+    pleat.a->ops->pools->drop_roster(pleat.a, &roster);
     ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, N_PINNED * GRANULE,
                                                pleat.streams[OWN], NULL, &ptr),
                      PLEAT_OK);
@@ -196,12 +196,12 @@ START_TEST(a_sleep_and_a_wake_that_fail_count_what_has_memory)
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
     pleat.sim.fail_from("cuMemUnmap", 0, CU_INVALID_VALUE);
-    ck_assert_int_ne(pleat.a->ops->heap_sleep(pleat.a, heap, &how, &told), PLEAT_OK);
+    ck_assert_int_ne(pleat.a->ops->tags->sleep(pleat.a, heap, &how, &told), PLEAT_OK);
     pleat.sim.fail_never();
     expect_granules(20, 0);
     rest();
     pleat.sim.fail_from("cuMemMap", 0, CU_INVALID_VALUE);
-    ck_assert_int_ne(pleat.a->ops->heap_wake(pleat.a, heap, 0, &told), PLEAT_OK);
+    ck_assert_int_ne(pleat.a->ops->tags->wake(pleat.a, heap, 0, &told), PLEAT_OK);
     pleat.sim.fail_never();
     expect_granules(0, 0);
     wake(0);

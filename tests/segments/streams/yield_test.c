@@ -148,7 +148,7 @@ START_TEST(opening_what_a_pool_left_yields_every_few_blocks)
     captures_begin(1);
     get_blocks(pool);
     cu_graph graph = captures_end_with_graph(1);
-    pleat.a->ops->private_release(pleat.a, pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
     captures_destroy(graph);
     n_yields = 0;
     (void)pleat_trim(0, true);

@@ -26,7 +26,7 @@ void pools_close(void)
 pl_private *pools_open_idle(void)
 {
     pl_private *pool = NULL;
-    ck_assert_int_eq(pleat.a->ops->private_open(pleat.a, &pool), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     return pool;
 }
 
@@ -34,21 +34,21 @@ pl_private *pools_open_one(void)
 {
     pl_private *pool = pools_open_idle();
     pl_roster roster;
-    ck_assert_int_eq(pleat.a->ops->private_save(pleat.a, pool, &roster), PLEAT_OK);
-    pleat.a->ops->roster_drop(pleat.a, &roster);
+    ck_assert_int_eq(pleat.a->ops->pools->save(pleat.a, pool, &roster), PLEAT_OK);
+    pleat.a->ops->pools->drop_roster(pleat.a, &roster);
     return pool;
 }
 
 void pools_release(pl_private *pool)
 {
-    pleat.a->ops->private_release(pleat.a, pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
     pleat_assert_sound();
     told_assert_agrees(pleat.a);
 }
 
 void pools_rest(pl_private *pool)
 {
-    pleat.a->ops->private_rest(pleat.a, pool);
+    pleat.a->ops->pools->rest(pleat.a, pool);
     pleat_assert_sound();
 }
 
@@ -86,7 +86,7 @@ pleat_devptr pools_get_default(size_t bytes, unsigned stream)
 uint64_t pools_reserved(pl_private *pool)
 {
     pleat_stat out[PLEAT_N_SIZES];
-    pleat.a->ops->private_reserved(pleat.a, pool, out);
+    pleat.a->ops->pools->reserved(pleat.a, pool, out);
     ck_assert_uint_eq(out[PLEAT_SIZES_ALL].current, out[PLEAT_SIZES_LARGE].current);
     return out[PLEAT_SIZES_ALL].current;
 }
