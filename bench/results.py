@@ -209,8 +209,8 @@ def tight_ms(ab, allocator):
 
 def tables(ab, summary, resident):
     where = "a simulated GPU" if {row["driver"] for row in ab} == {"sim"} else "a GPU"
-    times = "They are modelled, by `vmm/sim/costs/a100.cost`." if where == "a simulated GPU" else \
-        "They are measured."
+    times = "They are modelled, by `vmm/tools/sim/costs/a100.cost`." \
+        if where == "a simulated GPU" else "They are measured."
     shown = [row["allocator"] for row in summary if not row["allocator"].startswith("mxnet19")]
     return "\n".join([
         f"The {summary[0]['traces']} bundled traces, replayed on {where}:", "",

@@ -16,7 +16,7 @@ from tags import doubled_types
 
 SEGMENT = pathlib.Path("segments/sample.c")
 DRIVER = pathlib.Path("vmm/driver.c")
-SIM = pathlib.Path("vmm/sim/conf.c")
+SIM = pathlib.Path("vmm/tools/sim/conf.c")
 
 
 def calls(path, text):
@@ -33,6 +33,13 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, up))), 1)
         down = '#include "vmm/device.h"\n'
         self.assertEqual(list(lint_layers.check_includes(SEGMENT, down)), [])
+
+    def test_an_include_of_a_tool_is_found(self):
+        tool = '#include "vmm/tools/measure/measure.h"\n'
+        self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, tool))), 1)
+        self.assertEqual(len(list(lint_layers.check_includes(DRIVER, tool))), 1)
+        bench = pathlib.Path("bench/run/sample.c")
+        self.assertEqual(list(lint_layers.check_includes(bench, tool)), [])
 
     def test_an_include_of_a_higher_room_is_found(self):
         run = pathlib.Path("segments/pleat/space/run.c")
@@ -244,7 +251,7 @@ class Form(unittest.TestCase):
     def test_a_name_twice_in_a_layer_is_found(self):
         def n_found(*paths):
             return len(list(lint_form.check_file_names([pathlib.Path(p) for p in paths])))
-        self.assertEqual(n_found("vmm/work.c", "vmm/measure/work.c"), 1)
+        self.assertEqual(n_found("vmm/work.c", "vmm/tools/measure/work.c"), 1)
         self.assertEqual(n_found("vmm/work.c", "api/work.c"), 0)
         self.assertEqual(n_found("tests/api/a_test.c", "tests/api/pool/a_test.c"), 1)
         self.assertEqual(n_found("tests/api/a_test.c", "tests/vmm/a_test.c"), 0)
