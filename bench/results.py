@@ -217,7 +217,7 @@ def tables(ab, summary, resident):
         *summary_table([row for row in summary if row["allocator"] in shown]), "",
         "`driver ms`, `later ms`: time in the driver's calls, all traces together, in the first pass",
         "over each and in a second one, on a device without limit.", times, "",
-        "On devices of 1.02x the first pass takes ([design.md](design.md), chapter 4, says why):", "",
+        "On devices of 1.02x the first pass takes ([prices](design/prices.md) says why):", "",
         *[f"* {allocator}: {tight_ms(ab, allocator):,.0f} ms" for allocator in FIRST], "",
         "Trace by trace, the least device memory with which it completes, over its peak live bytes:",
         "", *least_table(ab, shown), "",
