@@ -209,15 +209,15 @@ def tight_ms(ab, allocator):
 
 def tables(ab, summary, resident):
     where = "a simulated GPU" if {row["driver"] for row in ab} == {"sim"} else "a GPU"
-    times = "They are modelled, by `vmm/sim/costs/a100.cost`." if where == "a simulated GPU" else \
-        "They are measured."
+    times = "They are modelled, by `vmm/tools/sim/costs/a100.cost`." \
+        if where == "a simulated GPU" else "They are measured."
     shown = [row["allocator"] for row in summary if not row["allocator"].startswith("mxnet19")]
     return "\n".join([
         f"The {summary[0]['traces']} bundled traces, replayed on {where}:", "",
         *summary_table([row for row in summary if row["allocator"] in shown]), "",
         "`driver ms`, `later ms`: time in the driver's calls, all traces together, in the first pass",
         "over each and in a second one, on a device without limit.", times, "",
-        "On devices of 1.02x the first pass takes ([design.md](design.md), chapter 4, says why):", "",
+        "On devices of 1.02x the first pass takes ([prices](design/prices.md) says why):", "",
         *[f"* {allocator}: {tight_ms(ab, allocator):,.0f} ms" for allocator in FIRST], "",
         "Trace by trace, the least device memory with which it completes, over its peak live bytes:",
         "", *least_table(ab, shown), "",

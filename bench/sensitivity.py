@@ -80,7 +80,8 @@ def replay(pleat, work, size, costs, allocator, conf):
 
 def measure(build, options):
     pleat = str(build / "pleat")
-    text = (ROOT / "vmm" / "sim" / "costs" / f"{options.costs}.cost").read_text(encoding="utf-8")
+    costs = ROOT / "vmm/tools/sim/costs" / f"{options.costs}.cost"
+    text = costs.read_text(encoding="utf-8")
     works = [str(trace) for trace in cards.BUNDLED] + \
         cards.drawn_runs(build / "pleat", options.runs, options.seed)
     with tempfile.TemporaryDirectory(prefix="pleat-costs-") as folder, \

@@ -1,6 +1,6 @@
-# The simulator's cost files, vmm/sim/costs/*.cost, as one C file: a table of names and texts.
+# The simulator's cost files, vmm/tools/sim/costs/*.cost, as one C file: a table of names and texts.
 
-file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/sim/costs/*.cost")
+file(GLOB cost_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/vmm/tools/sim/costs/*.cost")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${cost_files})
 set(cost_table "")
 foreach(path IN LISTS cost_files)
@@ -13,8 +13,8 @@ foreach(path IN LISTS cost_files)
 endforeach()
 set(cost_source "${PROJECT_BINARY_DIR}/sim_cost_files.c")
 file(CONFIGURE OUTPUT "${cost_source}" @ONLY CONTENT
-"/* Made by cmake/PleatCosts.cmake of vmm/sim/costs/. */
-#include \"vmm/sim/cost.h\"
+"/* Made by cmake/PleatCosts.cmake of vmm/tools/sim/costs/. */
+#include \"vmm/tools/sim/cost.h\"
 
 const sim_cost_file sim_cost_files[] = {
 @cost_table@    { 0 },

@@ -1,11 +1,11 @@
 # The layers, libpleat.so, libpleat.a and the simulator.
 
 include(PleatCosts)
-pleat_add_layer(pl_sim vmm/sim/*.c vmm/sim/*/*.c)
+pleat_add_layer(pl_sim vmm/tools/sim/*.c vmm/tools/sim/*/*.c)
 target_sources(pl_sim PRIVATE "${cost_source}")
 pleat_add_layer(pl_vmm vmm/*.c vmm/base/*.c vmm/streams/*.c vmm/async/*.c)
 # What bench and tests know of the driver beside the library: what its calls cost, and work for it.
-pleat_add_layer(pl_measure vmm/measure/*.c)
+pleat_add_layer(pl_measure vmm/tools/measure/*.c)
 pleat_add_layer(pl_segments segments/*/*.c segments/*/*/*.c)
 pleat_add_layer(pl_api api/*.c api/*/*.c)
 pleat_link_layer(pl_sim m)
@@ -32,7 +32,7 @@ set(pleat_headers api/pleat.h api/pleat_pool.h api/pleat_tag.h api/pleat_share.h
     api/adapters/pleat_torch.h api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
     api/adapters/pleat_cuda_mr.hpp api/adapters/pleat_cxx.hpp api/adapters/pleat_cxx_base.hpp
     api/adapters/pleat_cxx_pmr.hpp api/adapters/pleat_cxx_scopes.hpp api/adapters/pleat_umf.h
-    vmm/base/pleat_types.h vmm/base/pleat_policy.h vmm/sim/pleat_sim.h)
+    vmm/base/pleat_types.h vmm/base/pleat_policy.h vmm/tools/sim/pleat_sim.h)
 list(TRANSFORM pleat_headers PREPEND "${PROJECT_SOURCE_DIR}/")
 set(include_dir "${PROJECT_BINARY_DIR}/include")
 file(MAKE_DIRECTORY "${include_dir}")
@@ -41,7 +41,7 @@ foreach(header IN LISTS pleat_headers)
     file(CREATE_LINK "${header}" "${include_dir}/${name}" SYMBOLIC)
 endforeach()
 
-set(sim_map "${PROJECT_SOURCE_DIR}/vmm/sim/pleat_sim.map")
+set(sim_map "${PROJECT_SOURCE_DIR}/vmm/tools/sim/pleat_sim.map")
 if(sim_objects AND EXISTS "${sim_map}")
     add_library(pleat_sim SHARED ${sim_objects})
     set_target_properties(pleat_sim PROPERTIES LINKER_LANGUAGE C LINK_DEPENDS "${sim_map}")

@@ -51,7 +51,7 @@ target_include_directories(pleat_flags INTERFACE
     "${PROJECT_SOURCE_DIR}"
     "${PROJECT_SOURCE_DIR}/api"
     "${PROJECT_SOURCE_DIR}/vmm/base"
-    "${PROJECT_SOURCE_DIR}/vmm/sim")
+    "${PROJECT_SOURCE_DIR}/vmm/tools/sim")
 target_link_libraries(pleat_flags INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 if(PLEAT_SANITIZE)
     set(sanitize_flags -fsanitize=${PLEAT_SANITIZE} -fno-omit-frame-pointer)

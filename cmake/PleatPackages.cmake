@@ -65,7 +65,7 @@ endif()
 file(WRITE "${PROJECT_BINARY_DIR}/package/changelog.Debian"
 "pleat (${PROJECT_VERSION}-0pleat1) unstable; urgency=medium
 
-  * Packages made by cpack; CHANGELOG.md in the sources tells what changed.
+  * Packages made by cpack; CHANGELOG.md in the sources tells what it has.
 
  -- ${PLEAT_PACKAGE_CONTACT}  Wed, 01 Jan 2025 00:00:00 +0000
 ")

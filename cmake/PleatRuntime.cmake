@@ -3,7 +3,7 @@
 # the simulated one. Not in sanitizers' builds: a preloaded object cannot bring them along.
 
 if(NOT PLEAT_SANITIZE)
-    pleat_add_layer(pl_runtime vmm/runtime/*.c)
+    pleat_add_layer(pl_runtime vmm/tools/runtime/*.c)
     pleat_ship_layer(pl_runtime)
     pleat_layer_objects(runtime_objects pl_runtime)
 endif()
@@ -29,5 +29,5 @@ if(runtime_objects AND TARGET pleat_sim)
     if(PLEAT_CARDS STREQUAL "")
         message(FATAL_ERROR "no cards were found in ${cards_file}")
     endif()
-    configure_file(vmm/runtime/pleat-runtime.sh "${PROJECT_BINARY_DIR}/pleat-runtime" @ONLY)
+    configure_file(vmm/tools/runtime/pleat-runtime.sh "${PROJECT_BINARY_DIR}/pleat-runtime" @ONLY)
 endif()

@@ -4,7 +4,7 @@
 #define PLEAT_BENCH_PROBE_REPORT_H
 
 #include "bench/base/failure.h"
-#include "vmm/measure/measure.h"
+#include "vmm/tools/measure/measure.h"
 
 typedef struct bench_probe {
     char kernel[192];  /* "Linux 6.1.0 x86_64" */

@@ -9,7 +9,7 @@
 
 #include "bench/base/progress.h"
 #include "bench/run/setup.h"
-#include "vmm/measure/engine.h"
+#include "vmm/tools/measure/engine.h"
 
 enum { BENCH_SLEEP_MOST_ROUNDS = 100, BENCH_SLEEP_N_HOWS = 3 };
 

@@ -7,7 +7,7 @@
 #include "bench/measure/quantile.h"
 #include "bench/run/own.h"
 #include "vmm/base/lock.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 #define PROGRESS_STEPS 16384u /* a power of two */
 

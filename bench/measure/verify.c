@@ -10,7 +10,7 @@
 #include "api/calls/internal.h"
 #include "bench/measure/verify_log.h"
 #include "bench/run/lasting.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 typedef struct calls {
     bench_verify_call *of;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "vmm/base/clock.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 typedef struct crowd {
     bench_row *row;             /* const */

@@ -10,7 +10,7 @@
 #include "bench/pairs/crowd.h"
 #include "bench/pairs/loops.h"
 #include "bench/run/workers.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 enum {
     WARM_ROUNDS = 4,

@@ -9,7 +9,7 @@
 #include "api/pleat.h"
 #include "bench/run/moment.h"
 #include "bench/works/work.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 /* Work of another stream on a block. */
 typedef struct bench_lasting_use {

@@ -9,7 +9,7 @@
 #include "bench/run/lasting.h"
 #include "bench/run/own.h"
 #include "bench/run/request.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 #define PROGRESS_EVENTS 16384u /* a power of two */
 

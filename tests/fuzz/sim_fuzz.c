@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "vmm/sim/conf.h"
-#include "vmm/sim/entries/entry.h"
-#include "vmm/sim/pleat_sim.h"
-#include "vmm/sim/state.h"
+#include "vmm/tools/sim/conf.h"
+#include "vmm/tools/sim/entries/entry.h"
+#include "vmm/tools/sim/pleat_sim.h"
+#include "vmm/tools/sim/state.h"
 
 /* Reserve, create, map, write, copy and give back a granule, if there is room. */
 static void run_granule(uint64_t granule)

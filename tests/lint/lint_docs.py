@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks documents. Each public function has a docstring with its fields in the fixed order, and a
-row in docs/api.md. Files named in comments exist. Prose is wrapped."""
+row in docs/api.md. Files named in comments, and the spine's, exist. Prose is wrapped."""
 import re
 import sys
 
@@ -11,7 +11,7 @@ API_HEADERS = ["api/pleat.h", "api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_
                "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h",
                "api/adapters/pleat_torch.h", "api/adapters/pleat_torch.hpp",
                "api/adapters/pleat_frameworks.h"]
-HEADERS = dict.fromkeys(API_HEADERS, "PLEAT_API") | {"vmm/sim/pleat_sim.h": "PLEAT_SIM_API"}
+HEADERS = dict.fromkeys(API_HEADERS, "PLEAT_API") | {"vmm/tools/sim/pleat_sim.h": "PLEAT_SIM_API"}
 FIELDS = ["Units", "Shape", "Params", "Returns", "Failure", "Owner", "Threads", "Blocks", "Source"]
 
 
@@ -113,6 +113,20 @@ def check_prose(path, text):
             yield f"{path}:{number}: {len(line)} columns, at most 100"
 
 
+SPINE_PAGE = "docs/design.md"
+
+
+def check_spine(text, known):
+    """Each file of the spine's table is one file; a name may be the end of a path."""
+    rows = re.findall(r"^\| `([\w/]+\.[ch])` \|", text, re.MULTILINE)
+    if not rows:
+        yield f"{SPINE_PAGE}: no table of the spine's files"
+    for name in rows:
+        found = [file for file in known if f"/{file}".endswith(f"/{name}")]
+        if len(found) != 1 or rows.count(name) > 1:
+            yield f"{SPINE_PAGE}: the spine's {name} is no file, or several: {', '.join(found)}"
+
+
 def main():
     problems = []
     known = [path.as_posix() for path in all_files()]
@@ -124,6 +138,7 @@ def main():
     for path, marker in HEADERS.items():
         problems += check(path, marker)
     problems += check_api_page()
+    problems += check_spine(read(SPINE_PAGE), known)
     return report(problems)
 
 

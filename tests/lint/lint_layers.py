@@ -23,13 +23,14 @@ ROOMS = (
         "ab/fleet", "command")),
 )
 RANK = {"vmm": 1, "segments": 2, "api": 3, "bench": 4, "tests": 5}
-INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/sim")
+INCLUDE_FOLDERS = ("", "api", "vmm/base", "vmm/tools/sim")
 LIBRARY = ("api", "segments", "vmm")
 # These parts of the public header include the header itself. So a file with a part has the whole.
 PARTS_OF_PLEAT_H = ("api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_share.h",
                     "api/pleat_checkpoint.h", "api/pleat_buffer.h", "api/pleat_host.h",
                     "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h")
-RUNTIME_MAY_INCLUDE = ("vmm/driver_abi.h", "vmm/sim/sim_list.h", "vmm/sim/pleat_sim.h")
+RUNTIME_MAY_INCLUDE = ("vmm/driver_abi.h", "vmm/tools/sim/sim_list.h",
+                       "vmm/tools/sim/pleat_sim.h")
 
 MALLOC_FAMILY = {"malloc", "calloc", "realloc", "free", "strdup", "strndup", "asprintf",
                  "vasprintf", "aligned_alloc", "posix_memalign", "reallocarray"}
@@ -63,12 +64,16 @@ def folder(path):
     return path.parts[0]
 
 
+def is_tool(path):
+    return path.parts[:2] == ("vmm", "tools")
+
+
 def is_sim(path):
-    return path.parts[:2] == ("vmm", "sim")
+    return path.parts[:3] == ("vmm", "tools", "sim")
 
 
 def is_runtime(path):
-    return path.parts[:2] == ("vmm", "runtime")
+    return path.parts[:3] == ("vmm", "tools", "runtime")
 
 
 def is_product(path):
@@ -135,6 +140,8 @@ def check_includes(path, text):
             yield f"{where}: {name} lies in a higher layer"
         if is_up(path, target):
             yield f"{where}: {name} lies in a higher room"
+        if is_tool(target) and not is_tool(path) and folder(path) in LIBRARY:
+            yield f"{where}: {name} lies beside the library"
         if is_sim(path) and not is_sim(target) and folder(target) == "vmm" and \
                 not target.name.startswith("driver_"):
             yield f"{where}: the simulator is a product of its own; it may not use {name}"

@@ -16,7 +16,7 @@ from tags import doubled_types
 
 SEGMENT = pathlib.Path("segments/sample.c")
 DRIVER = pathlib.Path("vmm/driver.c")
-SIM = pathlib.Path("vmm/sim/conf.c")
+SIM = pathlib.Path("vmm/tools/sim/conf.c")
 
 
 def calls(path, text):
@@ -33,6 +33,13 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, up))), 1)
         down = '#include "vmm/device.h"\n'
         self.assertEqual(list(lint_layers.check_includes(SEGMENT, down)), [])
+
+    def test_an_include_of_a_tool_is_found(self):
+        tool = '#include "vmm/tools/measure/measure.h"\n'
+        self.assertEqual(len(list(lint_layers.check_includes(SEGMENT, tool))), 1)
+        self.assertEqual(len(list(lint_layers.check_includes(DRIVER, tool))), 1)
+        bench = pathlib.Path("bench/run/sample.c")
+        self.assertEqual(list(lint_layers.check_includes(bench, tool)), [])
 
     def test_an_include_of_a_higher_room_is_found(self):
         run = pathlib.Path("segments/pleat/space/run.c")
@@ -175,6 +182,13 @@ class Documents(unittest.TestCase):
         lost = "int f(void); // see ran.h\n"
         self.assertEqual(len(list(lint_docs.check_named_files(SEGMENT, lost, known))), 1)
 
+    def test_a_file_of_the_spine_that_is_none_is_found(self):
+        known = ["segments/pleat/run.h", "segments/pleat/fit.c", "segments/base/fit.c"]
+        for name, n_faults in (("pleat/run.h", 0), ("run.h", 0), ("ran.h", 1), ("fit.c", 1)):
+            found = list(lint_docs.check_spine(f"| `{name}` | what |\n", known))
+            self.assertEqual(len(found), n_faults, name)
+        self.assertEqual(len(list(lint_docs.check_spine("none\n", known))), 1)
+
     def test_long_prose_is_found_but_no_long_table_or_code(self):
         long = "word " * 30
         self.assertEqual(len(list(lint_docs.check_prose("a.md", long))), 1)
@@ -244,7 +258,7 @@ class Form(unittest.TestCase):
     def test_a_name_twice_in_a_layer_is_found(self):
         def n_found(*paths):
             return len(list(lint_form.check_file_names([pathlib.Path(p) for p in paths])))
-        self.assertEqual(n_found("vmm/work.c", "vmm/measure/work.c"), 1)
+        self.assertEqual(n_found("vmm/work.c", "vmm/tools/measure/work.c"), 1)
         self.assertEqual(n_found("vmm/work.c", "api/work.c"), 0)
         self.assertEqual(n_found("tests/api/a_test.c", "tests/api/pool/a_test.c"), 1)
         self.assertEqual(n_found("tests/api/a_test.c", "tests/vmm/a_test.c"), 0)
@@ -276,9 +290,12 @@ class Words(unittest.TestCase):
     def test_a_glossary_with_a_noun_twice_or_none_is_found(self):
         def page(nouns):
             rows = "".join(f"| {noun} (field) | meaning |\n" for noun in nouns)
-            return f"# A\n\n## 2. Nouns\n\n| noun | meaning |\n|---|---|\n{rows}\n## 3. B\n"
-        for nouns, n_faults in ((["lane", "run"], 0), (["lane", "lane"], 1), ([], 1)):
-            self.assertEqual(len(list(lint_words.check_glossary(page(nouns)))), n_faults, nouns)
+            return f"# A\n\n| noun | meaning |\n|---|---|\n{rows}\n| row | what |\n|---|---|\n| x | y |\n"
+        for first, second, n_faults in ((["lane", "run"], ["bed"], 0), (["lane", "lane"], [], 1),
+                                        (["lane"], ["run", "lane"], 1), ([], [], 1)):
+            pages = {"a.md": page(first), "b.md": page(second)}
+            found = list(lint_words.check_glossaries(pages))
+            self.assertEqual(len(found), n_faults, (first, second))
 
 
 class Figures(unittest.TestCase):

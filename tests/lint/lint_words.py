@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that one noun has one meaning: names that went do not come back, and the glossary of
-docs/design.md has each noun once. And that no page promises more than the default holds."""
+"""Checks that one noun has one meaning: names that went do not come back, and the glossaries of
+docs/design.md and of the rooms' pages beside it have each noun once. And that no page promises more than the default holds."""
 import pathlib
 import re
 import sys
@@ -51,16 +51,23 @@ def promises(path, text):
         yield f"{path}:{line}: '{match.group()}' leaves out the default's exception"
 
 
-def check_glossary(page):
-    """The nouns are the first column of the table in chapter 2; the field's word is in brackets."""
-    chapter = page.split("\n## 2. ", 1)[-1].split("\n## ", 1)[0]
-    nouns = re.findall(r"^\| ([a-z][^|(]*?) (?:\(.*?\) )?\|", chapter, re.MULTILINE)
-    nouns = [noun for noun in nouns if noun != "noun"]
-    if not nouns:
-        yield "docs/design.md: no glossary in chapter 2"
-    for noun in sorted(set(nouns)):
-        if nouns.count(noun) > 1:
-            yield f"docs/design.md: '{noun}' is defined twice"
+def glossary(page):
+    """The first column of each table of nouns; the field's word is in brackets."""
+    tables = re.findall(r"^\| noun \| meaning \|\n((?:\|.*\n?)+)", page, re.MULTILINE)
+    return re.findall(r"^\| ([a-z][^|(]*?) (?:\(.*?\) )?\|", "".join(tables), re.MULTILINE)
+
+
+def check_glossaries(pages):
+    """pages: name -> text."""
+    homes = {}
+    for name, page in pages.items():
+        for noun in glossary(page):
+            homes.setdefault(noun, []).append(name)
+    if not homes:
+        yield "no page has a table of nouns"
+    for noun, names in sorted(homes.items()):
+        if len(names) > 1:
+            yield f"{', '.join(names)}: '{noun}' is defined twice"
 
 
 def main():
@@ -69,7 +76,9 @@ def main():
            for line in old_names(path, read(path))]
     said = [line for path in all_files()
             if path.suffix in TEXTS and path.parts[0] not in ("tests", "CHANGELOG.md") for line in promises(path, read(path))]
-    return report([*old, *said, *check_glossary(read(pathlib.Path("docs/design.md")))])
+    pages = {path.as_posix(): read(path) for path in all_files()
+             if path.as_posix() == "docs/design.md" or path.as_posix().startswith("docs/design/")}
+    return report([*old, *said, *check_glossaries(pages)])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 
 #include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
-#include "vmm/sim/cost.h"
+#include "vmm/tools/sim/cost.h"
 
 enum { MAX_LINES = 12000 };
 
@@ -375,10 +375,11 @@ START_TEST(each_cost_file_of_the_tree_is_built_in_to_the_letter)
     static char text[32768];
     glob_t found;
     size_t n = 0;
-    ck_assert_int_eq(glob(PLEAT_SOURCE_DIR "/vmm/sim/costs/*.cost", 0, NULL, &found), 0);
+    ck_assert_int_eq(glob(PLEAT_SOURCE_DIR "/vmm/tools/sim/costs/*.cost", 0, NULL, &found), 0);
     for (const sim_cost_file *built = sim_cost_files; built->name != NULL; built++, n++) {
         char place[512];
-        snprintf(place, sizeof(place), PLEAT_SOURCE_DIR "/vmm/sim/costs/%s.cost", built->name);
+        snprintf(place, sizeof(place), PLEAT_SOURCE_DIR "/vmm/tools/sim/costs/%s.cost",
+                 built->name);
         FILE *file = fopen(place, "r");
         ck_assert_ptr_nonnull(file);
         text[fread(text, 1, sizeof(text) - 1, file)] = '\0';

@@ -7,7 +7,7 @@
 
 #include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
-#include "vmm/sim/entries/entry.h"
+#include "vmm/tools/sim/entries/entry.h"
 
 enum { BYTES = 1000, VERSION = 13000 };
 

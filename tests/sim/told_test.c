@@ -4,7 +4,7 @@
 
 #include "tests/support/sim/sim_world.h"
 #include "tests/support/suite.h"
-#include "vmm/sim/memory/block.h"
+#include "vmm/tools/sim/memory/block.h"
 
 static cu_devptr at; /* four granules */
 static cu_stream a;

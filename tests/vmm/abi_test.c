@@ -25,7 +25,7 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ctx, CUgreenCtx *green);
 #endif
 
 #include "tests/support/vmm/vmm_same.h"
-#include "vmm/sim/sim_list.h"
+#include "vmm/tools/sim/sim_list.h"
 
 SAME_SIZE(cu_result, CUresult);
 SAME_SIZE(cu_device, CUdevice);

@@ -9,9 +9,9 @@
 #include "vmm/chunk.h"
 #include "vmm/driver.h"
 #include "vmm/mapping.h"
-#include "vmm/measure/measure.h"
 #include "vmm/range.h"
 #include "vmm/streams/stream.h"
+#include "vmm/tools/measure/measure.h"
 
 #define GIB ((size_t)1 << 30)
 

@@ -5,7 +5,7 @@
 
 #include "tests/support/suite.h"
 #include "tests/support/vmm/vmm_sim.h"
-#include "vmm/measure/measure.h"
+#include "vmm/tools/measure/measure.h"
 
 #define MIB ((size_t)1 << 20)
 

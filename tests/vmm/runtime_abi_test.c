@@ -12,7 +12,7 @@
 #if defined(PLEAT_HAVE_CUDA_H) && CUDART_VERSION >= 13000
 
 #include "tests/support/vmm/vmm_same.h"
-#include "vmm/runtime/runtime_abi.h"
+#include "vmm/tools/runtime/runtime_abi.h"
 
 typedef struct cudaDeviceProp their_prop;
 typedef struct cudaFuncAttributes their_func;
@@ -104,7 +104,7 @@ int main(void)
 #elif defined(PLEAT_HAVE_CUDA_H) && CUDART_VERSION >= 12000
 
 #include "tests/support/vmm/vmm_same.h"
-#include "vmm/runtime/runtime_abi.h"
+#include "vmm/tools/runtime/runtime_abi.h"
 
 typedef struct cudaDeviceProp their_prop;
 

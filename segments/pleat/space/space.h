@@ -4,7 +4,7 @@
  * thread that needs the driver takes its blocks out of every index (state FLIGHT) and goes away
  * (back.h). Then the thread commits or puts the blocks back.
  *
- * docs/design.md, chapter 2, has the nouns of all layers, and each header has its own. Of the whole
+ * docs/design.md, part 2, has the nouns of all layers, and each header has its own. Of the whole
  * space are:
  *   call     an allocation or a free, where calls are counted: the allocator's measure of time
  *   turn     one round of a request through the lanes that it can order after or wait for

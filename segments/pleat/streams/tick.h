@@ -45,7 +45,7 @@ bool pl_tick_wait_any(pl_space *space, uint64_t turn, uint32_t wait_ms, pleat_st
 /* ---- when a tick is due ----
  *
  * A tick costs up to seven calls of the driver. Memory without a tick serves no other stream. So
- * the frees and uses on a lane since its last tick decide. docs/design.md, chapter 6, has the
+ * the frees and uses on a lane since its last tick decide. docs/design/streams.md has the
  * rules. Guarded by the device lock; never calls the driver. */
 
 enum { PL_FREES_PER_TICK = 32, PL_FREES_PER_LOOK = 8 };

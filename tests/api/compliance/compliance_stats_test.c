@@ -103,7 +103,7 @@ START_TEST(the_figures_agree_with_the_driver_after_every_step)
 }
 END_TEST
 
-/* docs/design.md: resident bytes are divided by their state. */
+/* Resident bytes are divided by their state. */
 START_TEST(without_live_blocks_all_that_is_resident_is_free_pending_or_idle)
 {
     compliance c = compliance_open(_i, "capacity:1G,depth:1048576", "");

@@ -10,7 +10,7 @@
 
 #include "api/pleat.h"
 #include "pleat_sim.h"
-#include "vmm/measure/measure_work.h"
+#include "vmm/tools/measure/measure_work.h"
 
 /* clang-format off */
 typedef enum compliance_trait {

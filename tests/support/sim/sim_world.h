@@ -7,8 +7,8 @@
 
 #include <check.h>
 
-#include "vmm/sim/entries/entry.h"
-#include "vmm/sim/pleat_sim.h"
+#include "vmm/tools/sim/entries/entry.h"
+#include "vmm/tools/sim/pleat_sim.h"
 
 #define GRANULE (UINT64_C(2) << 20)
 

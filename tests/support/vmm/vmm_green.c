@@ -4,7 +4,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "vmm/sim/entries/entry.h"
+#include "vmm/tools/sim/entries/entry.h"
 
 static void load(pl_driver *drv, const char *name, void *field)
 {
