@@ -551,6 +551,58 @@ START_TEST(of_two_limits_that_are_refused_none_stays)
 }
 END_TEST
 
+/* ---- a flight that fails --------------------------------------------------------------------- */
+
+static sem_t second_has_returned;
+
+static void *request_the_rest(void *unused)
+{
+    pleat_devptr ptr;
+    bool is_inside = pl_device_enter(pleat.dev) == PLEAT_OK;
+
+    second_status = pleat.a->ops->alloc(pleat.a, 60 * (size_t)GRANULE, pleat.streams[2], &ptr);
+    if (is_inside) {
+        pl_device_leave(pleat.dev);
+    }
+    sem_post(&second_has_returned);
+    return unused;
+}
+
+/* The first request's memory is there, but not mapped yet. The second one gets time to be
+ * refused. */
+static void request_beside_a_map(pl_entry entry, int failure, uint64_t bytes, void *context)
+{
+    (void)failure;
+    (void)bytes;
+    (void)context;
+    if (entry == PL_CU_mem_map && !has_second) {
+        has_second = pthread_create(&second_thread, NULL, request_the_rest, NULL) == 0;
+        for (unsigned n = 0; n < 250 && sem_trywait(&second_has_returned) != 0; n++) {
+            usleep(200);
+        }
+    }
+}
+
+START_TEST(what_a_flight_gives_back_is_waited_for)
+{
+    pleat_devptr ptr;
+    pleat_open_with(SIM, PL_CROSS_ORDER, 20);
+    has_second = false;
+    sem_init(&second_has_returned, 0, 0);
+    pleat.sim.fail_at("cuMemMap", 0, 999);
+    pl_driver_time_calls(pleat.sim.drv, true);
+    pl_driver_watch(pleat.sim.drv, request_beside_a_map, NULL);
+    pleat_status st = pleat.a->ops->alloc(pleat.a, 100 * (size_t)GRANULE, pleat.streams[1], &ptr);
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
+    ck_assert(has_second);
+    pthread_join(second_thread, NULL);
+    ck_assert_int_eq(st, PLEAT_EDRIVER);
+    ck_assert_int_eq(second_status, PLEAT_OK);
+    pleat.sim.fail_never();
+    pleat_close();
+}
+END_TEST
+
 SUITE(segments_refusal)
 {
     TCase *all = suite_case(suite, "all", NULL, NULL);
@@ -565,4 +617,5 @@ SUITE(segments_refusal)
     tcase_add_loop_test(threads, streams_that_hang_hold_up_no_memory_of_others, 0, N_HANGING);
     tcase_add_test(threads, what_other_threads_do_ends_a_wait);
     tcase_add_loop_test(threads, of_two_limits_that_are_refused_none_stays, 0, 2);
+    tcase_add_test(threads, what_a_flight_gives_back_is_waited_for);
 }
