@@ -123,11 +123,6 @@ cu_result sim_submit_copy(cu_stream handle, uint64_t to, uint64_t from, uint64_t
         const pleat_sim_access access = { from, bytes, false };
         return sim_submit_checked(handle, SIM_TASK_READ, 0, (void *)(uintptr_t)to, &access, true);
     }
-    if (sim_host_has(from, bytes)) {
-        const pleat_sim_access access = { to, bytes, true };
-        return sim_submit_checked(handle, SIM_TASK_WRITE, 0, (void *)(uintptr_t)from, &access,
-                                  true);
-    }
     sim_context *context;
     cu_result result = sim_context_current(&context);
     if (result != CU_SUCCESS) {
