@@ -352,6 +352,12 @@ PLEAT_MUST_USE static inline pleat_status pleat_device_query(pleat instance, int
 {
     return pleat_device_query_sized(instance, device, sizeof *out, out);
 }
+/** The former name, for source that has it; the library has no such symbol. */
+PLEAT_MUST_USE static inline pleat_status pleat_device_describe(pleat instance, int device,
+                                                                pleat_device_info *out)
+{
+    return pleat_device_query(instance, device, out);
+}
 #endif
 
 /** Read the statistics of a device.

@@ -54,6 +54,7 @@ typedef struct pleat_tag_info {
     uint64_t n_sleeps;
     int is_asleep;
 } pleat_tag_info;
+typedef pleat_tag_info pleat_tag_figures; /* the former name, for source that has it */
 
 /** Begin a scope of the calling thread: until pleat_tag_pop the thread's allocations carry the tag,
  *  on any instance and device. Scopes nest; the innermost scope counts.
@@ -111,6 +112,12 @@ PLEAT_MUST_USE static inline pleat_status pleat_tag_query(pleat instance, int de
                                                           const char *tag, pleat_tag_info *out)
 {
     return pleat_tag_query_sized(instance, device, tag, sizeof *out, out);
+}
+/** The former name, for source that has it; the library has no such symbol. */
+PLEAT_MUST_USE static inline pleat_status pleat_tag_stats(pleat instance, int device,
+                                                          const char *tag, pleat_tag_info *out)
+{
+    return pleat_tag_query(instance, device, tag, out);
 }
 #endif
 

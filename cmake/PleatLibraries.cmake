@@ -32,7 +32,7 @@ set(pleat_headers api/pleat.h api/pleat_pool.h api/pleat_tag.h api/pleat_share.h
     api/adapters/pleat_torch.h api/adapters/pleat_torch.hpp api/adapters/pleat_frameworks.h
     api/adapters/pleat_cuda_mr.hpp api/adapters/pleat_cxx.hpp api/adapters/pleat_cxx_base.hpp
     api/adapters/pleat_cxx_pmr.hpp api/adapters/pleat_cxx_scopes.hpp api/adapters/pleat_umf.h
-    vmm/base/pleat_types.h vmm/base/pleat_policy.h vmm/tools/sim/pleat_sim.h)
+    vmm/base/pleat_types.h vmm/base/pleat_policy.h vmm/base/pleat_sim.h)
 list(TRANSFORM pleat_headers PREPEND "${PROJECT_SOURCE_DIR}/")
 set(include_dir "${PROJECT_BINARY_DIR}/include")
 file(MAKE_DIRECTORY "${include_dir}")

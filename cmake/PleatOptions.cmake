@@ -50,8 +50,7 @@ target_compile_definitions(pleat_flags INTERFACE
 target_include_directories(pleat_flags INTERFACE
     "${PROJECT_SOURCE_DIR}"
     "${PROJECT_SOURCE_DIR}/api"
-    "${PROJECT_SOURCE_DIR}/vmm/base"
-    "${PROJECT_SOURCE_DIR}/vmm/tools/sim")
+    "${PROJECT_SOURCE_DIR}/vmm/base")
 target_link_libraries(pleat_flags INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 if(PLEAT_SANITIZE)
     set(sanitize_flags -fsanitize=${PLEAT_SANITIZE} -fno-omit-frame-pointer)

@@ -176,6 +176,16 @@ static pleat_status configure_sim(pl_driver *drv, const char *conf)
     return PLEAT_OK;
 }
 
+void pl_driver_abandon(pl_driver *drv)
+{
+    void (*abandon)(void) = NULL;
+    void *address = drv->is_simulator ? pl_driver_symbol(drv, "pleat_sim_abandon") : NULL;
+    memcpy(&abandon, &address, sizeof(abandon));
+    if (abandon != NULL) {
+        abandon();
+    }
+}
+
 void pl_driver_own_sim(void)
 {
     void (*keep)(const char *) = NULL;

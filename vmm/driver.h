@@ -42,6 +42,10 @@ typedef enum pl_driver_kind { PL_DRIVER_AUTO, PL_DRIVER_CUDA, PL_DRIVER_SIM } pl
  *  Owner    the caller, until pl_driver_close. */
 pleat_status pl_driver_open(pl_driver_kind kind, const char *sim_conf, pl_driver **out);
 
+/** Say that something is left in the driver that nobody owns any more: a simulator that is
+ *  configured next does not take it for the program's. */
+void pl_driver_abandon(pl_driver *drv);
+
 /** Say that this process is a tool with devices of its own: beneath pleat-runtime, too, sim_conf
  *  then resets the simulator. Call it before the first pl_driver_open. */
 void pl_driver_own_sim(void);

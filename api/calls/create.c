@@ -212,6 +212,9 @@ static pleat_status demolish(pl_slot *slot)
         n_leaked += gpu ? pl_gpu_demolish(gpu) : 0;
     }
     pleat_status st = report_leaks(n_leaked);
+    if (st != PLEAT_OK) {
+        pl_driver_abandon(instance->drv);
+    }
     pl_driver_close(instance->drv);
     instance_fini(instance);
     pl_slot_give_back(slot);

@@ -17,7 +17,7 @@ if [ -n "$warnings" ]; then
 fi
 
 n=0
-for header in api/pleat*.h vmm/tools/sim/pleat_sim.h; do
+for header in api/pleat*.h vmm/base/pleat_sim.h; do
     page=$DOCS_OUT/html/$(basename "$header" .h | sed 's/_/__/g')_8h.html
     # The page has exported functions only: no inline forms.
     for name in $(grep -v 'static inline' "$header" |

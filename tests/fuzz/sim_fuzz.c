@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/sim/conf.h"
 #include "vmm/tools/sim/entries/entry.h"
-#include "vmm/tools/sim/pleat_sim.h"
 #include "vmm/tools/sim/state.h"
 
 /* Reserve, create, map, write, copy and give back a granule, if there is room. */

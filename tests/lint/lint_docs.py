@@ -11,7 +11,7 @@ API_HEADERS = ["api/pleat.h", "api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_
                "api/pleat_snapshot.h", "api/pleat_watch.h", "api/pleat_mapping.h",
                "api/adapters/pleat_torch.h", "api/adapters/pleat_torch.hpp",
                "api/adapters/pleat_frameworks.h"]
-HEADERS = dict.fromkeys(API_HEADERS, "PLEAT_API") | {"vmm/tools/sim/pleat_sim.h": "PLEAT_SIM_API"}
+HEADERS = dict.fromkeys(API_HEADERS, "PLEAT_API") | {"vmm/base/pleat_sim.h": "PLEAT_SIM_API"}
 FIELDS = ["Units", "Shape", "Params", "Returns", "Failure", "Owner", "Threads", "Blocks", "Source"]
 
 

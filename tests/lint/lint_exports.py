@@ -19,7 +19,7 @@ PUBLIC_HEADERS = dict.fromkeys(
      "api/adapters/pleat_frameworks.h", "api/calls/first_versions.c"],
     "PLEAT_API")
 TORCH_HEADERS = {"api/adapters/pleat_torch.hpp": "PLEAT_API"}
-SIM_HEADERS = {"vmm/tools/sim/pleat_sim.h": "PLEAT_SIM_API"}
+SIM_HEADERS = {"vmm/base/pleat_sim.h": "PLEAT_SIM_API"}
 
 
 def output(*command):

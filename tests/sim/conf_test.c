@@ -271,6 +271,19 @@ START_TEST(a_configuration_pulls_nothing_away_that_lives)
 }
 END_TEST
 
+START_TEST(what_an_owner_has_abandoned_is_pulled_away)
+{
+    ck_assert_int_eq(pleat_sim_configure("capacity:1G"), 0);
+    ck_ok(cuInit(0));
+    make_or_destroy(_i, true);
+    pleat_sim_abandon();
+    ck_assert_int_eq(pleat_sim_configure("capacity:2G"), 0);
+    ck_assert_uint_eq(total_bytes(0), (size_t)2 << 30);
+    make_or_destroy(_i, true); /* what is made from now on is somebody's again */
+    ck_assert_int_eq(pleat_sim_configure("capacity:1G"), -1);
+}
+END_TEST
+
 START_TEST(kept_devices_are_those_of_the_environment)
 {
     setenv("PLEAT_SIM", "capacity:1G", 1);
@@ -323,6 +336,7 @@ SUITE(sim_conf)
     tcase_add_test(life, a_bad_environment_fails_cuinit_with_a_text);
     tcase_add_test(life, a_bad_environment_is_told_on_standard_error_once);
     tcase_add_loop_test(life, a_configuration_pulls_nothing_away_that_lives, 0, N_THINGS);
+    tcase_add_loop_test(life, what_an_owner_has_abandoned_is_pulled_away, 0, N_THINGS);
     tcase_add_test(life, kept_devices_are_those_of_the_environment);
     tcase_add_test(life, calls_before_cuinit_answer_not_initialized);
     suite_add_tcase(suite, life);

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 ALLOCATOR = os.environ["ON_SIM_ALLOCATOR"]
-HEADER = Path(__file__).parents[3] / "vmm" / "tools" / "sim" / "pleat_sim.h"
+HEADER = Path(__file__).parents[3] / "vmm" / "base" / "pleat_sim.h"
 
 
 def fields_of_counts() -> list[str]:

@@ -7,8 +7,8 @@
 
 #include <check.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/sim/entries/entry.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 #define GRANULE (UINT64_C(2) << 20)
 

@@ -1,7 +1,7 @@
 /* measure_work.c - work on the GPU for replays. One thread, no lock, no policy. */
 #include "vmm/tools/measure/measure_work.h"
 
-#include "vmm/tools/sim/pleat_sim.h"
+#include "vmm/base/pleat_sim.h"
 
 #define EDGE_BYTES 4096u
 

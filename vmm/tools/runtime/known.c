@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/tools/sim/pleat_sim.h"
+#include "vmm/base/pleat_sim.h"
 
 enum { MAX_PIECES = 1024, MAX_PIECE_BYTES = 1 << 20, MAX_BYTES = 16 << 20 };
 

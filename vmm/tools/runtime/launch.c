@@ -1,9 +1,9 @@
 /* launch.c - kernels. A launch is work that takes its turn on a stream and computes nothing. */
 #include <string.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/known.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 cu_result rt_work(cu_stream stream)
 {

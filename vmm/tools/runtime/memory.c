@@ -2,8 +2,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 rt_error cudaMalloc(void **out, size_t bytes)
 {

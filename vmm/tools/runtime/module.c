@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 /* One handle for all modules and functions. */
 static char anything;

@@ -7,9 +7,9 @@
 #ifndef PLEAT_RUNTIME_NCCL_GROUP_H
 #define PLEAT_RUNTIME_NCCL_GROUP_H
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/nccl_room.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 struct nccl_comm {
     uint32_t magic;          /* const */

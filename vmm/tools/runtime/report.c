@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 static pid_t owner; /* const after rt_report_begin */
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* runtime_ipc.c - memory and events of other processes: the driver's calls under the runtime's
  * names. */
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/runtime.h"
-#include "vmm/tools/sim/pleat_sim.h"
 
 rt_error cudaIpcGetMemHandle(rt_ipc_handle *handle, void *ptr)
 {

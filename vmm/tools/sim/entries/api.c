@@ -3,23 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/sim/cost.h"
 #include "vmm/tools/sim/entries/call.h"
 #include "vmm/tools/sim/entries/fault.h"
 #include "vmm/tools/sim/entries/log.h"
 #include "vmm/tools/sim/memory/memory.h"
 #include "vmm/tools/sim/memory/mempool.h"
-#include "vmm/tools/sim/pleat_sim.h"
 #include "vmm/tools/sim/work/delay.h"
 #include "vmm/tools/sim/work/hazard.h"
 #include "vmm/tools/sim/work/sim_context.h"
 #include "vmm/tools/sim/work/submit.h"
 
 static const char *keeper; /* lock: what the devices belong to; NULL: nothing */
+static bool is_abandoned;  /* lock: see pleat_sim_abandon */
 
-/* How much lives that a reset would pull away? */
+/* How much lives that a reset would pull away? What an owner could not give back is nobody's, and
+ * cannot be told from the rest. */
 static uint64_t count_made(void)
 {
+    if (is_abandoned) {
+        return 0;
+    }
     uint64_t pool_bytes = 0;
     uint64_t n = sim.n_streams + sim.n_events + sim.n_graphs + sim.n_user_objects +
                  sim.space.n_user + sim_mempool_count(-1, &pool_bytes);
@@ -48,6 +53,7 @@ static void refuse_reset(void)
 static void reset(const sim_conf *conf)
 {
     sim_error_text()[0] = '\0';
+    is_abandoned = false;
     sim_fault_reset(); /* also forgets faults set before the first configuration */
     sim_state_reset(conf);
 }
@@ -92,6 +98,13 @@ void pleat_sim_keep(const char *who)
 {
     sim_state_lock();
     keeper = who;
+    sim_state_unlock();
+}
+
+void pleat_sim_abandon(void)
+{
+    sim_state_lock();
+    is_abandoned = true;
     sim_state_unlock();
 }
 

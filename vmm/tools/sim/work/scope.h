@@ -3,7 +3,7 @@
 #ifndef PLEAT_SIM_SCOPE_H
 #define PLEAT_SIM_SCOPE_H
 
-#include "vmm/tools/sim/pleat_sim.h"
+#include "vmm/base/pleat_sim.h"
 
 typedef struct sim_scope {
     bool is_on;         /* between pleat_sim_op_begin and _end */

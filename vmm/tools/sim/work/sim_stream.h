@@ -15,7 +15,7 @@
 #ifndef PLEAT_SIM_STREAM_H
 #define PLEAT_SIM_STREAM_H
 
-#include "vmm/tools/sim/pleat_sim.h"
+#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/sim/state.h"
 #include "vmm/tools/sim/work/sim_clock.h"
 

@@ -162,10 +162,18 @@ PLEAT_SIM_API int pleat_sim_reset(const char *conf);
  *
  *  Returns  0: it was reset, or it is configured like that already and something lives in it; -1 as
  *           of pleat_sim_reset, and where it is configured otherwise while contexts, streams,
- *           events, graphs or memory live in it, or after pleat_sim_keep.
+ *           events, graphs or memory live in it (but for pleat_sim_abandon), or after
+ *           pleat_sim_keep.
  *  Failure  everything is as before.
  *  Threads  as pleat_sim_reset. Instances with sim:[...] call it. */
 PLEAT_SIM_API int pleat_sim_configure(const char *conf);
+
+/** Say that an owner is gone that could not give back all that it made, as calls were refused: the
+ *  next pleat_sim_configure resets the simulator, whatever lives. An instance calls it whose end
+ *  tells of objects that are left.
+ *
+ *  Threads  any. */
+PLEAT_SIM_API void pleat_sim_abandon(void);
 
 /** Keep the devices as PLEAT_SIM describes them: from now on pleat_sim_configure refuses others.
  *
