@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -280,6 +281,44 @@ class instance
     pleat_tag_info tag_info(c_text tag) const
     {
         return tag_info(0, tag);
+    }
+
+    /** Remember this moment of a recording, for leaks (pleat_mark). */
+    std::uint64_t mark(int device = 0) const
+    {
+        std::uint64_t mark = 0;
+        pleat_cxx::check(pleat_mark(handle_, device, &mark));
+        return mark;
+    }
+
+    /** What was allocated after the mark and still lives, a line for each stack of calls that
+     *  allocated it, the most bytes first (pleat_leaks). */
+    std::vector<std::string> leaks(int device, std::uint64_t mark) const
+    {
+        struct {
+            std::vector<std::string> lines;
+            std::exception_ptr failed;
+        } found;
+        pleat_cxx::check(pleat_leaks(
+            handle_, device, mark,
+            [](const pleat_leak *leak, void *to) {
+                auto &list = *static_cast<decltype(found) *>(to);
+                try {
+                    list.lines.emplace_back(leak->text);
+                } catch (...) {
+                    list.failed = std::current_exception();
+                }
+            },
+            &found));
+        if (found.failed) {
+            std::rethrow_exception(found.failed);
+        }
+        return std::move(found.lines);
+    }
+
+    std::vector<std::string> leaks(std::uint64_t mark) const
+    {
+        return leaks(0, mark);
     }
 
     /** The most bytes that the tag's live blocks may have. */

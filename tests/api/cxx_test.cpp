@@ -423,6 +423,13 @@ void tags_are_scopes_and_sleep()
     EXPECT(gpu.wake("weights").kept_bytes == 10 * MIB && weights.get() == at);
     EXPECT(gpu.sleep(0, "weights", PLEAT_SLEEP_DISCARD).kept_bytes == 0);
     EXPECT(gpu.wake(0, "weights").bytes == 10 * MIB);
+    gpu.record_history(100);
+    std::uint64_t mark = gpu.mark();
+    EXPECT(gpu.leaks(mark).empty());
+    pleat_cxx::block kept(gpu, 0, 3 * MIB);
+    EXPECT(gpu.leaks(mark).size() == 1 && gpu.leaks(0, mark)[0].find("1 block") == 0);
+    kept.reset();
+    EXPECT(gpu.leaks(mark).empty());
     bool is_refused = false;
     try {
         pleat_cxx::tag_scope scope("");

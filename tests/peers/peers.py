@@ -164,7 +164,7 @@ def table(rows: Rows) -> str:
              "|---|---|---|---|---|"]
     for peer in PLAYERS:
         of = [row for row in rows.values() if row["peer"] == peer]
-        played = [row for row in of if "skip" not in (row["native"], row["pleat"])]
+        played = [row for row in of if row["native"] != "skip"]
         counts = [sum(row[way] == "pass" for row in played) for way in WAYS]
         only = sum(map(is_difference, of))
         if of:
