@@ -1,5 +1,5 @@
-/* figures.c - the statistics of a device, and their peaks: see walk.h. */
-#include "segments/pleat/ops/walk.h"
+/* figures.c - the statistics of a device, and their peaks: see check.h. */
+#include "segments/pleat/ops/check.h"
 
 #include "segments/pleat/space/live.h"
 

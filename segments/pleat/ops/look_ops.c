@@ -1,6 +1,6 @@
 /* look_ops.c - the allocator's answers about itself. Nothing changes, except for peaks. */
+#include "segments/pleat/ops/check.h"
 #include "segments/pleat/ops/ops.h"
-#include "segments/pleat/ops/walk.h"
 #include "segments/pleat/pools/checkpoint.h"
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/space.h"
@@ -55,7 +55,7 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
 int pl_pleat_check(pl_allocator *a)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
-    int broken = pl_walk_space(space);
+    int broken = pl_check_space(space);
     pl_space_leave(space);
     return broken;
 }
@@ -74,7 +74,7 @@ static bool visit(pl_space *space, size_t most, pleat_devptr *from,
                   void (*see)(void *context, const pl_piece *piece), void *context)
 {
     pl_space_enter(space);
-    bool is_more = pl_walk_visit(space, most, from, see, context);
+    bool is_more = pl_visit_space(space, most, from, see, context);
     pl_lock_touch(most < SIZE_MAX ? most : 0); /* a whole visit is one long hold by design */
     pl_space_leave(space);
     return is_more;

@@ -17,17 +17,16 @@
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/ops/ops.h"
 #include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/walk.h"
 
 /* To give a chunk its number costs a few steps more than a look (vmm/share.c). */
-enum { CHUNKS_AT_ONCE = 256, BLOCKS_AT_ONCE = 256 };
+enum { CHUNKS_AT_ONCE = 256 };
 
 typedef struct walk {
     pl_space *space;
     pl_share_list *out;
     pleat_devptr end; /* of the last chunk in the list; 0 = none of this segment */
     uint64_t bytes;   /* of all chunks in the list */
-    size_t n_looks;   /* at blocks and chunks of a heap since the lock was last dropped */
-    size_t n_breaths; /* drops of the lock so far */
 } walk;
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
@@ -60,11 +59,11 @@ static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
     return PLEAT_OK;
 }
 
-/* List some of the chunks under the live bytes [from, to). *at: everything below is done. */
+/* List at most n of the chunks under the live bytes [from, to). *at: everything below is done. */
 static pleat_status add_some(walk *w, const pl_segment *seg, pleat_devptr from, pleat_devptr to,
-                             pleat_devptr *at)
+                             size_t n, pleat_devptr *at)
 {
-    for (size_t n = 0; n < CHUNKS_AT_ONCE && *at < to; n++) {
+    for (; n > 0 && *at < to; n--) {
         if (w->end <= *at) {
             size_t g = pl_segment_granule(seg, *at);
             pleat_status st = add_chunk(w, seg, pl_segment_chunk_from(seg, g));
@@ -127,7 +126,8 @@ static pleat_status step_locked(walk *w, stretch *s, pleat_devptr *at)
     if (end == 0) {
         return PLEAT_EFOREIGN;
     }
-    return add_some(w, pl_space_segment_at(w->space, *at), s->from, end < s->to ? end : s->to, at);
+    return add_some(w, pl_space_segment_at(w->space, *at), s->from, end < s->to ? end : s->to,
+                    CHUNKS_AT_ONCE, at);
 }
 
 static pleat_status begin(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, stretch *s)
@@ -176,90 +176,74 @@ pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, p
 
 /* ---- a heap ---------------------------------------------------------------------------------- */
 
-static void breathe(walk *w)
+/* A block of which some chunks are listed, and the list before it. */
+typedef struct begun {
+    pleat_devptr base;
+    size_t bytes; /* 0 = none */
+    size_t n_chunks;
+    walk before;
+} begun;
+
+static bool is_same(const pl_block *b, const begun *part)
 {
-    pl_space_breathe(w->space);
-    pl_space_wait_for_move(w->space);
-    w->n_looks = 0;
-    w->n_breaths++;
+    return b->state == PL_BLOCK_LIVE && b->base == part->base && b->bytes == part->bytes;
 }
 
-/* List a live block. EPENDING: the block has changed meanwhile, and is not in the list. May drop
- * the lock. */
-static pleat_status add_block(walk *w, const pl_segment *seg, pleat_devptr base, size_t bytes)
+/* The block has changed meanwhile: take it out of the list, and look again from its start. */
+static void undo(walk *w, pl_walk *position, begun *part)
 {
-    walk before = *w;
-    size_t n_chunks = w->out->n_chunks;
-    pleat_devptr at = base;
-
-    for (;;) {
-        pleat_status st = add_some(w, seg, base, base + bytes, &at);
-        if (st != PLEAT_OK) {
-            return st;
-        }
-        if (at == base + bytes) {
-            w->out->n_blocks++;
-            w->n_looks += w->out->n_chunks - n_chunks;
-            return PLEAT_OK;
-        }
-        breathe(w);
-        const pl_block *b = live_at(w->space, base);
-        if (b == NULL || b->base != base || b->bytes != bytes) {
-            w->end = before.end;
-            w->bytes = before.bytes;
-            w->out->n_chunks = n_chunks;
-            return PLEAT_EPENDING;
-        }
-    }
+    *w = part->before;
+    w->out->n_chunks = part->n_chunks;
+    position->at = part->base;
+    part->bytes = 0;
+    pl_walk_lose(position);
 }
 
-/* List the blocks from b on, until the lock was dropped. *at: everything below is done. */
-static pleat_status add_from(walk *w, const pl_segment *seg, const pl_block *b, pleat_devptr *at)
+/* List the next chunk of a live block. */
+static pleat_status add_next(walk *w, pl_walk *position, pl_block *b, begun *part)
 {
-    size_t n_breaths = w->n_breaths;
+    pleat_devptr at = position->at;
+    pleat_devptr end = pl_block_end(b);
 
-    while (b != NULL && w->n_breaths == n_breaths) {
-        pleat_devptr next = pl_block_end(b);
-        if (b->state == PL_BLOCK_LIVE && b->base >= *at && !b->is_claimed) {
-            pleat_status st = add_block(w, seg, b->base, b->bytes);
-            if (st != PLEAT_OK && st != PLEAT_EPENDING) {
-                return st;
-            }
-            next = st == PLEAT_OK ? next : *at;
-        }
-        *at = next;
-        pl_lock_touch(1);
-        if (++w->n_looks >= BLOCKS_AT_ONCE) {
-            breathe(w);
-        }
-        b = w->n_breaths == n_breaths ? b->next : NULL;
+    if (part->bytes == 0) {
+        *part = (begun){ b->base, b->bytes, w->out->n_chunks, *w };
+        at = b->base;
     }
-    return PLEAT_OK;
-}
-
-/* Finding the block at an address is long if many blocks begin in a granule. So the walk goes from
- * block to block while holding the lock. */
-static pleat_status add_segment(walk *w, const pl_segment *seg)
-{
-    pleat_devptr end = seg->range.base + seg->range.bytes;
-    pleat_status st = PLEAT_OK;
-
-    w->end = 0;
-    for (pleat_devptr at = seg->range.base; at < end && st == PLEAT_OK;) {
-        st = add_from(w, seg, pl_segment_find(seg, at), &at);
+    pleat_status st = add_some(w, position->seg, b->base, end, 1, &at);
+    if (st == PLEAT_OK && at == end) {
+        w->out->n_blocks++;
+        part->bytes = 0;
     }
+    pl_walk_on(position, at, at == end ? b->next : b);
     return st;
 }
 
 /* No segment of a heap goes meanwhile (n_walking). */
 static pleat_status add_heap(walk *w, const pl_private *heap)
 {
+    pl_walk position = pl_walk_of(w->space, heap, PL_WALK_AS_LISTED);
     pleat_status st = heap->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
-
     const pl_segment *seg = NULL;
+    begun part = { 0 };
 
-    while (st == PLEAT_OK && (seg = pl_private_next_segment(heap, seg)) != NULL) {
-        st = add_segment(w, seg);
+    for (pl_block *b; st == PLEAT_OK && (b = pl_walk_block(&position)) != NULL;) {
+        if (w->space->flights.is_moving) {
+            pl_space_wait_for_move(w->space);
+            pl_walk_lose(&position);
+            continue;
+        }
+        w->end = position.seg == seg ? w->end : 0;
+        seg = position.seg;
+        if (part.bytes > 0 && !is_same(b, &part)) {
+            undo(w, &position, &part);
+            continue;
+        }
+        bool is_new = b->state == PL_BLOCK_LIVE && b->base >= position.at && !b->is_claimed;
+        if (part.bytes > 0 || is_new) {
+            st = add_next(w, &position, b, &part);
+        } else {
+            pl_walk_on(&position, pl_block_end(b), b->next);
+        }
     }
     return st == PLEAT_OK && heap->is_asleep ? PLEAT_EASLEEP : st;
 }
@@ -272,7 +256,6 @@ pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_lis
     out->n_chunks = 0;
     out->n_blocks = 0;
     pl_space_enter(space);
-    pl_space_wait_for_move(space);
     space->places.n_walking++;
     pleat_status st = add_heap(&w, heap);
     space->places.n_walking--;

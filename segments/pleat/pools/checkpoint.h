@@ -1,4 +1,4 @@
-/* checkpoint.h - the live blocks of a private pool, remembered: and how a pool is walked.
+/* checkpoint.h - the live blocks of a private pool, remembered.
  *
  * A roster of a pool refers to the lanes of its blocks, so that blocks can get their owners back.
  * The lanes and their streams' objects stay as long as the roster. From its first
@@ -11,27 +11,7 @@
 
 #include "segments/base/roster.h"
 #include "segments/pleat/space/private.h"
-
-/* The position of a walk over the blocks of a pool. The pool and its segments are held. */
-typedef struct pl_pool_walk {
-    pl_space *space;
-    const pl_private *pool;
-    pl_segment *seg;    /* NULL = to be found */
-    pl_block *block;    /* covers `at`; NULL = to be found, from `anchor` if set */
-    pl_block *anchor;   /* not free, and below `at`; NULL = none, or the lock was dropped */
-    bool is_near_start; /* no anchor, as only a few free blocks lie below */
-    unsigned n_steps;   /* from the anchor to the block, about */
-    pleat_devptr at;    /* everything below is done */
-    uint64_t since;     /* n_pieces at the start of this hold */
-} pl_pool_walk;
-
-void pl_pool_walk_begin(pl_pool_walk *walk, pl_space *space, const pl_private *pool);
-/* The block that covers `at`, or else the first block above, with `at` set to its base. NULL at the
- * end. */
-pl_block *pl_pool_walk_block(pl_pool_walk *walk);
-/* Go on to `at`. `block` covers or begins at the address `at`, or is NULL, and the walk finds the
- * block. May drop the lock. */
-void pl_pool_walk_on(pl_pool_walk *walk, pleat_devptr at, pl_block *block);
+#include "segments/pleat/space/walk.h"
 
 /* The block is live and claimed. */
 static inline bool pl_block_is_claimed(const pl_block *b)

@@ -89,10 +89,10 @@ static pl_roster_block *wanted_from(pl_roster_cursor *cursor, pleat_devptr at)
 static void free_all(pl_restore *r)
 {
     pl_roster_cursor cursor = pl_roster_begin(&r->out->live);
-    pl_pool_walk walk;
+    pl_walk walk;
 
-    pl_pool_walk_begin(&walk, r->space, r->pool);
-    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+    walk = pl_walk_of(r->space, r->pool, PL_WALK_BY_ADDRESS);
+    for (pl_block *b; (b = pl_walk_block(&walk)) != NULL;) {
         pleat_devptr end = pl_block_end(b);
         const pl_roster_block *wanted = wanted_from(&cursor, b->base);
         bool is_claimed = b->state == PL_BLOCK_LIVE && pl_block_is_claimed(b);
@@ -100,7 +100,7 @@ static void free_all(pl_restore *r)
         if (is_claimed) {
             free_claimed(r->space, b, wanted != NULL && wanted->base < end);
         }
-        pl_pool_walk_on(&walk, end, next);
+        pl_walk_on(&walk, end, next);
     }
 }
 
@@ -222,11 +222,11 @@ static pl_block *make_of(pl_restore *r, pl_block *piece, pl_roster_block *wanted
 static void make_all(pl_restore *r)
 {
     pl_roster_cursor cursor = pl_roster_begin(&r->out->live);
-    pl_pool_walk walk;
+    pl_walk walk;
 
-    pl_pool_walk_begin(&walk, r->space, r->pool);
+    walk = pl_walk_of(r->space, r->pool, PL_WALK_BY_ADDRESS);
     walk.at = r->is_adding ? pl_roster_at(&cursor)->base : 0;
-    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+    for (pl_block *b; (b = pl_walk_block(&walk)) != NULL;) {
         pleat_devptr end = pl_block_end(b);
         if (r->is_adding && r->n_made == r->out->live.n) {
             break;
@@ -236,7 +236,7 @@ static void make_all(pl_restore *r)
             b = make_of(r, b, wanted);
             end = b != NULL ? pl_block_end(b) : end;
         }
-        pl_pool_walk_on(&walk, end, b != NULL ? b->next : NULL);
+        pl_walk_on(&walk, end, b != NULL ? b->next : NULL);
     }
 }
 
@@ -250,10 +250,10 @@ static void make_all(pl_restore *r)
 static void settle_pool(pl_restore *r)
 {
     pl_space *space = r->space;
-    pl_pool_walk walk;
+    pl_walk walk;
 
-    pl_pool_walk_begin(&walk, space, r->pool);
-    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+    walk = pl_walk_of(space, r->pool, PL_WALK_BY_ADDRESS);
+    for (pl_block *b; (b = pl_walk_block(&walk)) != NULL;) {
         pleat_devptr end = pl_block_end(b);
         pl_block *next = b->next;
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && !b->is_strange) {
@@ -263,7 +263,7 @@ static void settle_pool(pl_restore *r)
                 next = NULL;
             }
         }
-        pl_pool_walk_on(&walk, end, next);
+        pl_walk_on(&walk, end, next);
     }
 }
 

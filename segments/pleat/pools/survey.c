@@ -164,7 +164,7 @@ static pleat_status prepare(pl_restore *r, const pl_segment *seg, const pl_roste
 }
 
 /* The roster's present block begins in b or reaches into b. All below walk->at is done. */
-static pleat_status survey_piece(pl_restore *r, pl_pool_walk *walk, pl_block *b,
+static pleat_status survey_piece(pl_restore *r, pl_walk *walk, pl_block *b,
                                  const pl_roster_block *wanted)
 {
     pleat_devptr end = wanted->base + wanted->bytes;
@@ -175,7 +175,7 @@ static pleat_status survey_piece(pl_restore *r, pl_pool_walk *walk, pl_block *b,
     if (!r->is_adding && b->state == PL_BLOCK_LIVE && is_same(b, wanted)) {
         pleat_status st = tell_live(r, wanted, false);
         pl_roster_next(&r->next);
-        pl_pool_walk_on(walk, to, b->next);
+        pl_walk_on(walk, to, b->next);
         return st;
     }
     pleat_status st = take_piece(r, &b, from, to, wanted->lane);
@@ -184,7 +184,7 @@ static pleat_status survey_piece(pl_restore *r, pl_pool_walk *walk, pl_block *b,
         pl_roster_next(&r->next);
     }
     if (st == PLEAT_OK) {
-        pl_pool_walk_on(walk, to, pl_block_end(b) > to ? b : b->next);
+        pl_walk_on(walk, to, pl_block_end(b) > to ? b : b->next);
     }
     return st;
 }
@@ -192,11 +192,11 @@ static pleat_status survey_piece(pl_restore *r, pl_pool_walk *walk, pl_block *b,
 pleat_status pl_survey(pl_restore *r)
 {
     pleat_status st = PLEAT_OK;
-    pl_pool_walk walk;
+    pl_walk walk;
 
-    pl_pool_walk_begin(&walk, r->space, r->pool);
+    walk = pl_walk_of(r->space, r->pool, PL_WALK_BY_ADDRESS);
     walk.at = r->is_adding ? pl_roster_at(&r->next)->base : 0;
-    for (pl_block *b; st == PLEAT_OK && (b = pl_pool_walk_block(&walk)) != NULL;) {
+    for (pl_block *b; st == PLEAT_OK && (b = pl_walk_block(&walk)) != NULL;) {
         const pl_roster_block *wanted = pl_roster_at(&r->next);
         if (wanted == NULL && r->is_adding) {
             break;
@@ -207,7 +207,7 @@ pleat_status pl_survey(pl_restore *r)
         }
         bool is_lacking = b->state == PL_BLOCK_LIVE && !pl_block_is_claimed(b);
         st = is_lacking ? claim(r, b) : PLEAT_OK;
-        pl_pool_walk_on(&walk, pl_block_end(b), b->next);
+        pl_walk_on(&walk, pl_block_end(b), b->next);
     }
     bool is_left = st == PLEAT_OK && pl_roster_at(&r->next) != NULL;
     return is_left ? PLEAT_EPOOL : st;
@@ -225,10 +225,10 @@ static void undo_piece(pl_space *space, pl_block *piece)
 
 void pl_survey_undo(pl_restore *r)
 {
-    pl_pool_walk walk;
+    pl_walk walk;
 
-    pl_pool_walk_begin(&walk, r->space, r->pool);
-    for (pl_block *b; (b = pl_pool_walk_block(&walk)) != NULL;) {
+    walk = pl_walk_of(r->space, r->pool, PL_WALK_BY_ADDRESS);
+    for (pl_block *b; (b = pl_walk_block(&walk)) != NULL;) {
         pleat_devptr end = pl_block_end(b);
         pl_block *next = b->next;
         if (b->state == PL_BLOCK_LIVE && pl_block_is_claimed(b)) {
@@ -237,6 +237,6 @@ void pl_survey_undo(pl_restore *r)
             undo_piece(r->space, b);
             next = NULL;
         }
-        pl_pool_walk_on(&walk, end, next);
+        pl_walk_on(&walk, end, next);
     }
 }

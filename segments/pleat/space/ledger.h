@@ -7,7 +7,7 @@
  *   completed   nobody uses the block any more: its area, observer
  *   pends       bytes of the block wait for the lane's work, or do so no more
  *
- * Callers say what happens, and never count. A walk recomputes all counts (ops/walk.c), so a count
+ * Callers say what happens, and never count. A walk recomputes all counts (ops/check.c), so a count
  * that a further way forgets is found by the first check. The short ways (ops/quick.h) use the
  * inner parts, as no block there is a page or of a heap, and tell the observer themselves.
  *

@@ -6,7 +6,7 @@
 
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/policy.h"
-#include "segments/pleat/ops/walk.h"
+#include "segments/pleat/ops/check.h"
 #include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/ops/walk.h"
+#include "segments/pleat/ops/check.h"
 #include "segments/pleat/space/run.h"
 #include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
@@ -19,7 +19,7 @@ static void open_rig(void)
 
 static void close_rig(void)
 {
-    ck_assert_int_eq(pl_walk_space(&rig), 0);
+    ck_assert_int_eq(pl_check_space(&rig), 0);
     rig_close();
 }
 
@@ -364,7 +364,7 @@ START_TEST(random_frees_and_moves_agree_with_a_recount)
     pl_segment *seg = rig_draw(drawing);
     for (int step = 0; step < 600; step++) {
         random_change(seg, random_below(UNITS));
-        ck_assert_int_eq(pl_walk_space(&rig), 0);
+        ck_assert_int_eq(pl_check_space(&rig), 0);
         strip(rig_show(seg), letters);
         for (uint32_t lane = 1; lane <= 3; lane++) {
             size_t units = 1 + random_below(20);
@@ -392,7 +392,7 @@ static void open_specimen(void)
 static void assert_broken(void)
 {
     ck_assert_int_eq(pl_run_check(specimen), 1);
-    ck_assert_int_eq(pl_walk_space(&rig), 201);
+    ck_assert_int_eq(pl_check_space(&rig), 201);
 }
 
 START_TEST(a_settled_block_outside_the_index_is_found)

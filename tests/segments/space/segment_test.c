@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segments/pleat/ops/walk.h"
+#include "segments/pleat/ops/check.h"
 #include "segments/pleat/space/run.h"
 #include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
@@ -58,7 +58,7 @@ START_TEST(what_is_drawn_is_shown_and_sound)
     };
     for (size_t i = 0; i < sizeof drawings / sizeof drawings[0]; i++) {
         rig_assert(rig_draw(drawings[i]), drawings[i]);
-        ck_assert_int_eq(pl_walk_space(&rig), 0);
+        ck_assert_int_eq(pl_check_space(&rig), 0);
     }
 }
 END_TEST
@@ -248,7 +248,7 @@ START_TEST(a_segment_that_cannot_be_made_leaves_nothing_behind)
         ck_assert_ptr_null(area->holes.first);
     }
     ck_assert_ptr_eq(area->segments, pl_space_lowest(&rig));
-    ck_assert_int_eq(pl_walk_space(&rig), 0);
+    ck_assert_int_eq(pl_check_space(&rig), 0);
 }
 END_TEST
 
@@ -493,7 +493,7 @@ static void open_specimen(void)
 static void assert_broken(int rule)
 {
     ck_assert_int_eq(pl_segment_check(specimen), rule);
-    ck_assert_int_eq(pl_walk_space(&rig), 100 + rule);
+    ck_assert_int_eq(pl_check_space(&rig), 100 + rule);
 }
 
 START_TEST(a_gap_breaks_rule_one)

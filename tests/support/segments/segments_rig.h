@@ -11,7 +11,7 @@
  *   f h   in flight, free before / a hole before
  *
  * Bars are only for the eye and must be at granules. A colon separates two blocks of one letter.
- * Later blocks of a lane have later ticks. A drawn segment is fully valid: pl_walk_space passes. */
+ * Later blocks of a lane have later ticks. A drawn segment is valid: pl_check_space passes. */
 #ifndef PLEAT_TESTS_SEGMENTS_RIG_H
 #define PLEAT_TESTS_SEGMENTS_RIG_H
 

@@ -1,5 +1,5 @@
-/* walk.c - the walkers of a space: see walk.h and the invariants in space.h, segment.h, run.h. */
-#include "segments/pleat/ops/walk.h"
+/* check.c - the walkers of a space: see check.h and the invariants in space.h, segment.h, run.h. */
+#include "segments/pleat/ops/check.h"
 
 #include <string.h>
 
@@ -357,7 +357,7 @@ static int check_totals(const pl_space *space, const census *c)
     return is_within ? 0 : SPACE + 6;
 }
 
-int pl_walk_space(const pl_space *space)
+int pl_check_space(const pl_space *space)
 {
     census c;
     int broken = check_segments(space);
@@ -461,8 +461,8 @@ static void visit_from(const pl_space *space, const pl_segment *seg, pleat_devpt
     }
 }
 
-bool pl_walk_visit(const pl_space *space, size_t most, pleat_devptr *from, see_piece see,
-                   void *context)
+bool pl_visit_space(const pl_space *space, size_t most, pleat_devptr *from, see_piece see,
+                    void *context)
 {
     size_t n = most;
     const pl_segment *seg = pl_space_segment_below(space, *from);
