@@ -285,14 +285,6 @@ pl_step pl_fit_elsewhere(pl_attempt *t)
 
 /* ---- what is over ---------------------------------------------------------------------------- */
 
-/* A request in a capture queries and unmaps nothing. */
-static bool may_poll(const pl_space *space, const pl_request *rq)
-{
-    return !rq->is_capturing &&
-           (pl_space_has_many_lanes(space) || space->streams.ticking.n > 0 ||
-            pl_space_n_stale(space) > 0 || space->captures.n > 0 || space->places.draining != NULL);
-}
-
 /* Records worthy ticks where that is allowed, and asks which ticks have passed. */
 pl_step pl_fit_poll(pl_attempt *t)
 {
@@ -301,7 +293,7 @@ pl_step pl_fit_poll(pl_attempt *t)
 
     pl_deadline_begin(); /* nothing was waited for yet */
     rq->n_done[PL_POLLED] = 1;
-    if (!may_poll(space, rq)) {
+    if (rq->is_capturing) { /* queries and unmaps nothing */
         return PL_STEP_NEXT;
     }
     pl_tick_record_if_wanted(space, rq->lane); /* the call names its stream */
