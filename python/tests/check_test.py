@@ -236,6 +236,37 @@ def test_custom_operators_are_known_by_their_schema(check: Any) -> None:
     assert finding["here"]["what"] == "mine::scale_"
 
 
+def test_tensors_without_memory_are_left_alone(check: Any) -> None:
+    """DTensor plans with them what each rank does, and FSDP2's parameters are DTensors."""
+    code = """
+        import torch
+        import torch.distributed as dist
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.distributed.fsdp import fully_shard
+        with FakeTensorMode():
+            fake = torch.empty(3, device="cuda")
+        assert (torch.empty_like(fake) + fake).shape == (3,)
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)).cuda()
+        fully_shard(model)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(2):
+            model(torch.randn(8, 64, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        weight = next(model.parameters())._local_tensor.detach()
+        side = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            other = weight + 1
+        model[0].weight.data.mul_(2)
+        dist.destroy_process_group()
+        """
+    told, _ = check(code)
+    (finding,) = told["findings"]
+    assert first(finding["here"]) == line_of(code, "data.mul_")
+
+
 # ---- training loops ----
 
 SCRIPTS = Path(__file__).with_name("check_scripts.py")

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -145,6 +146,8 @@ class _Mode(TorchDispatchMode):
             return func(*args, **kwargs)
         for kind in types:
             if kind is not _Tensor and not issubclass(kind, torch.nn.Parameter):
+                if issubclass(kind, FakeTensor):
+                    return func(*args, **kwargs)  # without memory, as in the planning of DTensor
                 return NotImplemented  # a wrapper: its own operations on real tensors come here
         check = _state
         if check is None or not check.is_on or _thread.is_torch_s:
