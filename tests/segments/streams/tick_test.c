@@ -289,6 +289,45 @@ START_TEST(uses_by_streams_that_died_are_over_by_and_by)
 }
 END_TEST
 
+/* An event of the context makes the driver look at every stream. */
+START_TEST(streams_that_died_share_a_tick_of_the_context)
+{
+    enum { N = 400, BYTES = 8 * MIB };
+    pleat_get(512, 1);
+    for (int i = 0; i < N; i++) {
+        pleat_devptr ptr = pleat_get(BYTES, 2);
+        pleat_renew_stream(2);
+        pleat_put(ptr, 1);
+    }
+    ck_assert_uint_gt(pleat_calls("cuCtxRecordEvent"), 0);
+    ck_assert_uint_lt(pleat_calls("cuCtxRecordEvent"), N / 16);
+}
+END_TEST
+
+/* The last stream that died leaves much memory, and the tick for it is refused once. */
+START_TEST(a_tick_of_the_context_that_is_refused_is_tried_again)
+{
+    enum { N = 30, BYTES = 8 * MIB, CALLS = 256 };
+    pleat_get(512, 1);
+    pleat.sim.fail_at("cuCtxRecordEvent", 0, 999);
+    pleat_devptr ptr[N];
+    for (int i = 0; i < N; i++) {
+        ptr[i] = pleat_get(BYTES, 2);
+    }
+    pleat_renew_stream(2);
+    for (int i = 0; i < N; i++) {
+        pleat_put(ptr[i], 1);
+    }
+    ck_assert_uint_gt(pleat_counted().pending_bytes, N / 2 * BYTES);
+    for (int i = 0; i < CALLS; i++) {
+        pleat_put(pleat_get(MIB, 1), 1);
+    }
+    pleat_get((size_t)N * BYTES, 3); /* no fit, so the request polls the ticks */
+    ck_assert_uint_lt(pleat_counted().pending_bytes, BYTES);
+    pleat.sim.fail_never();
+}
+END_TEST
+
 SUITE(segments_tick)
 {
     TCase *settling = suite_case(suite, "settling", open_plain, pleat_close);
@@ -312,4 +351,6 @@ SUITE(segments_tick)
     tcase_add_test(silent, or_for_what_is_much_of_a_device_that_is_nearly_full);
     tcase_add_test(silent, what_pends_on_streams_that_died_comes_back);
     tcase_add_test(silent, uses_by_streams_that_died_are_over_by_and_by);
+    tcase_add_test(silent, streams_that_died_share_a_tick_of_the_context);
+    tcase_add_test(silent, a_tick_of_the_context_that_is_refused_is_tried_again);
 }
