@@ -292,7 +292,7 @@ END_TEST
 /* An event of the context makes the driver look at every stream. */
 START_TEST(streams_that_died_share_a_tick_of_the_context)
 {
-    enum { N = 400, BYTES = 8 * MIB };
+    enum { N = 400, BYTES = MIB };
     pleat_get(512, 1);
     for (int i = 0; i < N; i++) {
         pleat_devptr ptr = pleat_get(BYTES, 2);
