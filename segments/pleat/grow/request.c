@@ -138,7 +138,7 @@ static pleat_status prepare(pl_space *space, const pl_request *rq)
 static pleat_status serve(pl_space *space, pl_request *rq, pl_block **out)
 {
     for (;;) {
-        pl_attempt t = { .space = space, .rq = rq, .failed = PLEAT_EPENDING };
+        pl_attempt t = { .space = space, .rq = rq };
         t.st = prepare(space, rq);
         if (t.st != PLEAT_OK || go_through(&t) == PL_STEP_DONE) {
             *out = t.block;

@@ -51,13 +51,13 @@ typedef struct pl_request {
     bool is_out_of_va; /* no more addresses can be reserved: a place in any area will do */
     bool wants_tick;   /* took pending memory, or was handed some, so a tick of the lane is due */
     uint32_t n_done[PL_N_DONE];
-    bool has_passed;    /* in the last poll something had passed */
-    bool is_forbidden;  /* a wait for the context failed, since a capture may be under way */
-    pl_ask ask;         /* ask the driver again for memory refused before? */
-    uint64_t turn;      /* number of the turn through lanes to order after */
-    uint64_t wait_turn; /* number of the turn through lanes to wait for */
-    size_t n_round;     /* granules added to the place, so that large chunks fit */
-    size_t n_recast;    /* granules released for this request, and not taken */
+    bool has_passed;     /* in the last poll something had passed */
+    pleat_status failed; /* the error of a wait; ECAPTURE: a capture may be under way */
+    pl_ask ask;          /* ask the driver again for memory refused before? */
+    uint64_t turn;       /* number of the turn through lanes to order after */
+    uint64_t wait_turn;  /* number of the turn through lanes to wait for */
+    size_t n_round;      /* granules added to the place, so that large chunks fit */
+    size_t n_recast;     /* granules released for this request, and not taken */
 } pl_request;
 
 /* What a row of the order came to. */
@@ -72,10 +72,9 @@ typedef enum pl_step {
 typedef struct pl_attempt {
     pl_space *space;
     pl_request *rq;
-    pl_block *block;     /* what was found: a live block, not yet in the map of live blocks */
-    pleat_status st;     /* why the request cannot grow, and at last the answer */
-    bool pends;          /* memory pends that might spare the request that answer */
-    pleat_status failed; /* EPENDING, or the error of a wait */
+    pl_block *block; /* what was found: a live block, not yet in the map of live blocks */
+    pleat_status st; /* why the request cannot grow, and at last the answer */
+    bool pends;      /* memory pends that might spare the request that answer */
 } pl_attempt;
 
 /* Is it a private pool's, and no heap's? */

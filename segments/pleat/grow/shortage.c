@@ -63,6 +63,12 @@ static uint32_t slice_left(const pl_space *space)
     return left_ms < SLICE_MS ? left_ms : SLICE_MS;
 }
 
+/* A wait whose time is up has not failed. */
+static void note_failure(pl_request *rq, pleat_status st)
+{
+    rq->failed = st == PLEAT_OK || st == PLEAT_EPENDING ? rq->failed : st;
+}
+
 static void begin_turn(pl_space *space, pl_request *rq)
 {
     rq->turn = ++space->streams.n_turns;
@@ -197,7 +203,7 @@ static void name_pending(const pl_space *space, const pl_request *rq)
 {
     const pl_lane *other = pl_pends_most(space, rq);
 
-    if (rq->is_forbidden && pl_capture_name_lasting(space)) {
+    if (rq->failed == PLEAT_ECAPTURE && pl_capture_name_lasting(space)) {
         return;
     }
     if (other == NULL) {
@@ -272,7 +278,7 @@ pl_step pl_short_wait_next(pl_attempt *t)
     bool is_late = false;
 
     while (!any && !is_late && pl_tick_wait_any(space, t->rq->wait_turn, slice_left(space), &st)) {
-        t->failed = st == PLEAT_OK ? t->failed : st;
+        note_failure(t->rq, st);
         any = pl_settle_all(space);
         is_late = st == PLEAT_EPENDING && time_left(space) == 0;
         any = any || (!is_late && pl_pace_turn(space) != since);
@@ -297,7 +303,7 @@ pl_step pl_short_wait_for_all(pl_attempt *t)
 
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;
-        rq->is_forbidden = failed == PLEAT_ECAPTURE;
+        note_failure(rq, failed);
     }
     begin_turn(space, rq); /* all lanes may have gone on meanwhile */
     rq->n_done[PL_POLLED_ALL] = 0;
@@ -306,10 +312,10 @@ pl_step pl_short_wait_for_all(pl_attempt *t)
 
 pl_step pl_short_answer_pending(pl_attempt *t)
 {
-    if (t->failed == PLEAT_EPENDING || t->failed == PLEAT_ECAPTURE) {
+    if (t->rq->failed == PLEAT_OK || t->rq->failed == PLEAT_ECAPTURE) {
         return refuse_pending(t);
     }
-    t->st = t->failed;
+    t->st = t->rq->failed;
     return PL_STEP_DONE;
 }
 

@@ -441,6 +441,24 @@ START_TEST(what_other_threads_do_ends_a_wait)
 }
 END_TEST
 
+/* Only a tick of the context covers the memory, and the driver fails to record one. */
+START_TEST(what_made_the_last_wait_fail_is_told)
+{
+    pleat_devptr ptr;
+    pleat_open_with(SIM, PL_CROSS_ORDER, 20);
+    pleat_get(512, 1);
+    pleat_devptr p = pleat_get(200 * MIB, 2);
+    pleat_renew_stream(2);
+    pleat.sim.fail_from("cuCtxRecordEvent", 0, 719);
+    pleat_put(p, 1);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 100 * MIB, pleat.streams[1], &ptr),
+                     PLEAT_EDRIVER);
+    pleat.sim.fail_never();
+    pleat_get(100 * MIB, 1);
+    pleat_close();
+}
+END_TEST
+
 /* ---- two limits ------------------------------------------------------------------------------ */
 
 static pthread_t first_thread;
@@ -612,6 +630,7 @@ SUITE(segments_refusal)
     tcase_add_loop_test(all, one_refusal_of_memory_fails_no_request, 0, 3);
     tcase_add_test(all, a_tick_that_is_refused_comes_with_the_next_call);
     tcase_add_test(all, a_refusal_makes_no_stream_wait_for_a_little_memory);
+    tcase_add_test(all, what_made_the_last_wait_fail_is_told);
 
     TCase *threads = suite_case(suite, "threads", NULL, NULL);
     tcase_add_loop_test(threads, streams_that_hang_hold_up_no_memory_of_others, 0, N_HANGING);
