@@ -99,7 +99,7 @@ typedef struct sim_state {
 
 extern sim_state sim;
 
-enum { SIM_CONTEXT_STACK = 64 };
+enum { SIM_CONTEXT_STACK = 4096 };
 
 typedef struct sim_context_ref {
     sim_context *context;
