@@ -302,7 +302,7 @@ pl_step pl_fit_poll(pl_attempt *t)
     pl_context_tick_record_if_due(space);
     (void)pl_stale_reap(space);
     (void)pl_settle_some(space, PL_SETTLE_SOME);
-    return PL_STEP_YIELDS;
+    return PL_STEP_AGAIN;
 }
 
 /* A block used by several streams waits for the streams in turn, and then for its owner. */
@@ -324,6 +324,7 @@ pl_step pl_fit_settle(pl_attempt *t)
         !pl_private_drain(space) && !poll_again(space, t->rq)) {
         return PL_STEP_NEXT;
     }
+    t->rq->n_done[PL_REFRESHED]++;
     pl_space_breathe(space);
     return PL_STEP_AGAIN;
 }

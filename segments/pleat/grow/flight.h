@@ -2,7 +2,7 @@
  *
  * Phase one, under the lock: the place is cut out of holes and free blocks. Chunks are collected:
  * idle chunks, chunks to create, and chunks taken from under free blocks. All or nothing;
- * everything is in state FLIGHT, in no index. Phase two, by plans: create, map. Phase
+ * everything is in state FLIGHT, in no index. Phase two, without the lock: create, map. Phase
  * three, under the lock: commit, which cannot fail, or put everything back. A taken chunk is mapped
  * at its new place while its old mapping still stands, so giving the chunk back is only
  * bookkeeping.

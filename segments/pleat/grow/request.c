@@ -29,8 +29,10 @@ typedef struct row {
     when when;
     bool (*may)(const pl_attempt *t); /* NULL: whenever the row is reached */
     pl_step (*act)(pl_attempt *t);
-    pl_done counts; /* which of the request's counts goes up if something has changed */
-    unsigned most;  /* how far */
+    /* The row is passed over once this count of the request has come so far. Rows may share a
+     * count. The act moves it. */
+    pl_done count;
+    unsigned most;
 } row;
 
 static const row ORDER[] = {
@@ -72,7 +74,7 @@ static const row ORDER[] = {
     /* Let the stream wait on the GPU for another stream. A lane yields until nothing is left, then
      * not again in this turn. What it yields pends on the request's own lane. */
     { IF_PENDING, pl_short_may_order, pl_short_order_next, PL_ORDERED, 1 },
-    /* Unmap settled memory in chunks that fit nowhere; without a wait. */
+    /* Unmap settled memory in chunks that fit nowhere; without a wait, if nothing was gathered. */
     { IF_PENDING, pl_short_may_gather_large, pl_short_gather, PL_GATHERED, 1 },
     /* Take from the reserve, rather than let the host wait. */
     { IF_PENDING, pl_short_may_use_reserve, pl_short_use_reserve, PL_USED_RESERVE, 1 },
@@ -86,7 +88,8 @@ static const row ORDER[] = {
     { IF_PENDING, NULL, pl_short_answer_pending, PL_UNCOUNTED, 0 },
 
     /* ---- nothing pends that could help: the last means, and the answer ---- */
-    /* Unmap settled memory in chunks that fit nowhere, before the reserve is touched. */
+    /* Unmap settled memory in chunks that fit nowhere, if nothing was gathered, before the reserve
+     * is touched. */
     { IF_NOTHING_PENDS, pl_short_may_gather_for_reserve, pl_short_gather, PL_GATHERED, 1 },
     { IF_NOTHING_PENDS, pl_short_may_use_reserve, pl_short_use_reserve, PL_USED_RESERVE, 1 },
     /* The same without a reserve; at once, and after a wait. From then on the request creates
@@ -103,7 +106,7 @@ static bool is_due(const row *r, const pl_attempt *t)
     if (r->when != ALWAYS && (r->when == IF_PENDING) != t->pends) {
         return false;
     }
-    return (r->counts == PL_UNCOUNTED || t->rq->n_done[r->counts] < r->most) &&
+    return (r->count == PL_UNCOUNTED || t->rq->n_done[r->count] < r->most) &&
            (r->may == NULL || r->may(t));
 }
 
@@ -112,9 +115,6 @@ static pl_step go_through(pl_attempt *t)
 {
     for (const row *r = ORDER;; r++) {
         pl_step step = is_due(r, t) ? r->act(t) : PL_STEP_NEXT;
-        if (step == PL_STEP_AGAIN && r->counts != PL_UNCOUNTED) {
-            t->rq->n_done[r->counts]++;
-        }
         if (step != PL_STEP_NEXT) {
             return step;
         }

@@ -62,10 +62,9 @@ typedef struct pl_request {
 
 /* What a row of the order came to. */
 typedef enum pl_step {
-    PL_STEP_NEXT,   /* nothing: go on with the next row */
-    PL_STEP_AGAIN,  /* something has changed, and counts against the row's bound: look again */
-    PL_STEP_YIELDS, /* the same, but what yields is used up by it, and need not be counted */
-    PL_STEP_DONE,   /* t->block is the block, or t->st says why there is none */
+    PL_STEP_NEXT,  /* nothing: go on with the next row */
+    PL_STEP_AGAIN, /* something has changed: look again, from the first row */
+    PL_STEP_DONE,  /* t->block is the block, or t->st says why there is none */
 } pl_step;
 
 /* One pass of a request through the order. */

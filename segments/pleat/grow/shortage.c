@@ -91,6 +91,7 @@ bool pl_short_has_flights(const pl_attempt *t)
 
 pl_step pl_short_wait_for_flights(pl_attempt *t)
 {
+    t->rq->n_done[PL_LANDED]++;
     pl_space_wait_for_flights(t->space);
     return PL_STEP_AGAIN;
 }
@@ -102,6 +103,7 @@ bool pl_short_may_poll_all(const pl_attempt *t)
 
 pl_step pl_short_poll_all(pl_attempt *t)
 {
+    t->rq->n_done[PL_POLLED_ALL]++;
     pl_settle_want_ticks(t->space, t->rq->lane);
     (void)pl_tick_poll(t->space, SIZE_MAX); /* also those just recorded */
     pl_settle_everything(t->space);
@@ -117,7 +119,7 @@ bool pl_short_may_ask_driver(const pl_attempt *t)
 pl_step pl_short_ask_driver(pl_attempt *t)
 {
     t->rq->ask = PL_ASK_NOW;
-    return PL_STEP_YIELDS;
+    return PL_STEP_AGAIN;
 }
 
 /* ---- memory in chunks that fit nowhere ------------------------------------------------------- */
@@ -158,6 +160,7 @@ pl_step pl_short_gather(pl_attempt *t)
         (rq->n_done[PL_GATHERED] > 0 && wait_ms == 0)) {
         return PL_STEP_NEXT;
     }
+    rq->n_done[PL_GATHERED]++;
     rq->n_round = 0;
     if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
         pl_tick_record(space, rq->lane); /* else the lane's pending memory stays mapped */
@@ -192,6 +195,7 @@ bool pl_short_must_use_reserve(const pl_attempt *t)
 
 pl_step pl_short_use_reserve(pl_attempt *t)
 {
+    t->rq->n_done[PL_USED_RESERVE]++;
     t->rq->n_done[PL_FOILED] = 0; /* foiled without the reserve: no matter now */
     return PL_STEP_AGAIN;
 }
@@ -256,7 +260,7 @@ pl_step pl_short_order_next(pl_attempt *t)
         pleat_status st = pl_handover(space, rq->lane, other, SIZE_MAX, is_private, &n_moved);
         if (n_moved > 0) {
             rq->wants_tick = true; /* streams may have to order after this memory */
-            return PL_STEP_YIELDS;
+            return PL_STEP_AGAIN;
         }
         other->tried_turn = rq->turn;
         if (st != PLEAT_OK && st != PLEAT_ESTREAM) {
@@ -284,7 +288,7 @@ pl_step pl_short_wait_next(pl_attempt *t)
         any = any || (!is_late && pl_pace_turn(space) != since);
     }
     t->rq->n_done[PL_WAITED] = !any || is_late;
-    return any ? PL_STEP_YIELDS : PL_STEP_NEXT;
+    return any ? PL_STEP_AGAIN : PL_STEP_NEXT;
 }
 
 bool pl_short_may_wait_for_all(const pl_attempt *t)
@@ -301,13 +305,14 @@ pl_step pl_short_wait_for_all(pl_attempt *t)
     bool is_over = failed != PLEAT_EPENDING || space->streams.context.is_unsupported ||
                    time_left(space) == 0;
 
+    rq->n_done[PL_WAITED_ALL] += is_over;
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;
         note_failure(rq, failed);
     }
     begin_turn(space, rq); /* all lanes may have gone on meanwhile */
     rq->n_done[PL_POLLED_ALL] = 0;
-    return is_over ? PL_STEP_AGAIN : PL_STEP_YIELDS;
+    return PL_STEP_AGAIN;
 }
 
 pl_step pl_short_answer_pending(pl_attempt *t)
@@ -333,6 +338,7 @@ pl_step pl_short_clear_stale(pl_attempt *t)
     pl_space *space = t->space;
     pl_request *rq = t->rq;
 
+    rq->n_done[PL_CLEARED]++;
     if (rq->lane->stream != NULL) {
         pl_tick_record(space, rq->lane); /* own takes may have left stale addresses */
         (void)!pl_tick_wait(space, rq->lane, time_left(space));

@@ -1,4 +1,5 @@
-/* check.c - the walkers of a space: see check.h and the invariants in space.h, segment.h, run.h. */
+/* check.c - the walkers of a space: see check.h, and the invariants in space_state.h, segment.h and
+ * run.h. */
 #include "segments/pleat/ops/check.h"
 
 #include <string.h>

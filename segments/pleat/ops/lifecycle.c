@@ -115,6 +115,7 @@ pleat_status pl_pleat_create(pl_device *dev, const pl_allocator_options *options
     return PLEAT_OK;
 
 undo_space:
+    pl_lock_fini(&space->lock);
     pl_meta_free(&meta, space);
 undo_host:
     (void)pl_meta_fini(&meta);

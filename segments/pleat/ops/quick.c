@@ -1,4 +1,5 @@
-/* quick.c - see quick.h. Guarded by the space's lock. Never calls the driver. */
+/* quick.c - see quick.h. Guarded by the space's lock. An allocation never drops it. A free may, for
+ * a tick that is due (pl_settle_freed), when all else is done. */
 #include "segments/pleat/ops/quick.h"
 
 #include "segments/pleat/space/ledger.h"

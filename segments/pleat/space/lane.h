@@ -43,13 +43,13 @@ typedef struct pl_lane_link {
     bool is_linked;
 } pl_lane_link;
 
-/* I1  passed_tick < next_tick; the ticks in the ring have rising numbers between these two;
+/* I1  passed_tick < next_stamp; the ticks in the ring have rising numbers between these two;
  *     recorded_tick is the number of the last one, or passed_tick if there is none
  * I2  a free block is in a queue of a lane if and only if it pends on that lane: in
- *     `private_pending` if it is_private, else in `pending`; ticks do not fall along a queue
+ *     `private_pending` if it is_private, else in `pending`; stamps do not fall along a queue
  * I3  pending_bytes, private_bytes and shared_bytes are the sums of the blocks in `pending`,
  *     `private_pending` and `shared_pending`
- * I4  the last use of each block in `shared_pending` is a demand on this lane; ticks of these uses
+ * I4  the last use of each block in `shared_pending` is a demand on this lane; stamps of these uses
  *     do not fall along the queue
  * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
  *     except free blocks: uses, stale, shared and captured blocks, private and released areas,
@@ -70,7 +70,7 @@ typedef struct pl_lane {
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */
     struct pl_capture *capture; /* capture the stream was last seen in; NULL = at rest */
-    uint64_t next_tick;         /* the stamp of frees from now on, see pl_lane_stamp */
+    uint64_t next_stamp;        /* the stamp of frees from now on, see pl_lane_stamp */
     uint64_t passed_tick;       /* this tick and all earlier ticks have passed */
     uint64_t recorded_tick;     /* no tick of the lane covers stamps above this number */
     pl_tick ticks[PL_LANE_TICKS];
@@ -99,8 +99,8 @@ typedef struct pl_lane {
     pl_lane_link busy;
     pl_lane_link ticking;
     pl_lane_link ripe; /* a tick has passed since the lane was last settled */
-    /* next_tick and n_frees at the last look in a crowd: while both hold, nothing was freed. */
-    uint64_t seen_next_tick;
+    /* next_stamp and n_frees at the last look in a crowd: while both hold, nothing was freed. */
+    uint64_t seen_next_stamp;
     unsigned seen_n_frees;
     size_t n_seen_live; /* the walker's recount of n_live and n_refs */
     size_t n_seen_refs;

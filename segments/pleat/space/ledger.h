@@ -36,11 +36,6 @@ static inline void pl_ledger_count_freed(pl_space *space, pl_lane *lane, const p
     pl_usages_end(&space->blocks.usages, pool, b->bytes, b->requested);
 }
 
-static inline void pl_ledger_count_completed(const pl_block *b)
-{
-    b->segment->area->n_used--;
-}
-
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 /* b, in state live, is a program's from now on. The map has room. The caller has counted the
@@ -51,8 +46,13 @@ void pl_ledger_freed(pl_space *space, pl_block *b);
 /* Nobody uses b, which was freed, any more. The caller makes b free, or puts b in flight. */
 static inline void pl_ledger_completed(const pl_space *space, const pl_block *b)
 {
+    pl_area *area = b->segment->area;
+
     pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    pl_ledger_count_completed(b);
+    if (--area->n_used == 0 && __builtin_expect(area->rests_in != NULL, false)) {
+        LIST_INSERT_HEAD(area->rests_in, area, rest);
+        area->rests_in = NULL;
+    }
 }
 
 /* The live pages of a buffer have become one block more, or one less, with as many bytes. `lane`:

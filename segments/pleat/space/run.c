@@ -171,7 +171,7 @@ static inline bool is_in_area(const pl_block *b)
     return pl_segment_is_apart(b->segment) && b->segment->area->class != PL_CLASS_BUFFER;
 }
 
-/* Ticks do not fall along a queue: a block with an older tick than the last one's gets the last
+/* Stamps do not fall along a queue: a block with an older stamp than the last one's gets the last
  * one's. */
 static inline void queue(pl_space *space, pl_block *b)
 {
@@ -221,7 +221,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *b, const pl_
 }
 
 /* `high` becomes part of `low`, its lower neighbour. Both are free. If they are not alike, the
- * busier block's lane and tick remain: pending before settled, later tick before earlier. */
+ * busier block's lane and stamp remain: pending before settled, later before earlier. */
 static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
 {
     bool is_low_busier = high->lane == PL_LANE_SETTLED ||

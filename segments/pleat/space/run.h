@@ -72,7 +72,7 @@ pl_block *pl_carve_out(pl_space *space, pl_block *b, pleat_devptr base, pleat_de
  * or were loose before a neighbour was taken. No counter has these granules meanwhile. */
 pl_block *pl_carve_take(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
 /* The same for [base, end) of free blocks side by side; b covers base. The blocks become a single
- * block, with the lane and tick of the first. Needs two spares. */
+ * block, with the lane and stamp of the first. Needs two spares. */
 pl_block *pl_carve_out_all(pl_space *space, pl_block *b, pleat_devptr base, pleat_devptr end);
 /* All work on b, in flight, is over. b keeps no lane, as the lane may go meanwhile. */
 static inline void pl_carve_settle(pl_block *b)

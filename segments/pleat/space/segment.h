@@ -150,11 +150,11 @@ static inline size_t pl_segment_granules_of(const pl_segment *seg, const pl_bloc
 
 /* Change b's state and bring the tally up to date. The caller updates indexes and queues. */
 void pl_segment_become(pl_segment *seg, pl_block_store *store, pl_block *b, pl_block_state state);
-/* Cut b at `at`: b keeps the low part, the new block (same state, lane, tick) gets the high part.
+/* Cut b at `at`: b keeps the low part, the new block (same state, lane, stamp) gets the high part.
  * The caller updates indexes and queues. Needs one spare block. */
 pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, pleat_devptr at);
 /* Cut a free block, which begins in granule `from`, at `at`. b keeps the high part, with b's place
- * in index and queue. The new block gets the low part; the caller sets its state, lane and tick.
+ * in index and queue. The new block gets the low part; the caller sets its state, lane and stamp.
  * Needs one spare block. */
 pl_block *pl_segment_cut_low(pl_segment *seg, pl_block_store *store, pl_block *b, size_t from,
                              pleat_devptr at);

@@ -78,8 +78,8 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
     if (__builtin_expect(lane->is_closed, false)) {
         return lane->recorded_tick;
     }
-    return lane->next_tick > space->streams.context.next_tick ? lane->next_tick
-                                                              : space->streams.context.next_tick;
+    return lane->next_stamp > space->streams.context.next_stamp ? lane->next_stamp
+                                                                : space->streams.context.next_stamp;
 }
 /* Has a tick of the lane, or of the context, passed that covers the stamp? */
 static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t stamp)

@@ -39,7 +39,7 @@ typedef enum pl_context_phase {
 /* The tick of the whole context, which covers every lane's stamps up to its number. At most one
  * tick is recorded and has not passed. */
 typedef struct pl_context {
-    uint64_t next_tick; /* stamps of new frees are at least this number */
+    uint64_t next_stamp; /* stamps of new frees are at least this number */
     uint64_t passed_tick;
     pl_tick tick; /* fence NULL = none */
     pl_context_phase phase;

@@ -51,7 +51,7 @@ static uint64_t begin_context_tick(pl_space *space, bool is_long)
     pl_context *context = &space->streams.context;
     uint64_t number = space->streams.clock;
 
-    context->next_tick = ++space->streams.clock;
+    context->next_stamp = ++space->streams.clock;
     context->phase = is_long ? PL_CONTEXT_SYNCHRONIZING : PL_CONTEXT_RECORDING;
     context->is_wanted = false;
     context->gone_bytes = 0;

@@ -117,5 +117,5 @@ void pl_private_begin_drain(pl_space *space, pl_private *pool)
     push_draining(space, pool);
     pool->is_draining = true;
     pool->over_tick = space->streams.clock;
-    space->streams.context.next_tick = ++space->streams.clock;
+    space->streams.context.next_stamp = ++space->streams.clock;
 }

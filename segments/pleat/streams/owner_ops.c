@@ -38,7 +38,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
 {
     uint64_t over_tick = space->streams.clock;
 
-    space->streams.context.next_tick = ++space->streams.clock;
+    space->streams.context.next_stamp = ++space->streams.clock;
     pl_capture_hold(capture);
     capture->is_released = true;
     capture->over_tick = over_tick;

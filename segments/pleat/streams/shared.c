@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
@@ -113,14 +114,8 @@ static void end_captured_use(pl_space *space, const pl_block *b, pl_block_use *u
 
 void pl_shared_end(pl_space *space, pl_block *b)
 {
-    pl_area *area = b->segment->area;
-
     pl_uses_drop_all(space, b);
-    pl_space_tell_block(space, PL_ACTION_FREE_COMPLETED, b);
-    if (--area->n_used == 0 && area->rests_in != NULL) {
-        LIST_INSERT_HEAD(area->rests_in, area, rest);
-        area->rests_in = NULL;
-    }
+    pl_ledger_completed(space, b);
     pl_space_lane_at(space, b->lane)->n_refs--;
 }
 

@@ -50,6 +50,14 @@ static bool is_to_be_asked(const pl_lane *lane)
            pl_stream_is_anothers(lane->stream);
 }
 
+/* The next call that names the stream tries again. */
+static void wish_again(pl_space *space, pl_lane *lane)
+{
+    if (!lane->is_gone && !lane->is_capture) {
+        pl_tick_wish(space, lane, 0);
+    }
+}
+
 void pl_tick_record(pl_space *space, pl_lane *lane)
 {
     pl_tick tick;
@@ -63,7 +71,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     lane->wants_tick = false;
     lane->is_silent = false;
     if (lane->is_recording || lane->is_gone || lane->is_capture || lane->capture != NULL) {
-        lane->wants_tick = !lane->is_gone && !lane->is_capture;
+        wish_again(space, lane);
         return;
     }
     if (is_to_be_asked(lane)) {
@@ -71,7 +79,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
         return;
     }
     tick.number = pl_lane_stamp(space, lane);
-    lane->next_tick = ++space->streams.clock;
+    lane->next_stamp = ++space->streams.clock;
     lane->is_recording = true;
     lane->n_refs++;
     pl_away(space);
@@ -84,8 +92,8 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
         keep_tick(space, lane, tick, freed_bytes + used_bytes);
         lane->n_uses -= n_uses < lane->n_uses ? n_uses : lane->n_uses;
         lane->used_bytes -= used_bytes < lane->used_bytes ? used_bytes : lane->used_bytes;
-    } else if (st == PLEAT_EDRIVER) { /* for a moment, perhaps: the next call tries again */
-        lane->wants_tick = !lane->is_gone;
+    } else if (st == PLEAT_EDRIVER || st == PLEAT_ENOMEM_HOST) { /* for a moment, perhaps */
+        wish_again(space, lane);
     } else if (st == PLEAT_ECAPTURE) { /* as for a lane in a known capture: a later call records */
         pl_tick_wish(space, lane, 0);
     }
@@ -210,7 +218,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
         pass(space, lane, tick.number);
     } else { /* frees covered only by this tick need a new one */
         lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
-        lane->wants_tick = !lane->is_gone;
+        wish_again(space, lane);
     }
 }
 

@@ -38,7 +38,7 @@ static void free_at(pl_segment *seg, size_t unit, uint32_t lane)
     ck_assert_ptr_eq(pl_ptrmap_remove(&rig.blocks.live, b->base), b);
     pl_usages_end(&rig.blocks.usages, pool, b->bytes, b->requested);
     rig.streams.lanes[b->lane - 1]->n_live--;
-    pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.streams.lanes[lane - 1]->next_tick);
+    pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.streams.lanes[lane - 1]->next_stamp);
 }
 
 /* Where the best fit of a lane begins, in units; -1 = nowhere. */
@@ -80,7 +80,7 @@ START_TEST(neighbours_of_one_tick_are_merged_and_of_two_are_not)
     free_at(seg, 0, 1);
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
-    rig.streams.lanes[0]->next_tick++;
+    rig.streams.lanes[0]->next_stamp++;
     free_at(seg, 4, 1);
     rig_assert(seg, "1111:|11DD");
     ck_assert_uint_eq(leads(seg, 0), 6); /* the two blocks are one run */
@@ -93,7 +93,7 @@ START_TEST(with_one_stream_ticks_keep_nothing_apart)
     rig.streams.n_lanes = 1;
     pl_segment *seg = rig_draw("AABB|CCDD");
     free_at(seg, 0, 1);
-    rig.streams.lanes[0]->next_tick++;
+    rig.streams.lanes[0]->next_stamp++;
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
     ck_assert_uint_eq(seg->first->stamp, 2); /* the later tick covers both */
@@ -285,7 +285,7 @@ END_TEST
 START_TEST(an_ordered_block_pends_on_the_other_lane)
 {
     pl_segment *seg = rig_draw("2211|1122|AAAA|AAAA");
-    pl_run_move(&rig, rig_block(seg, 2), 2, rig.streams.lanes[1]->next_tick);
+    pl_run_move(&rig, rig_block(seg, 2), 2, rig.streams.lanes[1]->next_stamp);
     rig_assert(seg, "22:22|22:22|AAAA|AAAA");
     ck_assert_uint_eq(leads(seg, 0), 8);
     ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 0);
@@ -343,8 +343,8 @@ static void random_change(pl_segment *seg, size_t unit)
     uint32_t lane = (uint32_t)random_below(4);
     uint64_t stamp = 0;
     if (lane != PL_LANE_SETTLED) {
-        rig.streams.lanes[lane - 1]->next_tick += random_below(2);
-        stamp = rig.streams.lanes[lane - 1]->next_tick;
+        rig.streams.lanes[lane - 1]->next_stamp += random_below(2);
+        stamp = rig.streams.lanes[lane - 1]->next_stamp;
     }
     if (b->state == PL_BLOCK_LIVE) {
         free_at(seg, unit, lane);

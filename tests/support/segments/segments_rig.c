@@ -20,7 +20,7 @@ static void add_lane(uint32_t number)
     pl_lane *lane = pl_meta_calloc(&rig.meta, 1, sizeof(*lane));
     ck_assert_ptr_nonnull(lane);
     lane->number = number;
-    lane->next_tick = 1;
+    lane->next_stamp = 1;
     lane->recorded_tick = UINT64_MAX - 1; /* this tick covers everything freed */
     rig.streams.lanes[number - 1] = lane;
     rig.streams.n_lanes++;
@@ -152,7 +152,7 @@ static void make_block(pl_block *b, char letter)
     } else if (is_free(letter)) {
         pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
         b->lane = (uint32_t)(letter - '0');
-        b->stamp = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->next_tick : 0;
+        b->stamp = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->next_stamp : 0;
     } else {
         make_other(b, letter);
     }
@@ -223,7 +223,7 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
                                  : NULL;
         make_block(b, letters[i]);
         if (is_free(letters[i]) && b->lane != PL_LANE_SETTLED) {
-            rig.streams.lanes[b->lane - 1]->next_tick++;
+            rig.streams.lanes[b->lane - 1]->next_stamp++;
         }
         b = rest;
         i = end;
