@@ -24,6 +24,8 @@ typedef struct census {
     size_t live_bytes;
     size_t requested_bytes;
     size_t pending_bytes;
+    size_t shared_bytes;
+    size_t private_shared_bytes;
     size_t n_refused;      /* stale blocks that the driver refused to unmap */
     size_t n_refused_told; /* by segments */
     size_t n_loose;
@@ -97,6 +99,9 @@ static void count_block(const pl_block *b, census *c)
     c->tally.bytes[b->state] += b->bytes;
     if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
         c->pending_bytes += b->bytes;
+    }
+    if (b->state == PL_BLOCK_SHARED) {
+        *(b->is_private ? &c->private_shared_bytes : &c->shared_bytes) += b->bytes;
     }
     c->n_refused += b->state == PL_BLOCK_STALE && b->is_refused;
 }
@@ -329,17 +334,47 @@ static bool is_stale_sound(const pl_space *space, const census *c)
            c->n_refused == c->n_refused_told;
 }
 
+static bool is_used(const pl_block *b)
+{
+    return b->state == PL_BLOCK_LIVE || b->state == PL_BLOCK_SHARED ||
+           b->state == PL_BLOCK_CAPTURED;
+}
+
+/* A block in flight may count or not. */
+static bool are_areas_sound(const pl_space *space)
+{
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        seg->area->n_seen_used = 0;
+    }
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            seg->area->n_seen_used += is_used(b);
+        }
+    }
+    for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
+        if (seg->area->n_seen_used != seg->area->n_used) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int check_totals(const pl_space *space, const census *c)
 {
     bool is_peak = space->flights.n > 0 || space->chunks.peak_pinned >= space->chunks.n_pinned;
     if (c->n_loose != space->chunks.n_loose || !is_peak) {
         return SPACE + 3;
     }
-    if (!is_stale_sound(space, c) || c->pending_bytes != space->streams.n_pending_bytes) {
+    if (!is_stale_sound(space, c) || c->pending_bytes != space->streams.n_pending_bytes ||
+        c->shared_bytes != space->streams.n_shared_bytes ||
+        c->private_shared_bytes != space->streams.n_private_shared_bytes) {
         return SPACE + 5;
     }
     if (space->flights.n > 0) {
         return 0;
+    }
+    if (!are_areas_sound(space)) {
+        return SPACE + 8;
     }
     size_t n_live = c->tally.n_live_granules - c->tally.n_live_asleep;
     size_t n_shared = c->tally.n_shared_granules - c->tally.n_shared_asleep;

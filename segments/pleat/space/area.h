@@ -43,6 +43,7 @@ typedef struct pl_area {
     pl_index **runs;          /* by lane; NULL = none yet; beyond 0 in (once) private pools only */
     pl_block_queue holes;     /* in no order */
     size_t n_used;            /* blocks that are live, shared or captured */
+    size_t n_seen_used;       /* the walker's recount */
     struct pl_buffer *buffer; /* const: of PL_CLASS_BUFFER, see buffer.h; else NULL */
     struct pl_area_list *rests_in; /* list to enter when n_used falls to 0; NULL = none */
     LIST_ENTRY(pl_area) rest;      /* in that list */

@@ -38,6 +38,7 @@ static void free_at(pl_segment *seg, size_t unit, uint32_t lane)
     ck_assert_ptr_eq(pl_ptrmap_remove(&rig.blocks.live, b->base), b);
     pl_usages_end(&rig.blocks.usages, pool, b->bytes, b->requested);
     rig.streams.lanes[b->lane - 1]->n_live--;
+    b->segment->area->n_used--;
     pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.streams.lanes[lane - 1]->next_stamp);
 }
 

@@ -97,6 +97,7 @@ static void make_live(pl_block *b, char letter)
     pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
     rig.streams.lanes[0]->n_live++;
+    b->segment->area->n_used++;
     b->requested = (size_t)letter;
     ck_assert_int_eq(pl_ptrmap_reserve(&rig.blocks.live, &rig.meta, 1), PLEAT_OK);
     pl_ptrmap_insert(&rig.blocks.live, b->base, b);
@@ -109,6 +110,7 @@ static void make_shared(pl_block *b)
 {
     pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
     b->lane = 1;
+    b->segment->area->n_used++;
     ck_assert_int_eq(pl_uses_add(&rig, b, rig.streams.lanes[1], NULL, false), PLEAT_OK);
     pl_shared_free(&rig, b, NULL);
 }
@@ -126,6 +128,7 @@ static void make_other(pl_block *b, char letter)
     case 'k':
         pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_CAPTURED);
         b->lane = 1;
+        b->segment->area->n_used++;
         rig.streams.lanes[0]->n_refs++;
         return;
     case 's':
