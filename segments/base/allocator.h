@@ -141,9 +141,9 @@ typedef struct pl_pool_ops {
     pleat_status (*restore)(pl_allocator *a, pl_private *pool, const pl_roster *saved,
                             bool is_settled, pl_restored *out);
     void (*drop_roster)(pl_allocator *a, pl_roster *roster);
-    /* Allocate a block of the pool at `base`, a multiple of 512. Requests are as above. EFOREIGN
-     * (the pool has no memory there). EBUSY (a block lives there). ECAPTURE (the stream is being
-     * captured). EPENDING; ENOMEM_HOST; EDRIVER. */
+    /* Allocate a block of the pool at `base`, a multiple of 512, as alloc does. EFOREIGN (the pool
+     * has no memory there). EBUSY (a block lives there). ECAPTURE (the stream is being captured).
+     * EPENDING; ENOMEM_HOST; EDRIVER. */
     pleat_status (*alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base, size_t bytes,
                              pl_stream *stream);
 } pl_pool_ops;

@@ -225,6 +225,16 @@ START_TEST(the_calls_of_the_first_version_write_its_structs)
 }
 END_TEST
 
+START_TEST(source_with_former_names_compiles)
+{
+    pleat_device_info info;
+    pleat_tag_figures figures;
+    ck_assert_int_eq(pleat_device_describe(instance, 0, &info), PLEAT_OK);
+    ck_assert_str_eq(info.driver, "sim");
+    ck_assert_int_eq(pleat_tag_stats(instance, 0, "nobody's", &figures), PLEAT_EINVAL);
+}
+END_TEST
+
 START_TEST(behind_the_last_error_are_zeros)
 {
     unsigned char room[PLEAT_ERROR_ROOM];
@@ -250,5 +260,6 @@ SUITE(api_abi)
     tcase_add_loop_test(calls, a_size_of_something_else_is_refused_and_nothing_written, 0,
                         N_READERS);
     tcase_add_test(calls, the_calls_of_the_first_version_write_its_structs);
+    tcase_add_test(calls, source_with_former_names_compiles);
     tcase_add_test(calls, behind_the_last_error_are_zeros);
 }

@@ -284,6 +284,22 @@ START_TEST(what_an_owner_has_abandoned_is_pulled_away)
 }
 END_TEST
 
+START_TEST(streams_are_never_abandoned)
+{
+    cu_context context;
+    cu_stream stream;
+    ck_assert_int_eq(pleat_sim_configure("capacity:1G"), 0);
+    ck_ok(cuInit(0));
+    ck_ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ck_ok(cuCtxPushCurrent_v2(context));
+    ck_ok(cuStreamCreate(&stream, 1));
+    pleat_sim_abandon();
+    ck_assert_int_eq(pleat_sim_configure("capacity:2G"), -1);
+    ck_assert_int_eq(pleat_sim_configure("capacity:1G"), 0);
+    ck_ok(cuStreamQuery(stream));
+}
+END_TEST
+
 START_TEST(kept_devices_are_those_of_the_environment)
 {
     setenv("PLEAT_SIM", "capacity:1G", 1);
@@ -337,6 +353,7 @@ SUITE(sim_conf)
     tcase_add_test(life, a_bad_environment_is_told_on_standard_error_once);
     tcase_add_loop_test(life, a_configuration_pulls_nothing_away_that_lives, 0, N_THINGS);
     tcase_add_loop_test(life, what_an_owner_has_abandoned_is_pulled_away, 0, N_THINGS);
+    tcase_add_test(life, streams_are_never_abandoned);
     tcase_add_test(life, kept_devices_are_those_of_the_environment);
     tcase_add_test(life, calls_before_cuinit_answer_not_initialized);
     suite_add_tcase(suite, life);

@@ -169,8 +169,8 @@ PLEAT_SIM_API int pleat_sim_reset(const char *conf);
 PLEAT_SIM_API int pleat_sim_configure(const char *conf);
 
 /** Say that an owner is gone that could not give back all that it made, as calls were refused: the
- *  next pleat_sim_configure resets the simulator, whatever lives. An instance calls it whose end
- *  tells of objects that are left.
+ *  next pleat_sim_configure resets the simulator, unless streams or graphs live in it. An instance
+ *  calls it whose end tells of objects that are left.
  *
  *  Threads  any. */
 PLEAT_SIM_API void pleat_sim_abandon(void);
@@ -375,6 +375,11 @@ PLEAT_SIM_API int pleat_sim_count(int device, pleat_sim_counts *out);
  *           not compared unless somebody waited in between.
  *  Threads  any. */
 PLEAT_SIM_API uint64_t pleat_sim_compared(void);
+
+/** Count the pieces of work submitted since the reset: kernels, copies and fills.
+ *
+ *  Threads  any. */
+PLEAT_SIM_API uint64_t pleat_sim_n_submitted(void);
 
 /** Count the calls of one entry point since the reset ("cuMemMap"), including refused calls. */
 PLEAT_SIM_API uint64_t pleat_sim_n_calls(const char *call);

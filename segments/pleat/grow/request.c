@@ -39,8 +39,8 @@ static const row ORDER[] = {
     /* ---- memory that is there ---- */
     /* The best fit among memory that the request's lane may use. */
     { ALWAYS, NULL, pl_fit_resident, PL_UNCOUNTED, 0 },
-    /* The first miss: wait_ms begins. Ask which ticks have passed, as the program may have waited
-     * for memory since. */
+    /* The first miss: wait_ms begins. Record a tick that is wanted, and ask which have passed, as
+     * the program may have waited for memory since. */
     { ALWAYS, NULL, pl_fit_poll, PL_POLLED, 1 },
     /* Settle what is over, some at a time. Bounded since threads may go on freeing for ever. */
     { ALWAYS, NULL, pl_fit_settle, PL_REFRESHED, 256 },

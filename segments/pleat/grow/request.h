@@ -52,7 +52,7 @@ typedef struct pl_request {
     bool wants_tick;   /* took pending memory, or was handed some, so a tick of the lane is due */
     uint32_t n_done[PL_N_DONE];
     bool has_passed;     /* in the last poll something had passed */
-    pleat_status failed; /* the error of a wait; ECAPTURE: a capture may be under way */
+    pleat_status failed; /* the error of the last wait; ECAPTURE: a capture may be under way */
     pl_ask ask;          /* ask the driver again for memory refused before? */
     uint64_t turn;       /* number of the turn through lanes to order after */
     uint64_t wait_turn;  /* number of the turn through lanes to wait for */

@@ -63,10 +63,10 @@ static uint32_t slice_left(const pl_space *space)
     return left_ms < SLICE_MS ? left_ms : SLICE_MS;
 }
 
-/* A wait whose time is up has not failed. */
-static void note_failure(pl_request *rq, pleat_status st)
+/* What the last wait that ended has come to. A wait whose time is up has not failed. */
+static void note_wait(pl_request *rq, pleat_status st)
 {
-    rq->failed = st == PLEAT_OK || st == PLEAT_EPENDING ? rq->failed : st;
+    rq->failed = st == PLEAT_EPENDING ? rq->failed : st;
 }
 
 static void begin_turn(pl_space *space, pl_request *rq)
@@ -282,7 +282,7 @@ pl_step pl_short_wait_next(pl_attempt *t)
     bool is_late = false;
 
     while (!any && !is_late && pl_tick_wait_any(space, t->rq->wait_turn, slice_left(space), &st)) {
-        note_failure(t->rq, st);
+        note_wait(t->rq, st);
         any = pl_settle_all(space);
         is_late = st == PLEAT_EPENDING && time_left(space) == 0;
         any = any || (!is_late && pl_pace_turn(space) != since);
@@ -306,9 +306,9 @@ pl_step pl_short_wait_for_all(pl_attempt *t)
                    time_left(space) == 0;
 
     rq->n_done[PL_WAITED_ALL] += is_over;
+    note_wait(rq, failed);
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;
-        note_failure(rq, failed);
     }
     begin_turn(space, rq); /* all lanes may have gone on meanwhile */
     rq->n_done[PL_POLLED_ALL] = 0;

@@ -57,7 +57,7 @@ typedef struct pl_segment {
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
     bool is_private;         /* owned granules are never loose: pools that keep, heaps asleep */
-    bool is_opening;         /* was a pool's; granules become loose some at a time: private.h */
+    bool is_opening;         /* was private; granules become loose some at a time: private.h */
     bool is_left;            /* at destruction: stays mapped, as work may run on it */
     pleat_devptr opened;     /* is_opening: granules below this address are done */
     struct pl_segment *next_opening;

@@ -19,11 +19,11 @@ static const char *keeper; /* lock: what the devices belong to; NULL: nothing */
 static bool is_abandoned;  /* lock: see pleat_sim_abandon */
 
 /* How much lives that a reset would pull away? What an owner could not give back is nobody's, and
- * cannot be told from the rest. */
+ * cannot be told from other memory, events and contexts. Streams and graphs are the program's. */
 static uint64_t count_made(void)
 {
     if (is_abandoned) {
-        return 0;
+        return sim.n_streams + sim.n_graphs + sim.n_user_objects;
     }
     uint64_t pool_bytes = 0;
     uint64_t n = sim.n_streams + sim.n_events + sim.n_graphs + sim.n_user_objects +
@@ -386,6 +386,17 @@ uint64_t pleat_sim_compared(void)
     sim_state_lock();
     bool is_cut = sim.is_configured && sim.has_aged && sim.worker == UINT64_MAX;
     uint64_t n = is_cut ? sim.conf.depth : UINT64_MAX;
+    sim_state_unlock();
+    return n;
+}
+
+uint64_t pleat_sim_n_submitted(void)
+{
+    sim_state_lock();
+    uint64_t n = 0;
+    for (int i = 0; i < sim.conf.n_devices; i++) {
+        n += sim.devices[i].n_submitted;
+    }
     sim_state_unlock();
     return n;
 }
