@@ -20,6 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -38,13 +39,9 @@ _Tensor = torch.Tensor
 _strided = torch.strided
 
 
-class _Thread(threading.local):
-    place = 0  # of the operation under way
-    news: list[int] = []  # the blocks that it has allocated
-    is_torch_s = False  # torch itself captures or launches a graph
-
-
-_thread = _Thread()
+# By thread, since a threading.local takes longer to read:
+_under_way: dict[int, tuple[int, list[int]]] = {}  # an operation's place, the blocks that it allocated
+_torch_s: set[int] = set()  # threads where torch itself captures or launches a graph
 _state: _Check | None = None
 
 
@@ -173,7 +170,7 @@ class _Mode(TorchDispatchMode):
                     return func(*args, **kwargs)  # without memory, as in the planning of DTensor
                 return NotImplemented  # a wrapper: its own operations on real tensors come here
         check = _state
-        if check is None or not check.is_on or _thread.is_torch_s:
+        if check is None or not check.is_on or (_torch_s and get_ident() in _torch_s):
             return func(*args, **kwargs)
         if operation.is_record:
             check.note_record(*args, **kwargs)
@@ -211,9 +208,9 @@ class _Check:
             gaps[place] = [_findings.shape_of(tensor) for tensor in gappy]
         elif place in gaps:
             del gaps[place]
-        thread = _thread
         news: list[int] = []
-        thread.place, thread.news = place, news
+        thread = get_ident()
+        _under_way[thread] = place, news
         _listener.op_begin(place, accesses)
         try:
             output = operation.func(*args, **kwargs)
@@ -223,7 +220,7 @@ class _Check:
                     _listener.tell(_listener.BYTES, 0, ptr, 0, place)
         finally:
             n_hazards = _listener.op_end()
-            thread.place = 0
+            _under_way.pop(thread, None)
         if n_hazards != self.n_seen:
             self.look()
         return output
@@ -282,10 +279,10 @@ class _Check:
                 self.findings.note_record(place, _listener.may_use(ptr, stream))
 
     def block_began(self, ptr: int) -> None:
-        thread = _thread
-        place = thread.place
-        if place:
-            thread.news.append(ptr)
+        under_way = _under_way.get(get_ident())
+        if under_way is not None:
+            place, news = under_way
+            news.append(ptr)
         else:
             place = _listener.here("an allocation")
         device = torch._C._cuda_getDevice()
@@ -297,12 +294,13 @@ class _Check:
         self.live.began(ptr, place)
 
     def block_freed(self, ptr: int) -> None:
-        thread = _thread
-        place = thread.place
-        if not place:
+        under_way = _under_way.get(get_ident())
+        if under_way is not None:
+            place, news = under_way
+            if ptr in news:
+                news.remove(ptr)
+        else:
             place = _listener.here("the free", 1)
-        elif ptr in thread.news:
-            thread.news.remove(ptr)
         # A use that was recorded keeps the bytes from the next request.
         is_reusable = ptr not in self.recorded
         _listener.tell(_listener.FREE, 0, ptr, is_reusable, place)
@@ -343,16 +341,16 @@ def _name_launches() -> None:
 
     def name(method: Any, what: str) -> Any:
         def run(self: torch.cuda.CUDAGraph, *args: Any, **named: Any) -> None:
-            check, thread = _state, _thread
+            check = _state
             if check is None or not check.is_on:
                 method(self, *args, **named)
                 return
             _listener.op_begin(_listener.here(what), [])
-            thread.is_torch_s = True
+            _torch_s.add(get_ident())
             try:
                 method(self, *args, **named)
             finally:
-                thread.is_torch_s = False
+                _torch_s.discard(get_ident())
                 if _listener.op_end() != check.n_seen:
                     check.look()
 
