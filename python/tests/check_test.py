@@ -267,6 +267,46 @@ def test_tensors_without_memory_are_left_alone(check: Any) -> None:
     assert first(finding["here"]) == line_of(code, "data.mul_")
 
 
+def test_host_tensors_do_not_hide_what_an_operation_does_on_a_device(check: Any) -> None:
+    """torch's own operations follow their tensors, and are left alone where those are the host's. One
+    that is told a device is not, nor is anybody else's."""
+    code = """
+        import torch
+        @torch.library.custom_op("mine::upload", mutates_args=())
+        def upload(x: torch.Tensor) -> torch.Tensor:
+            return torch.ones(x.numel(), device="cuda") * 2
+        s = torch.cuda.Stream()
+        main = torch.cuda.current_stream()
+        host = (torch.ones(1000) + 1).pin_memory()
+        with torch.cuda.stream(s):
+            x = upload(host)
+        x += 1
+        main.synchronize()
+        with torch.cuda.stream(s):
+            y = host.to("cuda", non_blocking=True)
+        y += 1
+        """
+    told, _ = check(code)
+    uploaded, copied = told["findings"]
+    assert uploaded["other"]["what"] == "mine::upload"
+    assert copied["other"]["what"] == "aten::_to_copy"
+    assert first(uploaded["block"]["allocated"]) == line_of(code, "x = upload(host)")
+    assert first(copied["block"]["allocated"]) == line_of(code, "y = host.to")
+    assert told["operations"] == 8  # the host's, too
+
+
+@pytest.mark.parametrize("call", ["op_begin(1, [2])", "op_begin('x', [])", "tell(1)", "here()"])
+def test_calls_of_the_simulator_refuse_what_they_cannot_read(check: Any, call: str) -> None:
+    code = f"""
+        import pytest
+        from pleat.torch import _listener
+        with pytest.raises(TypeError):
+            _listener.{call}
+        """
+    told, _ = check(code)
+    assert told["findings"] == []
+
+
 # ---- training loops ----
 
 SCRIPTS = Path(__file__).with_name("check_scripts.py")

@@ -264,6 +264,20 @@ PLEAT_SIM_API bool pleat_sim_tell(pleat_sim_told what, void *stream, uint64_t pt
  *  Threads  any. */
 PLEAT_SIM_API bool pleat_sim_may_use(uint64_t ptr, void *stream);
 
+/** A function of Python, laid out as Python's PyMethodDef. */
+typedef struct pleat_sim_method {
+    const char *name;
+    void (*call)(void);
+    int flags;
+    const char *doc;
+} pleat_sim_method;
+
+/** The calls that a check in Python makes for each operation, for PyCFunction_NewEx: op_begin,
+ *  op_end and tell, as above; and where in the program's own code the caller is, as a place.
+ *
+ *  Returns  for ever valid; the last one's name is NULL. */
+PLEAT_SIM_API const pleat_sim_method *pleat_sim_methods(void);
+
 /** Submit work that fills [ptr, ptr + bytes) at its end with a pattern made of `seed`.
  *
  *  Units    as pleat_sim_work with one write. With backing:none it does nothing else.

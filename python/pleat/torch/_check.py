@@ -11,15 +11,16 @@ program starts later enter the mode when they begin.
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import re
-import struct
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -31,20 +32,23 @@ from . import _findings, _leaks, _listener, _page, _places
 
 VARIABLE = "PLEAT_TORCH_CHECK"  # the folder where each process leaves its findings
 
+_PLAIN = ("Bool", "Complex", "DeviceObj", "Float", "Generator", "Int", "Number", "String")
 _MAKES_NEW = re.compile(r"aten::(new_.*|.*_like|empty.*)$")  # reads the shapes of its arguments only
 _OPERATIONS_A_LOOK, _SECONDS_A_LINE = 1 << 14, 60  # at the clock, and of progress
 _Tensor = torch.Tensor
 _strided = torch.strided
 
 
-class _Thread(threading.local):
-    place = 0  # of the operation under way
-    news: list[int] | None = None  # the blocks that it has allocated
-    is_torch_s = False  # torch itself captures or launches a graph
-
-
-_thread = _Thread()
+# By thread, since a threading.local takes longer to read:
+_under_way: dict[int, tuple[int, list[int]]] = {}  # an operation's place, the blocks that it allocated
+_torch_s: set[int] = set()  # threads where torch itself captures or launches a graph
 _state: _Check | None = None
+
+
+def _may_hold_tensors(kind: Any) -> bool:
+    while kind.kind() in ("OptionalType", "ListType"):
+        kind = kind.getElementType()
+    return kind.kind().removesuffix("Type") not in _PLAIN
 
 
 class _Operation:
@@ -52,78 +56,94 @@ class _Operation:
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
-        writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-        returns = [r.alias_info for r in schema.returns]
+        makes_new = _MAKES_NEW.match(schema.name) is not None
         self.func = func
         self._schema = schema
-        self.writes = writes
-        self.named = {a.name: w for a, w in zip(schema.arguments, writes)}
-        self.makes_new = _MAKES_NEW.match(schema.name) is not None
+        # Of each argument: None where no access is known of it, else whether it is written.
+        self.writes: list[bool | None] = []
+        for argument in schema.arguments:
+            is_write = argument.alias_info is not None and argument.alias_info.is_write
+            is_accessed = is_write or not makes_new and _may_hold_tensors(argument.type)
+            self.writes.append(is_write if is_accessed else None)
+        self.named = {a.name: w for a, w in zip(schema.arguments, self.writes)}
         # A view launches nothing, and allocates nothing.
+        returns = [r.alias_info for r in schema.returns]
         self.is_view = (
             bool(returns)
-            and not any(writes)
+            and not any(self.writes)
             and all(info is not None and not info.is_write for info in returns)
+        )
+        # torch's own operations go where their tensors are, unless they are told a device.
+        texts = [str(argument.type) for argument in schema.arguments]
+        self.follows_tensors = (
+            schema.name.startswith("aten::")
+            and not makes_new
+            and "Tensor" in texts
+            and not any("Device" in text for text in texts)
         )
         self.is_record = schema.name == "aten::record_stream"
 
 
 _operations: dict[int, _Operation] = {}  # by id: torch's own hash of them is a function of Python
-_pack = struct.Struct("QQQ").pack  # a pleat_sim_access: the bool, then padding
+
+
+@functools.lru_cache(maxsize=4096)
+def _span(sizes: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    """Elements from the first to the last one."""
+    return 1 + sum((size - 1) * step for size, step in zip(sizes, steps))
 
 
 def _accesses(
     operation: _Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[bytes, int, list[torch.Tensor]]:
-    """The accesses as the simulator reads them, their number, and the tensors if a view has gaps."""
-    packed = b""
-    n = 0
+) -> tuple[list[int], list[torch.Tensor], bool]:
+    """The accesses as the simulator reads them: address, bytes, whether it is a write; the tensors if a
+    view has gaps; and whether any tensor is on a device."""
+    accesses: list[int] = []
     tensors: list[torch.Tensor] = []
-    has_gaps = False
-    writes = operation.writes
-    makes_new = operation.makes_new
-    pairs: Iterable[tuple[Any, bool]] = zip(args, writes)
+    has_gaps = is_on_device = False
+    pairs: Iterable[tuple[Any, bool | None]] = zip(args, operation.writes)
     if kwargs:
         pairs = [*pairs, *((v, operation.named.get(k, False)) for k, v in kwargs.items())]
     for value, is_write in pairs:
+        if is_write is None or value is None:
+            continue
         if isinstance(value, _Tensor):
             values: Any = (value,)
-        elif isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
+        elif isinstance(value, (list, tuple)):
             values = value
         else:
             continue
-        if makes_new and not is_write:
-            continue
         for tensor in values:
-            if not isinstance(tensor, _Tensor) or not tensor.is_cuda or tensor.layout is not _strided:
+            if not isinstance(tensor, _Tensor) or not tensor.is_cuda:
+                continue
+            is_on_device = True
+            if tensor.layout is not _strided:
                 continue
             ptr = tensor.data_ptr()
-            n_elements = tensor.numel()
-            if n_elements == 0 or ptr == 0:
+            n_bytes = tensor.nbytes
+            if n_bytes == 0 or ptr == 0:
                 continue
             if not tensor.is_contiguous():  # from the first element to the last
-                span = 1 + sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride()))
-                has_gaps = has_gaps or n_elements < span
-                n_elements = span
-            packed += _pack(ptr, n_elements * tensor.itemsize, is_write)
-            n += 1
+                span = _span(tensor.size(), tensor.stride()) * tensor.itemsize
+                has_gaps = has_gaps or n_bytes < span
+                n_bytes = span
+            accesses += (ptr, n_bytes, is_write)
             tensors.append(tensor)
-    return packed, n, tensors if has_gaps else []
+    return accesses, tensors if has_gaps else [], is_on_device
 
 
-def _tell_sizes(output: Any, news: list[int], place: int, live: _leaks.Live) -> None:
+def _tell_sizes(output: Any, news: list[int], place: int, sizes: dict[int, int]) -> None:
     if isinstance(output, _Tensor):
         if output.is_cuda and output.layout is _strided:
             storage = output.untyped_storage()
             ptr = storage.data_ptr()
             if ptr in news:
                 news.remove(ptr)
-                n_bytes = storage.nbytes()
-                _listener.tell(_listener.BYTES, None, ptr, n_bytes, place)
-                live.sized(ptr, n_bytes)
+                sizes[ptr] = n_bytes = storage.nbytes()
+                _listener.tell(_listener.BYTES, 0, ptr, n_bytes, place)
     elif isinstance(output, (list, tuple)):
         for one in output:
-            _tell_sizes(one, news, place, live)
+            _tell_sizes(one, news, place, sizes)
 
 
 class _Mode(TorchDispatchMode):
@@ -138,10 +158,10 @@ class _Mode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        kwargs = kwargs or {}
         operation = _operations.get(id(func))
         if operation is None:
             operation = _operations[id(func)] = _Operation(func)
+        kwargs = kwargs or {}
         if operation.is_view:
             return func(*args, **kwargs)
         for kind in types:
@@ -150,7 +170,7 @@ class _Mode(TorchDispatchMode):
                     return func(*args, **kwargs)  # without memory, as in the planning of DTensor
                 return NotImplemented  # a wrapper: its own operations on real tensors come here
         check = _state
-        if check is None or not check.is_on or _thread.is_torch_s:
+        if check is None or not check.is_on or (_torch_s and get_ident() in _torch_s):
             return func(*args, **kwargs)
         if operation.is_record:
             check.note_record(*args, **kwargs)
@@ -175,30 +195,32 @@ class _Check:
     # ---- operations ----
 
     def run(self, operation: _Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        packed, n, gappy = _accesses(operation, args, kwargs)
-        place = _places.here(operation)
-        gaps = self.findings.gaps
+        accesses, gappy, is_on_device = _accesses(operation, args, kwargs)
+        findings = self.findings
+        findings.n_operations += 1
+        if not findings.n_operations % _OPERATIONS_A_LOOK:
+            self.say_progress()
+        if operation.follows_tensors and not is_on_device:
+            return operation.func(*args, **kwargs)  # the host alone works
+        place = _listener.here(operation)
+        gaps = findings.gaps
         if gappy:
             gaps[place] = [_findings.shape_of(tensor) for tensor in gappy]
         elif place in gaps:
             del gaps[place]
-        thread = _thread
         news: list[int] = []
-        thread.place, thread.news = place, news
-        self.findings.n_operations += 1
-        if not self.findings.n_operations % _OPERATIONS_A_LOOK:
-            self.say_progress()
-        _listener.op_begin(place, packed, n)
-        n_hazards = 0
+        thread = get_ident()
+        _under_way[thread] = place, news
+        _listener.op_begin(place, accesses)
         try:
             output = operation.func(*args, **kwargs)
             if news:
-                _tell_sizes(output, news, place, self.live)
+                _tell_sizes(output, news, place, self.live.sizes)
                 for ptr in news:
-                    _listener.tell(_listener.BYTES, None, ptr, 0, place)
+                    _listener.tell(_listener.BYTES, 0, ptr, 0, place)
         finally:
             n_hazards = _listener.op_end()
-            thread.place, thread.news = 0, None
+            _under_way.pop(thread, None)
         if n_hazards != self.n_seen:
             self.look()
         return output
@@ -257,29 +279,33 @@ class _Check:
                 self.findings.note_record(place, _listener.may_use(ptr, stream))
 
     def block_began(self, ptr: int) -> None:
-        thread = _thread
-        place = thread.place or _places.here("an allocation")
+        under_way = _under_way.get(get_ident())
+        if under_way is not None:
+            place, news = under_way
+            news.append(ptr)
+        else:
+            place = _listener.here("an allocation")
         device = torch._C._cuda_getDevice()
         stream = torch._C._cuda_getCurrentRawStream(device)
         if device not in self.devices:
             self.devices.add(device)
             _listener.note_default_stream()
         _listener.tell(_listener.BLOCK, stream, ptr, 0, place)
-        if thread.news is not None:
-            thread.news.append(ptr)
         self.live.began(ptr, place)
 
     def block_freed(self, ptr: int) -> None:
-        thread = _thread
-        place = thread.place or _places.here("the free", 1)
+        under_way = _under_way.get(get_ident())
+        if under_way is not None:
+            place, news = under_way
+            if ptr in news:
+                news.remove(ptr)
+        else:
+            place = _listener.here("the free", 1)
         # A use that was recorded keeps the bytes from the next request.
         is_reusable = ptr not in self.recorded
-        _listener.tell(_listener.FREE, None, ptr, is_reusable, place)
+        _listener.tell(_listener.FREE, 0, ptr, is_reusable, place)
         if not is_reusable:
             self.judge_records(ptr)
-        news = thread.news
-        if news and ptr in news:
-            news.remove(ptr)
         self.live.freed(ptr)
 
 
@@ -315,16 +341,16 @@ def _name_launches() -> None:
 
     def name(method: Any, what: str) -> Any:
         def run(self: torch.cuda.CUDAGraph, *args: Any, **named: Any) -> None:
-            check, thread = _state, _thread
+            check = _state
             if check is None or not check.is_on:
                 method(self, *args, **named)
                 return
-            _listener.op_begin(_places.here(what), b"", 0)
-            thread.is_torch_s = True
+            _listener.op_begin(_listener.here(what), [])
+            _torch_s.add(get_ident())
             try:
                 method(self, *args, **named)
             finally:
-                thread.is_torch_s = False
+                _torch_s.discard(get_ident())
                 if _listener.op_end() != check.n_seen:
                     check.look()
 
@@ -355,7 +381,7 @@ def begin(folder: str | None = None) -> None:
     _name_launches()
     _skip_in_compiled_code()
     gc.freeze()  # the modules imported so far: the collector runs more often now
-    _places.follow_backward()
+    _places.follow()
     register_optimizer_step_post_hook(check.stepped)
     check.mode.__enter__()
     atexit.register(_finish, check, folder)

@@ -72,7 +72,7 @@ class Live:
     def __init__(self) -> None:
         self.places: dict[int, int] = {}  # by address
         self.numbers: dict[int, int] = {}
-        self.sizes: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}  # where they are known
         self.growths: dict[int, _Growth] = {}  # by place
         self.n_allocated = 0
         self.n_steps = 0
@@ -81,9 +81,6 @@ class Live:
         self.n_allocated += 1
         self.places[ptr] = place
         self.numbers[ptr] = self.n_allocated
-
-    def sized(self, ptr: int, n_bytes: int) -> None:
-        self.sizes[ptr] = n_bytes
 
     def freed(self, ptr: int) -> None:
         self.places.pop(ptr, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LIBRARY = "PLEAT_SIM_LIBRARY"
 
@@ -53,23 +53,33 @@ def is_there() -> bool:
     return LIBRARY in os.environ
 
 
+class _Method(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("call", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def _functions(library: ctypes.PyDLL) -> list[Any]:
+    """What is called for each operation: functions of Python's own kind, since a call through ctypes
+    takes longer than what is called."""
+    methods = library.pleat_sim_methods
+    methods.restype = ctypes.POINTER(_Method)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    make.restype = ctypes.py_object
+    table, functions = methods(), []
+    while table[len(functions)].name:
+        at = ctypes.addressof(table[len(functions)])
+        functions.append(make(at, None, None))
+    return functions
+
+
 _library = ctypes.PyDLL(os.environ[LIBRARY]) if is_there() else None  # no call waits for Python
 if _library is not None:
-    op_begin = _library.pleat_sim_op_begin
-    op_begin.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t)
-    op_begin.restype = None
-    op_end = _library.pleat_sim_op_end
-    op_end.argtypes = ()
-    op_end.restype = ctypes.c_uint64
-    tell = _library.pleat_sim_tell
-    tell.argtypes = (
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_uint64,
-        ctypes.c_uint64,
-        ctypes.c_uint64,
-    )
-    tell.restype = ctypes.c_bool
+    op_begin, op_end, tell, follow, user_key, set_outer, here = _functions(_library)
     may_use = _library.pleat_sim_may_use
     may_use.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
     may_use.restype = ctypes.c_bool

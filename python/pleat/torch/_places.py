@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import struct
 import sys
 import sysconfig
 from types import CodeType, FrameType
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-DEPTH = 6  # frames of the user's that are kept
+from . import _listener
 
 
 class Frame(NamedTuple):
@@ -52,7 +53,7 @@ _PACKAGES = ("site-packages", "dist-packages")
 _NOT, _USER, _OUTERMOST = range(3)  # not the user's, the user's, and above which is nothing
 _kinds: dict[int, int] = {}
 _codes: dict[int, CodeType] = {}  # keeps the codes whose ids are in keys
-_numbers: dict[tuple[Any, ...], int] = {}
+_whats: list[Any] = []  # that places are known by
 _places: list[Place] = [Place("", (), False)]
 
 
@@ -69,51 +70,25 @@ def _judge(code: CodeType) -> int:
     return kind
 
 
-def _user_key(frame: FrameType | None, most: int = DEPTH) -> list[int]:
-    """The user's frames from here on: code, line, code, line..."""
-    key: list[int] = []
-    kinds = _kinds
-    while frame is not None:
-        code = id(frame.f_code)
-        kind = kinds.get(code)
-        if kind is None:
-            kind = _judge(frame.f_code)
-        if kind:
-            key += (code, frame.f_lineno)
-            if kind == _OUTERMOST or len(key) == 2 * most:
-                break
-        frame = frame.f_back
-    return key
-
-
-_backward: list[int] = []  # the user's frames above the call that runs autograd
-
-
-def follow_backward() -> None:
-    """Note who calls backward() and grad(), for the work of autograd's threads."""
+def follow() -> None:
+    """Let _listener.here() tell places, and note who calls backward() and grad(), for the work of
+    autograd's threads."""
+    _listener.follow(_judge, _add)
     autograd: Any = torch.autograd
     original = autograd._engine_run_backward
+    of_call = b""
 
     def run(*args: Any, **named: Any) -> Any:
-        global _backward
-        outer, _backward = _backward, _user_key(sys._getframe(1))
+        nonlocal of_call
+        outer, of_call = of_call, _listener.user_key()
+        _listener.set_outer(of_call)
         try:
             return original(*args, **named)
         finally:
-            _backward = outer
+            of_call = outer
+            _listener.set_outer(outer)
 
     autograd._engine_run_backward = run
-
-
-def here(what: Any, most: int = DEPTH) -> int:
-    """The number of the caller's place. `what` names the operation; its str() is read once."""
-    key = _user_key(sys._getframe(1), most)
-    is_backward = not key
-    if is_backward:
-        key = _backward[: 2 * most]
-    whole = (what, is_backward, *key)
-    number = _numbers.get(whole)
-    return number if number is not None else _add(whole)
 
 
 def of_user(what: Any) -> int:
@@ -123,19 +98,18 @@ def of_user(what: Any) -> int:
         frame = frame.f_back
     if frame is None or (_kinds.get(id(frame.f_code)) or _judge(frame.f_code)) == _NOT:
         return 0
-    return here(what)
+    number: int = _listener.here(what)
+    return number
 
 
-def _add(whole: tuple[Any, ...]) -> int:
-    what, is_backward, *key = whole
-    codes = [_codes[code] for code in key[::2]]
-    frames = tuple(
-        Frame(code.co_filename, line, code.co_name) for code, line in zip(codes, key[1::2])
-    )
+def _add(what: Any, key: bytes, is_backward: bool) -> int:
+    """The number of a new place. `what` names the operation; its str() is read once."""
+    codes = [(_codes[code], line) for code, line in struct.iter_unpack("QQ", key)]
+    frames = tuple(Frame(code.co_filename, line, code.co_name) for code, line in codes)
     name = getattr(getattr(what, "_schema", None), "name", None) or str(what)
+    _whats.append(what)
     _places.append(Place(name, frames, is_backward))
-    _numbers[whole] = len(_places) - 1
-    return _numbers[whole]
+    return len(_places) - 1
 
 
 def place(number: int) -> Place:

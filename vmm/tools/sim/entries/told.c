@@ -1,6 +1,8 @@
 /* told.c - pleat_sim_tell and pleat_sim_op_*: what allocators and frameworks tell (pleat_sim.h).
  *
  * The caller may hold an allocator's lock, so nothing here calls anybody. */
+#include <string.h>
+
 #include "vmm/tools/sim/entries/call.h"
 #include "vmm/tools/sim/memory/memory.h"
 #include "vmm/tools/sim/work/hazard.h"
@@ -10,7 +12,11 @@
 
 void pleat_sim_op_begin(uint64_t place, const pleat_sim_access *accesses, size_t n)
 {
-    sim_scope_begin(place, accesses, n);
+    pleat_sim_access *room = sim_scope_room(n);
+    if (n > 0) {
+        memcpy(room, accesses, n * sizeof(accesses[0]));
+    }
+    sim_scope_begin(place, n);
 }
 
 uint64_t pleat_sim_op_end(void)

@@ -34,12 +34,15 @@ static void grow(size_t n)
     (void)pthread_setspecific(key, self.accesses);
 }
 
-void sim_scope_begin(uint64_t place, const pleat_sim_access *accesses, size_t n)
+pleat_sim_access *sim_scope_room(size_t n)
 {
+    sim_scope_end();
     grow(n);
-    if (n > 0) {
-        memcpy(self.accesses, accesses, n * sizeof(accesses[0]));
-    }
+    return self.accesses;
+}
+
+void sim_scope_begin(uint64_t place, size_t n)
+{
     self.n = n;
     self.place = place;
     self.is_on = true;

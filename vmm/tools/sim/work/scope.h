@@ -16,7 +16,10 @@ typedef struct sim_scope {
 } sim_scope;
 
 sim_scope *sim_scope_self(void);
-void sim_scope_begin(uint64_t place, const pleat_sim_access *accesses, size_t n);
+/* Room for the accesses of the operation that begins next; the one under way ends. */
+pleat_sim_access *sim_scope_room(size_t n);
+/* Begins the operation whose n accesses were put into the room. */
+void sim_scope_begin(uint64_t place, size_t n);
 void sim_scope_end(void);
 /* A block that the thread's operation has allocated, and that it will write; or freed again. */
 void sim_scope_add(uint64_t ptr, uint64_t bytes);
