@@ -70,7 +70,8 @@ def _functions(library: ctypes.PyDLL) -> list[Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     make.restype = ctypes.py_object
-    table, functions = methods(), []
+    table = methods()
+    functions: list[Any] = []
     while table[len(functions)].name:
         at = ctypes.addressof(table[len(functions)])
         functions.append(make(at, None, None))

@@ -6,6 +6,7 @@
 /* labels: unit fault */
 #include <check.h>
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
 
 #include "segments/pleat/grow/trim.h"
@@ -41,6 +42,20 @@ static void keep(const char *pattern)
 
 static pl_device_options device_options; /* of the allocators to be opened */
 
+static bool is_in_heap;  /* are the blocks those of a heap? */
+static pl_private *heap; /* is_in_heap */
+
+static pleat_devptr make(size_t bytes)
+{
+    pleat_devptr ptr;
+    if (!is_in_heap) {
+        return pleat_get(bytes, 1);
+    }
+    ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, heap, bytes, pleat.streams[1], NULL, &ptr),
+                     PLEAT_OK);
+    return ptr;
+}
+
 /* A large chunk with two runs of granules in use. */
 static void open_split(void)
 {
@@ -49,10 +64,13 @@ static void open_split(void)
     options.observer = told_open();
     SET_OWN(pleat, &options, chunk_share, 1);
     pleat_open_device(SIM, &device_options, &options);
-    first = pleat_get((size_t)31 * GRANULE, 1);
-    pleat_put(pleat_get((size_t)MOST_BLOCKS * GRANULE, 1), 1);
+    if (is_in_heap) {
+        ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "weights", &heap), PLEAT_OK);
+    }
+    first = make((size_t)31 * GRANULE);
+    pleat_put(make((size_t)MOST_BLOCKS * GRANULE), 1);
     for (unsigned i = 0; i < MOST_BLOCKS; i++) {
-        blocks[i] = pleat_get(GRANULE, 1);
+        blocks[i] = make(GRANULE);
     }
     keep("##....................#####.....");
 }
@@ -423,6 +441,48 @@ START_TEST(what_is_shared_beside_a_compaction_is_what_stays)
 }
 END_TEST
 
+enum { MOST_LISTED = 256 };
+
+static pl_shared_chunk of_heap[MOST_LISTED];
+static size_t n_of_heap;
+
+static bool share_heap(void)
+{
+    pl_share_list list = { .chunks = of_heap, .most_chunks = MOST_LISTED };
+    pleat_status st = pleat.a->ops->tags->share(pleat.a, heap, &list);
+    n_of_heap = list.n_chunks;
+    return st == PLEAT_OK && list.n_chunks <= MOST_LISTED;
+}
+
+/* The same for all blocks of a heap. */
+START_TEST(what_is_shared_of_a_heap_beside_a_compaction_is_what_stays)
+{
+    static action *const shares = share_heap;
+    static pl_shared_chunk then[MOST_LISTED];
+    uint64_t k = 0;
+    is_late = true;
+    is_in_heap = true;
+    device_options.handle_posix_fd = PL_DEMAND_FIRM;
+    do {
+        open_split();
+        ck_assert_int_eq(compact_at(k, &shares), PLEAT_OK);
+        if (n_calls > k) {
+            size_t n = n_of_heap;
+            memcpy(then, of_heap, sizeof then);
+            ck_assert(share_heap());
+            ck_assert_uint_eq(n, n_of_heap);
+            for (size_t i = 0; i < n; i++) {
+                ck_assert_uint_eq(then[i].chunk, of_heap[i].chunk);
+                ck_assert_uint_eq(then[i].number, of_heap[i].number);
+            }
+        }
+        close_verified();
+    } while (n_calls > k++);
+    is_in_heap = false;
+    ck_assert_uint_gt(k, 8);
+}
+END_TEST
+
 /* Tied memory that does not move is no help to a request. */
 START_TEST(a_request_is_refused_where_shared_chunks_hold_what_it_lacks)
 {
@@ -453,5 +513,6 @@ SUITE(segments_compact_window)
     tcase_add_test(broken, a_write_astray_is_kept_or_faults);
     TCase *shared = suite_case(suite, "shared", NULL, NULL);
     tcase_add_test(shared, what_is_shared_beside_a_compaction_is_what_stays);
+    tcase_add_test(shared, what_is_shared_of_a_heap_beside_a_compaction_is_what_stays);
     tcase_add_loop_test(shared, a_request_is_refused_where_shared_chunks_hold_what_it_lacks, 0, 2);
 }
