@@ -300,7 +300,7 @@ START_TEST(streams_that_died_share_a_tick_of_the_context)
         pleat_put(ptr, 1);
     }
     ck_assert_uint_gt(pleat_calls("cuCtxRecordEvent"), 0);
-    ck_assert_uint_lt(pleat_calls("cuCtxRecordEvent"), N / 16);
+    ck_assert_uint_lt(pleat_calls("cuCtxRecordEvent"), N / 8); /* a small crowd in checked builds */
 }
 END_TEST
 
