@@ -594,7 +594,8 @@ static void request_beside_a_map(pl_entry entry, int failure, uint64_t bytes, vo
     (void)bytes;
     (void)context;
     if (entry == PL_CU_mem_map && !has_second) {
-        has_second = pthread_create(&second_thread, NULL, request_the_rest, NULL) == 0;
+        has_second = true;
+        ck_assert_int_eq(pthread_create(&second_thread, NULL, request_the_rest, NULL), 0);
         for (unsigned n = 0; n < 250 && sem_trywait(&second_has_returned) != 0; n++) {
             usleep(200);
         }
@@ -611,9 +612,9 @@ START_TEST(what_a_flight_gives_back_is_waited_for)
     pl_driver_time_calls(pleat.sim.drv, true);
     pl_driver_watch(pleat.sim.drv, request_beside_a_map, NULL);
     pleat_status st = pleat.a->ops->alloc(pleat.a, 100 * (size_t)GRANULE, pleat.streams[1], &ptr);
-    pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert(has_second);
     pthread_join(second_thread, NULL);
+    pl_driver_watch(pleat.sim.drv, NULL, NULL);
     ck_assert_int_eq(st, PLEAT_EDRIVER);
     ck_assert_int_eq(second_status, PLEAT_OK);
     pleat.sim.fail_never();
