@@ -390,11 +390,6 @@ PLEAT_SIM_API int pleat_sim_count(int device, pleat_sim_counts *out);
  *  Threads  any. */
 PLEAT_SIM_API uint64_t pleat_sim_compared(void);
 
-/** Count the pieces of work submitted since the reset: kernels, copies and fills.
- *
- *  Threads  any. */
-PLEAT_SIM_API uint64_t pleat_sim_n_submitted(void);
-
 /** Count the calls of one entry point since the reset ("cuMemMap"), including refused calls. */
 PLEAT_SIM_API uint64_t pleat_sim_n_calls(const char *call);
 

@@ -1,38 +1,5 @@
 /* runtime_stream.c - streams, events and host functions. */
-#include <pthread.h>
-#include <time.h>
-
-#include "vmm/base/pleat_sim.h"
 #include "vmm/tools/runtime/runtime.h"
-
-/* ---- polling ---------------------------------------------------------------------------------
- *
- * A GPU gets on with its work while the host polls; here work ends when others are submitted, or
- * when somebody waits. A loop that only polls waits, too. */
-
-enum { POLL_MS = 500 }; /* of polls without new work: on a GPU something would have ended by then */
-
-static pthread_mutex_t poll_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t polled_since_ms; /* poll_lock: at n_polled; 0 = no poll yet */
-static uint64_t n_polled;        /* poll_lock: pieces of work submitted at the first of the polls */
-
-/* Was nothing submitted while the program polled for so long? */
-static bool is_waiting(void)
-{
-    struct timespec now;
-    uint64_t n = pleat_sim_n_submitted();
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-    pthread_mutex_lock(&poll_lock);
-    if (polled_since_ms == 0 || n != n_polled) {
-        polled_since_ms = now_ms;
-        n_polled = n;
-    }
-    bool is_long = now_ms - polled_since_ms >= POLL_MS;
-    pthread_mutex_unlock(&poll_lock);
-    return is_long;
-}
 
 rt_error cudaStreamCreateWithPriority(cu_stream *stream, unsigned flags, int priority)
 {
@@ -89,9 +56,6 @@ rt_error cudaStreamQuery(cu_stream stream)
     cu_result result = rt_enter();
     if (result == CU_SUCCESS) {
         result = cuStreamQuery(stream);
-        if (result == CU_NOT_READY && is_waiting()) {
-            result = cuStreamSynchronize(stream);
-        }
     }
     return rt_end(__func__, result);
 }
@@ -190,9 +154,6 @@ rt_error cudaEventQuery(cu_event event)
     cu_result result = rt_enter();
     if (result == CU_SUCCESS) {
         result = cuEventQuery(event);
-        if (result == CU_NOT_READY && is_waiting()) {
-            result = cuEventSynchronize(event);
-        }
     }
     return rt_end(__func__, result);
 }

@@ -390,17 +390,6 @@ uint64_t pleat_sim_compared(void)
     return n;
 }
 
-uint64_t pleat_sim_n_submitted(void)
-{
-    sim_state_lock();
-    uint64_t n = 0;
-    for (int i = 0; i < sim.conf.n_devices; i++) {
-        n += sim.devices[i].n_submitted;
-    }
-    sim_state_unlock();
-    return n;
-}
-
 uint64_t pleat_sim_n_calls(const char *call)
 {
     sim_state_lock();
