@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks that one noun has one meaning: names that went do not come back, and the glossaries of
-docs/design.md and of the rooms' pages beside it have each noun once. And that no page promises more than the default holds."""
+docs/design.md and of the rooms' pages beside it have each noun once. And that no page promises more
+than the default holds."""
 import pathlib
 import re
 import sys
@@ -75,7 +76,8 @@ def main():
            if path.parts[0] in OLD_IN and path.suffix in (".c", ".h", ".md")
            for line in old_names(path, read(path))]
     said = [line for path in all_files()
-            if path.suffix in TEXTS and path.parts[0] not in ("tests", "CHANGELOG.md") for line in promises(path, read(path))]
+            if path.suffix in TEXTS and path.parts[0] not in ("tests", "CHANGELOG.md")
+            for line in promises(path, read(path))]
     pages = {path.as_posix(): read(path) for path in all_files()
              if path.as_posix() == "docs/design.md" or path.as_posix().startswith("docs/design/")}
     return report([*old, *said, *check_glossaries(pages)])

@@ -6,9 +6,9 @@
  * ask the driver for memory; then rows that leave the streams alone; then an order between streams,
  * which costs GPU time; then a wait of the host. So a request waits only where nothing else serves.
  *
- * Why requests end. A pass through the rows ends, as the last rows answer. Each return to the first
- * row counts against the bound that stands beside the row that caused it, whatever other threads
- * do; a row without a count uses something up that the request cannot get back, as is said there.
+ * Why requests end. A pass through the rows ends, as the last rows answer. Whatever other threads
+ * do, a row sends the request back to the first one only so often: a count stands beside the row.
+ * Where there is none, the comment says what is used up.
  *
  * Upholds a part of THE PROMISE (grow.c). Before the answer is "out of device memory", other
  * requests have landed, and all memory that is over was settled. Memory that pends on other streams

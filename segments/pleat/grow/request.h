@@ -1,4 +1,4 @@
-/* request.h - an allocation under way: what it needs, and what was done for it so far.
+/* request.h - an allocation under way: its needs, and the steps taken so far.
  *
  * request.c has the order in which a request looks for memory, as a table; fit.c, grow.c and
  * shortage.c have what the rows do. Guarded by the space's lock. */
@@ -92,9 +92,9 @@ static inline size_t pl_request_granules(const pl_space *space, const pl_request
  * live block, not yet in the map of live blocks. Called with the lock; may drop the lock. The
  * caller holds the request's lane, and has no reservation or flight.
  *
- * PLEAT_OK; ENOMEM_HOST; ENOMEM_DEVICE: see THE PROMISE in grow.c, or the heap's limit;
- * ENOSPACE_VA: no addresses are left; EPENDING: memory that may not be waited for would suffice;
- * EASLEEP; EPOISONED; or the error of a driver call. */
+ * PLEAT_OK. ENOMEM_DEVICE (THE PROMISE in grow.c; or the heap's limit). ENOSPACE_VA (no addresses
+ * are left). EPENDING (memory would suffice that may not be waited for). ENOMEM_HOST. EASLEEP.
+ * EPOISONED. The error of a driver call. */
 pleat_status pl_request_serve(pl_space *space, pl_request *rq, pl_block **out);
 
 #endif
