@@ -253,6 +253,52 @@ START_TEST(a_place_is_not_used_when_a_pool_has_got_its_area)
 }
 END_TEST
 
+/* ---- a block of a heap changes while the heap is named --------------------------------------- */
+
+enum { N_FIRST = 100 };
+
+static pleat_devptr long_block;
+
+static void free_the_long_block(void)
+{
+    put(long_block, OWN);
+}
+
+/* The walk stands in the middle of the second of the new blocks. */
+static void divide_the_long_block(void)
+{
+    free_the_long_block();
+    ck_assert_uint_eq(get(pool, N_FIRST * GRANULE, OWN), long_block);
+    ck_assert_uint_eq(get(pool, (N_BLOCKS - N_FIRST) * GRANULE, OWN),
+                      long_block + N_FIRST * GRANULE);
+}
+
+/* The block has more chunks than are listed in one hold. What was listed of it goes again. */
+START_TEST(a_block_that_changes_while_its_heap_is_named_is_named_as_it_is)
+{
+    static pl_shared_chunk chunks[N_BLOCKS + 3];
+    pl_shared_block found[3];
+    pl_share_list list = { chunks, found, N_BLOCKS + 3, 3, 0, 0, true };
+    size_t n_before = _i == 0 ? 0 : N_BLOCKS;
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "weights", &pool), PLEAT_OK);
+    long_block = get(pool, N_BLOCKS * GRANULE, OWN);
+    pleat_devptr last = get(pool, 3 * GRANULE, OWN);
+    n_breaths = 0;
+    meanwhile = _i == 0 ? free_the_long_block : divide_the_long_block;
+    pl_lock_breath = breathe;
+    ck_assert_int_eq(pleat.a->ops->tags->share(pleat.a, pool, &list), PLEAT_OK);
+    ck_assert_ptr_null(meanwhile);
+    ck_assert_uint_eq(list.n_chunks, n_before + 3);
+    ck_assert_uint_eq(list.n_blocks, n_before > 0 ? 3 : 1);
+    ck_assert_uint_eq(found[list.n_blocks - 1].base, last);
+    ck_assert_uint_eq(found[list.n_blocks - 1].offset, n_before * GRANULE);
+    if (n_before > 0) {
+        ck_assert_uint_eq(found[0].bytes, N_FIRST * GRANULE);
+        ck_assert_uint_eq(found[1].offset, N_FIRST * GRANULE);
+    }
+}
+END_TEST
+
 static void open_device(void)
 {
     pl_allocator_options options;
@@ -276,4 +322,6 @@ SUITE(segments_private_breath)
     tcase_add_test(tcase, a_trim_meets_a_pool_that_is_becoming_loose);
     tcase_add_test(tcase, a_take_meets_a_pool_that_is_becoming_loose);
     tcase_add_loop_test(tcase, a_place_is_not_used_when_a_pool_has_got_its_area, 0, 8);
+    tcase_add_loop_test(tcase, a_block_that_changes_while_its_heap_is_named_is_named_as_it_is, 0,
+                        2);
 }
