@@ -8,6 +8,7 @@
 #include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
+#include "segments/pleat/streams/capture.h"
 
 enum {
     SEGMENT = 100,
@@ -192,44 +193,40 @@ static int check_indexes(const pl_space *space)
     return broken;
 }
 
-static bool is_queue_sound(const pl_lane *lane, const pl_block_queue *queue, size_t queue_bytes,
-                           bool is_private)
+/* Is b, which waits for the clock, where it belongs? lane: whose clock it is, or NULL: the
+ * context's. */
+static bool belongs(const pl_lane *lane, const pl_block *b)
 {
+    uint32_t number = lane != NULL ? lane->number : PL_LANE_CONTEXT;
+
+    if (b->state == PL_BLOCK_FREE) {
+        return lane != NULL && b->lane == number;
+    }
+    const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
+                                                                : NULL;
+    return b->state == PL_BLOCK_SHARED && use != NULL && use->capture == NULL &&
+           use->lane == number && use->stamp <= b->stamp;
+}
+
+static bool is_clock_sound(const pl_lane *lane, const pl_clock *clock)
+{
+    size_t bytes[3] = { 0 }; /* pending, private, shared */
     uint64_t stamp = 0;
 
-    for (const pl_block *b = queue->first; b != NULL; b = b->queue_next) {
-        if (b->state != PL_BLOCK_FREE || b->lane != lane->number || b->stamp < stamp ||
-            b->is_private != is_private || b->bytes > queue_bytes) {
+    for (const pl_block *b = clock->waiting.first; b != NULL; b = b->queue_next) {
+        if (!belongs(lane, b) || b->stamp < stamp) {
             return false;
         }
         stamp = b->stamp;
-        queue_bytes -= b->bytes;
+        bytes[b->state == PL_BLOCK_SHARED ? 2 : b->is_private] += b->bytes;
     }
-    return queue_bytes == 0;
-}
-
-static bool is_shared_sound(const pl_lane *lane)
-{
-    uint64_t stamp = 0;
-    size_t bytes = 0;
-
-    for (const pl_block *b = lane->shared_pending.first; b != NULL; b = b->queue_next) {
-        const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
-                                                                    : NULL;
-        if (b->state != PL_BLOCK_SHARED || use == NULL || use->lane != lane->number ||
-            use->stamp < stamp) {
-            return false;
-        }
-        stamp = use->stamp;
-        bytes += b->bytes;
-    }
-    return bytes == lane->shared_bytes;
+    return lane == NULL || (bytes[0] == lane->pending_bytes && bytes[1] == lane->private_bytes &&
+                            bytes[2] == lane->shared_bytes);
 }
 
 static bool is_lane_sound(const pl_lane *lane)
 {
-    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
-                   lane->shared_pending.first != NULL;
+    bool is_busy = lane->clock.waiting.first != NULL;
 
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         if (pl_index_check(&lane->runs[class]) != 0) {
@@ -237,13 +234,37 @@ static bool is_lane_sound(const pl_lane *lane)
         }
     }
     return is_busy == lane->busy.is_linked && (lane->n_ticks > 0) == lane->ticking.is_linked &&
-           is_queue_sound(lane, &lane->pending, lane->pending_bytes, false) &&
-           is_queue_sound(lane, &lane->private_pending, lane->private_bytes, true) &&
-           is_shared_sound(lane);
+           is_clock_sound(lane, &lane->clock);
+}
+
+static bool is_capture_sound(const pl_capture *capture)
+{
+    for (const pl_block *b = capture->clock.waiting.first; b != NULL; b = b->queue_next) {
+        bool waits = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_CAPTURED;
+        if (!waits || b->uses == NULL || b->uses->n == 0 ||
+            b->uses->use[b->uses->n - 1].capture != capture ||
+            b->stamp != pl_capture_stamp(b->is_private)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int check_captures(const pl_space *space)
+{
+    const pl_capture *capture = LIST_FIRST(&space->captures.all);
+
+    while (capture != NULL && is_capture_sound(capture)) {
+        capture = LIST_NEXT(capture, all);
+    }
+    return capture == NULL ? 0 : SPACE + 5;
 }
 
 static int check_lanes(const pl_space *space)
 {
+    if (!is_clock_sound(NULL, &space->streams.context.clock)) {
+        return SPACE + 5;
+    }
     for (uint32_t i = 0; i < space->streams.capacity; i++) {
         if (space->streams.lanes[i] != NULL && !is_lane_sound(space->streams.lanes[i])) {
             return SPACE + 5;
@@ -403,6 +424,9 @@ int pl_check_space(const pl_space *space)
     }
     if (broken == 0) {
         broken = check_lanes(space);
+    }
+    if (broken == 0) {
+        broken = check_captures(space);
     }
     if (broken == 0 && pl_ptrmap_check(&space->blocks.live) != 0) {
         broken = LIVE_MAP + pl_ptrmap_check(&space->blocks.live);

@@ -216,7 +216,7 @@ static pleat_status free_own_generally(pl_space *space, pleat_devptr ptr)
     }
     pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(b->lane));
     if (!may_ask(space, plain)) {
-        bool is_capturing = plain->capture != NULL && !plain->capture->has_ended &&
+        bool is_capturing = plain->capture != NULL && !pl_capture_has_ended(plain->capture) &&
                             !pl_capture_is_told(space, plain->stream);
         see_use(plain, b, is_capturing);
         return free_found(space, b, plain, is_capturing, pl_due_stays(plain));

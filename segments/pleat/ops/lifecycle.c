@@ -45,7 +45,7 @@ static void init_sizes(pl_space *space, pl_device *dev, const pl_allocator_optio
                                        ? SIZE_MAX
                                        : (size_t)(options->limit_bytes >> space->granule_log2);
     space->chunks.full_at = SIZE_MAX;
-    space->streams.clock = 1;
+    space->streams.newest_stamp = 1;
 }
 
 /* A driver gives no more chunks than the device has. */

@@ -169,9 +169,9 @@ static pl_block *join(pl_restore *r, pl_block *piece, pl_roster_block *wanted)
 {
     pl_space *space = r->space;
     uint32_t lane = piece->lane;
-    uint64_t stamp = piece->stamp;
     pl_block_uses *uses = piece->uses;
     bool was_shared = piece->was == PL_BLOCK_SHARED;
+    uint64_t stamp = was_shared ? uses->owner_stamp : piece->stamp;
     pl_block *b = piece;
 
     if (was_shared) {

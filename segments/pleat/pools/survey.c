@@ -217,7 +217,7 @@ static void undo_piece(pl_space *space, pl_block *piece)
 {
     if (piece->was == PL_BLOCK_SHARED) {
         piece->is_claimed = false;
-        pl_shared_resume(space, piece);
+        (void)pl_shared_go_on(space, piece);
     } else {
         pl_piece_put_back(space, piece);
     }

@@ -41,7 +41,8 @@ typedef struct pl_block_uses {
     uint32_t room;
     uint32_t n_plain;               /* sorted: uses without a capture */
     uint32_t n_late;                /* freed: uses [n_plain, n_late) are not demands yet */
-    uint64_t freed_at;              /* the clock at the free: no late use needs a later stamp */
+    uint64_t freed_at;              /* newest stamp at the free: no late use needs a later one */
+    uint64_t owner_stamp;           /* freed: of the owner's last use */
     bool is_sorted;                 /* uses without a capture come first */
     const struct pl_capture *birth; /* live: capture of the allocation; a use holds it */
     pl_block_use use[];             /* `room` of them */
@@ -65,8 +66,8 @@ typedef struct pl_block {
     struct pl_block *next;
     struct pl_segment *segment;
     union {
-        uint64_t stamp;   /* free, stale, shared, captured: of the owner's last use; live, of a
-                           * second lane: number of the allocation's capture */
+        uint64_t stamp;   /* free, stale, shared, captured: what the block waits for (clock.h);
+                           * live, of a second lane: number of the allocation's capture */
         uint64_t n_given; /* a hole in flight: leading granules that have a chunk */
     };
     pl_block_uses *uses; /* live, shared or captured; NULL = none */

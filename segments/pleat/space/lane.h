@@ -8,15 +8,16 @@
  *
  * A pending block waits for a tick of its lane. A tick is a fence, recorded now and then in calls
  * that name the stream. At any other time the stream may have been destroyed, and drivers promise
- * nothing for the handle of a destroyed stream. A free carries a stamp; the stamps of all lanes
- * come from one clock. A tick covers its lane's stamps up to its own number; a tick of the context
+ * nothing for the handle of a destroyed stream. A free carries a stamp; the stamps of all lanes are
+ * counted together. A tick covers its lane's stamps up to its own number; a tick of the context
  * (context.h) covers the stamps of every lane. When a tick has passed on the GPU, the frees covered
- * by the tick are over. Then their blocks are settled, some at a time. */
+ * by the tick are over: the lane's clock has passed their stamps, and their blocks are settled,
+ * some at a time. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
 
 #include "segments/pleat/space/area.h"
-#include "segments/pleat/space/block.h"
+#include "segments/pleat/space/clock.h"
 #include "vmm/streams/stream.h"
 
 typedef struct pl_tick {
@@ -43,19 +44,17 @@ typedef struct pl_lane_link {
     bool is_linked;
 } pl_lane_link;
 
-/* I1  passed_tick < next_stamp; the ticks in the ring have rising numbers between these two;
- *     recorded_tick is the number of the last one, or passed_tick if there is none
- * I2  a free block is in a queue of a lane if and only if it pends on that lane: in
- *     `private_pending` if it is_private, else in `pending`; stamps do not fall along a queue
- * I3  pending_bytes, private_bytes and shared_bytes are the sums of the blocks in `pending`,
- *     `private_pending` and `shared_pending`
- * I4  the last use of each block in `shared_pending` is a demand on this lane; stamps of these uses
- *     do not fall along the queue
+/* I1  clock.passed < clock.next; the ticks in the ring have rising numbers between these two;
+ *     recorded_tick is the number of the last one, or clock.passed if there is none
+ * I2  a free block waits for the clock of a lane if and only if it pends on that lane
+ * I3  pending_bytes, private_bytes and shared_bytes are the sums of the blocks that wait: free
+ *     ones, free ones that are private, and shared ones
+ * I4  the last use of each shared block that waits is a demand on this lane
  * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
  *     except free blocks: uses, stale, shared and captured blocks, private and released areas,
  *     calls under way, and the stream's second lane, whose blocks may move to this one
- * I6  the lane is linked as busy if and only if one of its queues is not empty, as ticking if and
- *     only if it has ticks                                                                     */
+ * I6  the lane is linked as busy if and only if a block waits for its clock, as ticking if and only
+ *     if it has ticks                                                                          */
 typedef struct pl_lane {
     pl_stream *stream;          /* const */
     uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
@@ -70,8 +69,7 @@ typedef struct pl_lane {
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */
     struct pl_capture *capture; /* capture the stream was last seen in; NULL = at rest */
-    uint64_t next_stamp;        /* the stamp of frees from now on, see pl_lane_stamp */
-    uint64_t passed_tick;       /* this tick and all earlier ticks have passed */
+    pl_clock clock;             /* see pl_lane_stamp for its next stamp */
     uint64_t recorded_tick;     /* no tick of the lane covers stamps above this number */
     pl_tick ticks[PL_LANE_TICKS];
     unsigned first_tick; /* ring: oldest recorded tick not known to have passed */
@@ -86,12 +84,9 @@ typedef struct pl_lane {
     size_t used_bytes;     /* of the blocks of n_uses */
     size_t n_live;
     size_t n_refs;
-    pl_block_queue pending; /* pending blocks, by tick */
-    size_t pending_bytes;
-    pl_block_queue private_pending; /* pending blocks of private pools */
-    size_t private_bytes;
-    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the lane */
-    size_t shared_bytes;
+    size_t pending_bytes;             /* waiting for the clock: pending blocks of no private pool */
+    size_t private_bytes;             /* pending blocks of private pools */
+    size_t shared_bytes;              /* PL_BLOCK_SHARED whose present demand is on the lane */
     pl_index runs[PL_N_CLASSES];      /* of pending blocks in the default pool, see run.h */
     pl_area *areas[PL_N_CLASSES];     /* where requests look first; NULL = none yet */
     uint64_t tried_turn;              /* last turn in which a request tried the lane */
@@ -99,8 +94,8 @@ typedef struct pl_lane {
     pl_lane_link busy;
     pl_lane_link ticking;
     pl_lane_link ripe; /* a tick has passed since the lane was last settled */
-    /* next_stamp and n_frees at the last look in a crowd: while both hold, nothing was freed. */
-    uint64_t seen_next_stamp;
+    /* clock.next and n_frees at the last look in a crowd: while both hold, nothing was freed. */
+    uint64_t seen_next;
     unsigned seen_n_frees;
     size_t n_seen_live; /* the walker's recount of n_live and n_refs */
     size_t n_seen_refs;

@@ -152,11 +152,6 @@ pl_block *pl_run_best(const pl_space *space, const pl_area *area, uint32_t lane,
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-static pl_block_queue *pending_of(pl_lane *lane, const pl_block *b)
-{
-    return b->is_private ? &lane->private_pending : &lane->pending;
-}
-
 /* Does the private pool own all memory under b, which pends? Memory that the pool has not used yet
  * is everybody's: any request may wait for it. */
 static inline bool belongs_to_pool(const pl_block *b)
@@ -171,8 +166,6 @@ static inline bool is_in_area(const pl_block *b)
     return pl_segment_is_apart(b->segment) && b->segment->area->class != PL_CLASS_BUFFER;
 }
 
-/* Stamps do not fall along a queue: a block with an older stamp than the last one's gets the last
- * one's. */
 static inline void queue(pl_space *space, pl_block *b)
 {
     if (b->lane == PL_LANE_SETTLED) {
@@ -182,16 +175,9 @@ static inline void queue(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     b->is_private = belongs_to_pool(b);
     b->is_apart = is_in_area(b);
-    pl_block_queue *pending = pending_of(lane, b);
-    const pl_block *last = pending->last;
-    if (last != NULL && b->stamp < last->stamp) {
-        b->stamp = last->stamp;
-    }
-    pl_queue_push(pending, b);
+    pl_clock_wait(&lane->clock, b);
     pl_ledger_pends(space, lane, b->is_private, b->bytes);
-    if (last == NULL) {
-        pl_space_note_busy(space, lane);
-    }
+    pl_space_note_busy(space, lane);
 }
 
 static inline void unqueue(pl_space *space, pl_block *b)
@@ -200,12 +186,9 @@ static inline void unqueue(pl_space *space, pl_block *b)
         return;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    pl_block_queue *pending = pending_of(lane, b);
-    pl_queue_remove(pending, b);
+    pl_queue_remove(&lane->clock.waiting, b);
     pl_ledger_pends_not(space, lane, b->is_private, b->bytes);
-    if (pending->first == NULL) {
-        pl_space_note_busy(space, lane);
-    }
+    pl_space_note_busy(space, lane);
 }
 
 /* ---- merging --------------------------------------------------------------------------------- */
@@ -237,7 +220,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
         pl_block *busier = is_low_busier ? low : high;
         pl_ledger_pends(space, lane, busier->is_private, is_low_busier ? high->bytes : low->bytes);
         if (!is_low_busier) {
-            pl_queue_replace(pending_of(lane, high), high, low);
+            pl_queue_replace(&lane->clock.waiting, high, low);
             low->lane = high->lane;
             low->stamp = high->stamp;
             low->is_private = high->is_private;
@@ -276,7 +259,7 @@ static unsigned cost_log2(const pl_block *b)
     return 63u - (unsigned)__builtin_clzll(quieter->bytes);
 }
 
-/* Two pending blocks of different queues are not merged. */
+/* A pending block of a private pool is not merged with memory that the pool has not used. */
 static bool may_shorten(const pl_block *b, const pl_block *next)
 {
     return b->lane == PL_LANE_SETTLED || next->lane == PL_LANE_SETTLED ||
@@ -367,8 +350,8 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
     pleat_devptr end = pl_block_end(b);
     size_t n_looks = 0;
     b = merge_alike(space, b);
-    if (b->lane != PL_LANE_SETTLED) { /* grown by a freed block, so it goes last */
-        pl_queue_renew(pending_of(pl_space_lane_at(space, b->lane), b), b);
+    if (b->lane != PL_LANE_SETTLED) { /* grown by a freed block */
+        pl_clock_renew(&pl_space_lane_at(space, b->lane)->clock, b);
     }
     size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
     space->n_pieces += n_looks / LOOKS_A_PIECE;
@@ -393,7 +376,7 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     if (b->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, b->lane);
         pl_ledger_pends_not(space, lane, b->is_private, bytes);
-        pl_queue_replace(pending_of(lane, b), b, rest);
+        pl_queue_replace(&lane->clock.waiting, b, rest);
     }
     pl_segment_become(b->segment, &space->blocks.store, b,
                       PL_BLOCK_LIVE); /* no run reaches across it */

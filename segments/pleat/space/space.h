@@ -78,13 +78,19 @@ static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
     if (__builtin_expect(lane->is_closed, false)) {
         return lane->recorded_tick;
     }
-    return lane->next_stamp > space->streams.context.next_stamp ? lane->next_stamp
-                                                                : space->streams.context.next_stamp;
+    return lane->clock.next > space->streams.context.clock.next ? lane->clock.next
+                                                                : space->streams.context.clock.next;
 }
-/* Has a tick of the lane, or of the context, passed that covers the stamp? */
+/* What the lane's clock has passed, by ticks of its own or of the context. */
+static inline uint64_t pl_lane_passed(const pl_space *space, const pl_lane *lane)
+{
+    return lane->clock.passed > space->streams.context.clock.passed
+               ? lane->clock.passed
+               : space->streams.context.clock.passed;
+}
 static inline bool pl_lane_has_passed(const pl_space *space, const pl_lane *lane, uint64_t stamp)
 {
-    return stamp <= lane->passed_tick || stamp <= space->streams.context.passed_tick;
+    return stamp <= pl_lane_passed(space, lane);
 }
 /* Has this hold, begun when n_pieces was `since`, done all the work that a hold may do? */
 enum { PL_PIECES_A_HOLD = 384 };
@@ -92,11 +98,10 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {
     return space->n_pieces - since > PL_PIECES_A_HOLD;
 }
-/* A queue of the lane has changed: link the lane as busy, or unlink the lane. */
+/* A block waits for the lane, or waits no more: link the lane as busy, or unlink the lane. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
-    bool is_busy = lane->pending.first != NULL || lane->private_pending.first != NULL ||
-                   lane->shared_pending.first != NULL;
+    bool is_busy = lane->clock.waiting.first != NULL;
 
     if (is_busy != lane->busy.is_linked) {
         if (is_busy) {

@@ -39,17 +39,15 @@ typedef enum pl_context_phase {
 /* The tick of the whole context, which covers every lane's stamps up to its number. At most one
  * tick is recorded and has not passed. */
 typedef struct pl_context {
-    uint64_t next_stamp; /* stamps of new frees are at least this number */
-    uint64_t passed_tick;
-    pl_tick tick; /* fence NULL = none */
+    pl_clock clock; /* PL_BLOCK_SHARED whose present demand is on the context wait for it */
+    pl_tick tick;   /* fence NULL = none */
     pl_context_phase phase;
-    bool is_unsupported;           /* the driver has no event of the context */
-    bool is_wanted;                /* some memory needs a tick of the context */
-    unsigned n_refused;            /* attempts in a row that met an unknown capture */
-    unsigned n_missed;             /* attempts in a row that found no good moment */
-    uint64_t call;                 /* n_calls at the last attempt to record */
-    size_t gone_bytes;             /* of gone or silent lanes and released pools, not covered */
-    pl_block_queue shared_pending; /* PL_BLOCK_SHARED whose present demand is on the context */
+    bool is_unsupported; /* the driver has no event of the context */
+    bool is_wanted;      /* some memory needs a tick of the context */
+    unsigned n_refused;  /* attempts in a row that met an unknown capture */
+    unsigned n_missed;   /* attempts in a row that found no good moment */
+    uint64_t call;       /* n_calls at the last attempt to record */
+    size_t gone_bytes;   /* of gone or silent lanes and released pools, not covered */
 } pl_context;
 
 /* With more lanes, lanes without references are given up. Their streams may be gone or not: drivers
@@ -108,13 +106,13 @@ typedef struct pl_space_streams {
     pl_lane **lanes; /* by number - 1; NULL = no lane */
     size_t capacity; /* of `lanes` */
     uint32_t n_lanes;
-    uint32_t looked_at;   /* index in `lanes`: where the search for gone lanes stopped */
-    pl_lane_ring busy;    /* lanes with pending or shared blocks */
-    pl_lane_ring ticking; /* lanes with recorded ticks */
-    pl_lane_ring ripe;    /* lanes with a passed tick: they may have blocks to settle */
-    uint64_t clock;       /* the newest stamp that a free may carry */
-    uint64_t n_turns;     /* the last number given to a turn: see pl_lane.tried_turn */
-    uint64_t short_call;  /* n_calls when a request last needed pending memory; 0 = never */
+    uint32_t looked_at;    /* index in `lanes`: where the search for gone lanes stopped */
+    pl_lane_ring busy;     /* lanes with pending or shared blocks */
+    pl_lane_ring ticking;  /* lanes with recorded ticks */
+    pl_lane_ring ripe;     /* lanes with a passed tick: they may have blocks to settle */
+    uint64_t newest_stamp; /* that a free may carry */
+    uint64_t n_turns;      /* the last number given to a turn: see pl_lane.tried_turn */
+    uint64_t short_call;   /* n_calls when a request last needed pending memory; 0 = never */
     pl_context context;
     size_t n_pending_bytes;        /* of all lanes */
     size_t n_shared_bytes;         /* PL_BLOCK_SHARED, except private pools' blocks */

@@ -111,7 +111,7 @@ pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *ha
 {
     pl_participant *participant;
 
-    if (capture->is_released || capture->is_disowned || took_part(capture, handle)) {
+    if (pl_capture_is_released(capture) || capture->is_disowned || took_part(capture, handle)) {
         return PLEAT_OK;
     }
     pl_part *part = pl_meta_calloc(&space->meta, 1, sizeof(*part));
@@ -182,11 +182,20 @@ void pl_capture_own_up(pl_space *space, pl_capture *capture)
 
 void pl_capture_end(pl_space *space, pl_capture *capture)
 {
-    if (!capture->has_ended) {
-        capture->has_ended = true;
+    if (!pl_capture_has_ended(capture)) {
+        capture->clock.passed = PL_CAPTURE_ENDED;
         space->captures.n_capturing--;
         LIST_REMOVE(capture, under_way);
         pl_device_note_capture(space->dev, false);
+    }
+}
+
+void pl_capture_lose_graph(pl_capture *capture, uint64_t over_tick)
+{
+    pl_assert(pl_capture_has_ended(capture));
+    if (!pl_capture_is_released(capture)) {
+        capture->clock.passed = PL_CAPTURE_RELEASED;
+        capture->over_tick = over_tick;
     }
 }
 
@@ -244,7 +253,7 @@ bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane)
     uint32_t plain = pl_lane_plain(lane->number);
     const pl_capture *capture = pl_space_lane_at(space, plain)->capture;
 
-    return capture != NULL && !capture->has_ended;
+    return capture != NULL && !pl_capture_has_ended(capture);
 }
 
 bool pl_capture_name_lasting(const pl_space *space)

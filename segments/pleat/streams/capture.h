@@ -40,7 +40,7 @@ typedef struct pl_participant {
  * short: a stream was last seen in each of them. */
 /* I1  n_refs counts the lanes that were last seen in the capture, the uses that name it and, if it
  *     has one, its pool; without any it is freed
- * I2  `waiting` holds the blocks that wait for the capture: their last use names it
+ * I2  the last use of each block that waits for its clock names the capture
  * I3  the capture is in the lists that its state demands                                    */
 typedef struct pl_capture {
     LIST_ENTRY(pl_capture) all;
@@ -51,16 +51,37 @@ typedef struct pl_capture {
     uint64_t number;         /* const: in order of first sight */
     pl_graph_watch *watch;   /* const; NULL = the driver does not tell when the graph is gone */
     struct pl_private *pool; /* the first pool of its requests; NULL = none */
-    bool has_ended;          /* as far as pleat saw or was told */
     bool is_broken;          /* invalidated: will have no graph */
     unsigned n_lanes;        /* lanes last seen in the capture */
-    bool is_released;        /* its graph counts as gone */
     bool is_disowned;        /* gone for the owner, not yet for the driver */
     uint64_t over_tick;      /* released: launches are over when the context passes this */
     pl_part *parts;          /* its streams', while the owner may release the capture */
     uint32_t n_refs;
-    pl_block_queue waiting;
+    pl_clock clock; /* passes pl_capture_stage */
 } pl_capture;
+
+/* The stamps of a capture's clock. The end is as far as pleat saw or was told. The graph counts as
+ * gone when the capture is released. */
+typedef enum pl_capture_stage {
+    PL_CAPTURE_UNDER_WAY,
+    PL_CAPTURE_ENDED,
+    PL_CAPTURE_RELEASED,
+} pl_capture_stage;
+
+static inline bool pl_capture_has_ended(const pl_capture *capture)
+{
+    return capture->clock.passed >= PL_CAPTURE_ENDED;
+}
+static inline bool pl_capture_is_released(const pl_capture *capture)
+{
+    return capture->clock.passed >= PL_CAPTURE_RELEASED;
+}
+/* What blocks wait for after their free. is_private: blocks of private pools, which outlive their
+ * graphs. */
+static inline uint64_t pl_capture_stamp(bool is_private)
+{
+    return is_private ? PL_CAPTURE_ENDED : PL_CAPTURE_RELEASED;
+}
 
 /* A capture seen for the first time, owner of `watch` (NULL = none). NULL: no host memory. */
 pl_capture *pl_capture_create(pl_space *space, uint64_t id, pl_graph_watch *watch);
@@ -70,10 +91,10 @@ static inline void pl_capture_hold(pl_capture *capture)
     capture->n_refs++;
 }
 void pl_capture_drop(pl_space *space, pl_capture *capture);
-/* May blocks go on after the wait for the capture? is_private: blocks of private pools. */
+/* May blocks go on after the wait for the capture? is_private: as for pl_capture_stamp. */
 static inline bool pl_capture_is_over(const pl_capture *capture, bool is_private)
 {
-    return is_private ? capture->has_ended : capture->is_released;
+    return pl_capture_stamp(is_private) <= capture->clock.passed;
 }
 /* `lane`: the second lane of a stream. Is the stream in a capture without a known end? */
 bool pl_capture_is_lasting(const pl_space *space, const pl_lane *lane);
@@ -94,6 +115,8 @@ static inline bool pl_capture_is_gone(const pl_capture *capture)
 }
 /* Note the end of the capture. Blocks of the capture do not go on yet. */
 void pl_capture_end(pl_space *space, pl_capture *capture);
+/* The capture, which has ended, is released: see over_tick. Blocks do not go on yet. */
+void pl_capture_lose_graph(pl_capture *capture, uint64_t over_tick);
 /* Note the end of all captures under way whose graph is gone. Blocks go on at the next
  * pl_capture_look. */
 void pl_capture_end_gone(pl_space *space);

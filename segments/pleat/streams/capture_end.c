@@ -2,40 +2,41 @@
  * lock. */
 #include "segments/pleat/streams/capture_see.h"
 
-#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/pass.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
+
+size_t pl_capture_pass(pl_space *space, const pl_capture *capture, size_t n)
+{
+    return pl_pass(space, &capture->clock, capture->clock.passed, n, space->n_pieces);
+}
 
 void pl_capture_see_end(pl_space *space, pl_capture *capture)
 {
     pl_capture_end(space, capture);
-    if (capture->is_broken && !capture->is_released) {
-        capture->is_released = true;
-        capture->over_tick = 0;
+    if (capture->is_broken && !pl_capture_is_released(capture)) {
+        pl_capture_lose_graph(capture, 0);
         pl_capture_own_up(space, capture);
         pl_capture_forget_parts(space, capture);
         pl_capture_leave_pool(space, capture);
     }
-    (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
+    (void)pl_capture_pass(space, capture, RELEASE_SOME);
 }
 
 /* ---- the graph is gone ----------------------------------------------------------------------- */
 
 bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick)
 {
-    if (!capture->is_released) {
-        capture->is_released = true;
-        capture->over_tick = over_tick;
-    }
     pl_capture_end(space, capture);
+    pl_capture_lose_graph(capture, over_tick);
     pl_capture_own_up(space, capture);
     pl_capture_forget_parts(space, capture);
     pl_capture_hold(capture);
     if (pl_capture_is_gone(capture)) {
         pl_capture_leave_pool(space, capture);
     }
-    (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
-    bool has_more = capture->waiting.first != NULL;
+    (void)pl_capture_pass(space, capture, RELEASE_SOME);
+    bool has_more = capture->clock.waiting.first != NULL;
     pl_capture_drop(space, capture);
     return has_more;
 }
@@ -43,7 +44,8 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
 static bool has_something_to_release(const pl_capture *capture)
 {
     return pl_capture_is_gone(capture) &&
-           (!capture->is_released || capture->waiting.first != NULL || capture->pool != NULL);
+           (!pl_capture_is_released(capture) || capture->clock.waiting.first != NULL ||
+            capture->pool != NULL);
 }
 
 /* A release of a few blocks costs as much as this number of looks. */
@@ -84,7 +86,7 @@ bool pl_capture_look(pl_space *space)
     return any;
 }
 
-enum { MOST_LOOKS = 64, MOST_VAIN = 16 };
+enum { MOST_LOOKS = 64 };
 
 void pl_capture_look_well(pl_space *space)
 {
@@ -92,16 +94,6 @@ void pl_capture_look_well(pl_space *space)
         if (!pl_capture_look(space) && space->captures.looked_up == NULL) {
             return;
         }
-        pl_space_breathe(space);
-    }
-}
-
-/* Each hold passes some blocks on. Blocks that wait for the graph, not only for the end, are
- * skipped. */
-static void pass_on(pl_space *space, pl_capture *capture)
-{
-    for (unsigned n_vain = 0; capture->waiting.first != NULL && n_vain < MOST_VAIN;) {
-        n_vain = pl_shared_pass_capture(space, capture, RELEASE_SOME) > 0 ? 0 : n_vain + 1;
         pl_space_breathe(space);
     }
 }
@@ -123,7 +115,9 @@ void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
     for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {
         pl_capture_hold(c);
         pl_capture_end(space, c);
-        pass_on(space, c);
+        while (pl_capture_pass(space, c, RELEASE_SOME) > 0) {
+            pl_space_breathe(space);
+        }
         pl_capture_drop(space, c);
     }
 }

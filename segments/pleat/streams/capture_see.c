@@ -150,7 +150,7 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, pl_capture_info *inf
         return PLEAT_OK;
     }
     pl_capturers_note(space);
-    bool is_known = lane->capture != NULL && !lane->capture->has_ended &&
+    bool is_known = lane->capture != NULL && !pl_capture_has_ended(lane->capture) &&
                     lane->capture->id == info->id;
     pleat_status st = is_known ? PLEAT_OK : enter(space, lane, info);
     if (st != PLEAT_OK || !info->is_capturing) {

@@ -49,9 +49,9 @@ static bool find_moment(pl_space *space, pl_care care, uint32_t patience_ms)
 static uint64_t begin_context_tick(pl_space *space, bool is_long)
 {
     pl_context *context = &space->streams.context;
-    uint64_t number = space->streams.clock;
+    uint64_t number = space->streams.newest_stamp;
 
-    context->next_stamp = ++space->streams.clock;
+    context->clock.next = ++space->streams.newest_stamp;
     context->phase = is_long ? PL_CONTEXT_SYNCHRONIZING : PL_CONTEXT_RECORDING;
     context->is_wanted = false;
     context->gone_bytes = 0;
@@ -156,8 +156,8 @@ void pl_context_tick_record_if_due(pl_space *space)
 
 static void note_passed(pl_space *space, uint64_t number)
 {
-    if (number > space->streams.context.passed_tick) {
-        space->streams.context.passed_tick = number;
+    if (number > space->streams.context.clock.passed) {
+        space->streams.context.clock.passed = number;
     }
 }
 
@@ -218,7 +218,7 @@ static bool is_covered(const pl_space *space, uint64_t upto)
 {
     const pl_context *context = &space->streams.context;
 
-    return context->passed_tick >= upto ||
+    return context->clock.passed >= upto ||
            (context->tick.fence != NULL && context->tick.number >= upto);
 }
 
@@ -282,7 +282,9 @@ enum { MOST_CONTEXT_WAITS = 4 };
 
 pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_ms, uint32_t most_ms)
 {
-    waiting w = { .upto = space->streams.clock, .wait_ms = wait_ms, .began_ms = pl_clock_ms() };
+    waiting w = { .upto = space->streams.newest_stamp,
+                  .wait_ms = wait_ms,
+                  .began_ms = pl_clock_ms() };
     pleat_status st = PLEAT_OK;
 
     for (int n = 0; n < MOST_CONTEXT_WAITS && st == PLEAT_OK; n++) {
@@ -290,14 +292,14 @@ pleat_status pl_context_tick_wait(pl_space *space, pl_care care, uint32_t wait_m
         left_ms = left_ms < most_ms ? left_ms : most_ms;
         /* a caller with time has 1 ms or more for each tick */
         st = wait_for_context_tick(space, left_ms > 0 || wait_ms == 0 ? left_ms : 1);
-        if (st != PLEAT_OK || space->streams.context.passed_tick >= w.upto) {
+        if (st != PLEAT_OK || space->streams.context.clock.passed >= w.upto) {
             return st;
         }
         st = have_context_tick(space, care, &w);
         if (st == PLEAT_EPENDING && space->streams.context.tick.fence != NULL) {
             st = PLEAT_OK; /* another thread was faster */
         }
-        if (st == PLEAT_OK && space->streams.context.passed_tick >= w.upto) {
+        if (st == PLEAT_OK && space->streams.context.clock.passed >= w.upto) {
             return st;
         }
     }

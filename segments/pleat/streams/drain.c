@@ -65,7 +65,7 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
 
 static bool is_drained(const pl_space *space, const pl_private *pool)
 {
-    return pool->over_tick <= space->streams.context.passed_tick ||
+    return pool->over_tick <= space->streams.context.clock.passed ||
            (pool->n_graphs == 0 && !pool->is_unwatched);
 }
 
@@ -116,6 +116,6 @@ void pl_private_begin_drain(pl_space *space, pl_private *pool)
 {
     push_draining(space, pool);
     pool->is_draining = true;
-    pool->over_tick = space->streams.clock;
-    space->streams.context.next_stamp = ++space->streams.clock;
+    pool->over_tick = space->streams.newest_stamp;
+    space->streams.context.clock.next = ++space->streams.newest_stamp;
 }

@@ -7,17 +7,14 @@
 
 enum { MOST_MOVED = 512 }; /* looks at blocks in one hold */
 
-static bool is_covered(const pl_space *space, const pl_lane *lane, const pl_block *first)
-{
-    return first != NULL &&
-           (first->stamp <= lane->recorded_tick || pl_lane_has_passed(space, lane, first->stamp));
-}
-
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
 {
-    return is_covered(space, lane, lane->pending.first) ||
-           (is_private && is_covered(space, lane, lane->private_pending.first)) ||
-           (lane->shared_pending.first != NULL && lane->recorded_tick > lane->passed_tick);
+    const pl_block *first = lane->clock.waiting.first;
+    bool is_covered = first != NULL && (first->stamp <= lane->recorded_tick ||
+                                        pl_lane_has_passed(space, lane, first->stamp));
+
+    return (is_covered && pl_handover_pending_bytes(lane, is_private) > 0) ||
+           (lane->shared_bytes > 0 && lane->recorded_tick > lane->clock.passed);
 }
 
 pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
@@ -56,17 +53,22 @@ typedef struct haul {
     size_t n_looks;
 } haul;
 
-/* Move blocks of another lane's queue to `user` until n granules have come. Stamps may not be above
- * `upto`, and each block needs at least `least` whole granules. */
-static void adopt(pl_space *space, pl_lane *user, const pl_block_queue *pending, uint64_t upto,
-                  size_t least, size_t n, haul *h)
+/* Move free blocks that wait for another lane to `user` until n granules have come. Stamps may not
+ * be above `upto`, and each block needs at least `least` whole granules. is_private: of blocks of
+ * private pools, else of all others. */
+static void adopt(pl_space *space, pl_lane *user, const pl_lane *other, bool is_private,
+                  uint64_t upto, size_t least, size_t n, haul *h)
 {
     pl_block *next;
 
-    for (pl_block *b = pending->first; b != NULL && b->stamp <= upto && h->n_looks > 0; b = next) {
-        size_t whole = whole_granules(b);
-        next = b->queue_next; /* in the old queue: no merge absorbs the next block */
+    for (pl_block *b = other->clock.waiting.first; b != NULL && b->stamp <= upto && h->n_looks > 0;
+         b = next) {
+        next = b->queue_next; /* of the old lane: no merge absorbs the next block */
         h->n_looks--;
+        if (b->state != PL_BLOCK_FREE || b->is_private != is_private) {
+            continue;
+        }
+        size_t whole = whole_granules(b);
         if (whole < least) {
             continue;
         }
@@ -91,14 +93,14 @@ static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_
 {
     h->n_looks = MOST_MOVED;
     if (n != SIZE_MAX) {
-        adopt(space, user, &other->pending, upto, 1, n, h);
+        adopt(space, user, other, false, upto, 1, n, h);
     }
     if (h->n_granules < n) {
         h->n_looks = MOST_MOVED;
-        adopt(space, user, &other->pending, upto, 0, SIZE_MAX, h);
+        adopt(space, user, other, false, upto, 0, SIZE_MAX, h);
     }
     if (is_private) {
-        adopt(space, user, &other->private_pending, upto, 0, SIZE_MAX, h);
+        adopt(space, user, other, true, upto, 0, SIZE_MAX, h);
     }
     pl_lock_touch(2 * (size_t)MOST_MOVED - h->n_looks);
     return n != SIZE_MAX && h->n_granules >= n;
@@ -126,8 +128,9 @@ static bool is_met_for(const pl_space *space, const pl_lane *user, const pl_bloc
             return false;
         }
     }
-    return b->lane == user->number || b->stamp <= pl_handover_behind(user, b->lane) ||
-           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->stamp);
+    uint64_t stamp = b->uses->owner_stamp;
+    return b->lane == user->number || stamp <= pl_handover_behind(user, b->lane) ||
+           pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), stamp);
 }
 
 static void adopt_shared(pl_space *space, pl_lane *user, pl_block *b)
@@ -161,11 +164,11 @@ static size_t adopt_all_shared(pl_space *space, pl_lane *user, bool is_private)
         next_lane = lane->busy.next;
         n_lanes--;
         pl_block *next;
-        for (pl_block *b = lane->shared_pending.first; b != NULL && n_looks > 0; b = next) {
+        for (pl_block *b = lane->clock.waiting.first; b != NULL && n_looks > 0; b = next) {
             next = b->queue_next;
             count_look(&n_looks);
-            if ((is_private || !b->is_private) && is_met_for(space, user, b, &n_looks) &&
-                has_index(space, user, b)) {
+            if (b->state == PL_BLOCK_SHARED && (is_private || !b->is_private) &&
+                is_met_for(space, user, b, &n_looks) && has_index(space, user, b)) {
                 adopt_shared(space, user, b);
                 n_adopted++;
             }
@@ -206,7 +209,7 @@ static pl_lane *missing_of(const pl_space *space, const pl_lane *user, const pl_
             return NULL;
         }
     }
-    return is_behind(space, user, b->lane, b->stamp, &missing) ? missing : NULL;
+    return is_behind(space, user, b->lane, b->uses->owner_stamp, &missing) ? missing : NULL;
 }
 
 /* Find a lane that `user` must still be ordered after to get a block that waits for `other`. Ticks
@@ -217,10 +220,10 @@ static pl_lane *missing_for(const pl_space *space, const pl_lane *user, const pl
     pl_lane *missing = NULL;
     size_t n_looks = MOST_LOOKS;
 
-    for (const pl_block *b = other->shared_pending.first;
+    for (const pl_block *b = other->clock.waiting.first;
          b != NULL && missing == NULL && n_looks > 0; b = b->queue_next) {
         count_look(&n_looks);
-        if (is_private || !b->is_private) {
+        if (b->state == PL_BLOCK_SHARED && (is_private || !b->is_private)) {
             missing = missing_of(space, user, b, &n_looks);
         }
     }
@@ -270,9 +273,7 @@ pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t 
                          bool is_private, size_t *n_moved)
 {
     uint64_t behind = pl_handover_behind(user, other->number);
-    uint64_t passed = space->streams.context.passed_tick > other->passed_tick
-                          ? space->streams.context.passed_tick
-                          : other->passed_tick;
+    uint64_t passed = pl_lane_passed(space, other);
     haul h = { 0 };
 
     behind = behind > passed ? behind : passed;

@@ -93,9 +93,9 @@ static void give_up_gone(pl_space *space, pl_lane *lane)
 /* Was nothing freed on the lane since the last look? */
 static bool had_no_free(pl_lane *lane)
 {
-    bool is_same = lane->seen_next_stamp == lane->next_stamp && lane->seen_n_frees == lane->n_frees;
+    bool is_same = lane->seen_next == lane->clock.next && lane->seen_n_frees == lane->n_frees;
 
-    lane->seen_next_stamp = lane->next_stamp;
+    lane->seen_next = lane->clock.next;
     lane->seen_n_frees = lane->n_frees;
     return is_same;
 }
@@ -162,7 +162,7 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
     lane->is_idle = pl_stream_is_idle(stream);
     lane->number = i + 1;
     lane->is_capture = is_capture;
-    lane->next_stamp = space->streams.clock;
+    lane->clock.next = space->streams.newest_stamp;
     space->streams.lanes[i] = lane;
     space->streams.n_lanes++;
     if (is_capture) {

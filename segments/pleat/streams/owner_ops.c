@@ -9,7 +9,6 @@
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/lanes.h"
 #include "segments/pleat/streams/settle.h"
-#include "segments/pleat/streams/shared.h"
 #include "segments/pleat/streams/tick.h"
 
 enum { RELEASE_SOME = 256 };
@@ -36,17 +35,16 @@ static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture,
 /* Launches may be under way on any stream. Only a tick of the context tells when they are over. */
 static void release_launched(pl_space *space, pl_capture *capture)
 {
-    uint64_t over_tick = space->streams.clock;
+    uint64_t over_tick = space->streams.newest_stamp;
 
-    space->streams.context.next_stamp = ++space->streams.clock;
+    space->streams.context.clock.next = ++space->streams.newest_stamp;
     pl_capture_hold(capture);
-    capture->is_released = true;
-    capture->over_tick = over_tick;
     pl_capture_end(space, capture);
+    pl_capture_lose_graph(capture, over_tick);
     pl_capture_forget_parts(space, capture);
     pl_context_tick_want(space);
     (void)pl_tick_poll(space, 0);
-    while (capture->waiting.first != NULL) {
+    while (capture->clock.waiting.first != NULL) {
         (void)pl_capture_release(space, capture, over_tick);
         pl_space_breathe(space);
     }
@@ -63,10 +61,11 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
         return PLEAT_OK;
     }
     pl_capture_hold(capture);
-    pleat_status st = capture->has_ended ? PLEAT_OK : ask_whether_over(space, capture, handle);
-    if (st == PLEAT_OK && !capture->is_released) {
+    pleat_status st = pl_capture_has_ended(capture) ? PLEAT_OK
+                                                    : ask_whether_over(space, capture, handle);
+    if (st == PLEAT_OK && !pl_capture_is_released(capture)) {
         pl_capture_end(space, capture);
-        (void)pl_shared_pass_capture(space, capture, RELEASE_SOME);
+        (void)pl_capture_pass(space, capture, RELEASE_SOME);
         if (capture->watch == NULL) {
             release_launched(space, capture);
         } else if (!capture->is_disowned) {
@@ -98,7 +97,7 @@ void pl_pleat_let_captures_go(pl_allocator *a)
     pl_pace_begin(space, &pace, false);
     for (pl_capture *c = LIST_FIRST(&space->captures.all); c != NULL;) {
         pl_capture_hold(c);
-        while (c->has_ended && c->waiting.first != NULL) {
+        while (pl_capture_has_ended(c) && c->clock.waiting.first != NULL) {
             (void)pl_capture_release(space, c, 0);
             pl_space_breathe(space);
         }

@@ -11,7 +11,7 @@
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/drain.h"
-#include "segments/pleat/streams/shared.h"
+#include "segments/pleat/streams/pass.h"
 #include "segments/pleat/streams/tick.h"
 
 /* ---- settling -------------------------------------------------------------------------------- */
@@ -22,42 +22,19 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b)
            pl_lane_has_passed(space, pl_space_lane_at(space, b->lane), b->stamp);
 }
 
-static bool is_first_over(const pl_space *space, const pl_lane *lane, const pl_block_queue *queue)
-{
-    return queue->first != NULL && pl_lane_has_passed(space, lane, queue->first->stamp);
-}
-
 static bool has_first_over(const pl_space *space, const pl_lane *lane)
 {
-    return !lane->is_capture && (is_first_over(space, lane, &lane->pending) ||
-                                 is_first_over(space, lane, &lane->private_pending) ||
-                                 pl_shared_is_first_over(space, lane));
+    const pl_block *first = lane->clock.waiting.first;
+
+    return !lane->is_capture && first != NULL && pl_lane_has_passed(space, lane, first->stamp);
 }
 
-static size_t settle_queue(pl_space *space, const pl_lane *lane, const pl_block_queue *queue,
-                           size_t n, uint64_t since)
-{
-    size_t n_settled = 0;
-
-    while (n_settled < n && queue->first != NULL && !pl_space_is_tired(space, since) &&
-           pl_lane_has_passed(space, lane, queue->first->stamp)) {
-        pl_run_move(space, queue->first, PL_LANE_SETTLED, 0);
-        n_settled++;
-    }
-    pl_lock_touch(n_settled);
-    return n_settled;
-}
-
-/* `since`: n_pieces at the start of the hold, since all work in one hold counts together. */
 static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
 {
     if (lane->is_capture) {
         return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
     }
-    size_t n_settled = pl_space_is_tired(space, since) ? 0 : pl_shared_pass(space, lane, n);
-
-    n_settled += settle_queue(space, lane, &lane->pending, n - n_settled, since);
-    return n_settled + settle_queue(space, lane, &lane->private_pending, n - n_settled, since);
+    return pl_pass(space, &lane->clock, pl_lane_passed(space, lane), n, since);
 }
 
 size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
@@ -88,7 +65,8 @@ size_t pl_settle_some(pl_space *space, size_t n)
 {
     size_t n_looks = space->streams.busy.n < PL_LANE_LOOKS ? space->streams.busy.n : PL_LANE_LOOKS;
     uint64_t since = space->n_pieces;
-    size_t n_settled = pl_shared_pass_context(space, n);
+    const pl_clock *context = &space->streams.context.clock;
+    size_t n_settled = pl_pass(space, context, context->passed, n, since);
 
     n_settled += settle_ripe(space, n - n_settled, since);
     pl_lock_touch(n_looks);
@@ -155,49 +133,34 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
     size_t n_moved = 0;
 
     for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
-        pl_block *b = lane->private_pending.first;
-        b = b != NULL ? b : lane->pending.first; /* blocks of pools released since */
+        pl_block *b = lane->clock.waiting.first;
         if (b == NULL) {
             break;
         }
         pl_run_move(space, b, number, stamp);
     }
-    lane->is_mixed = lane->is_mixed &&
-                     (lane->private_pending.first != NULL || lane->pending.first != NULL);
+    lane->is_mixed = lane->is_mixed && lane->clock.waiting.first != NULL;
     pl_lock_touch(n_moved);
     return n_moved;
 }
 
 /* ---- what no tick covers --------------------------------------------------------------------- */
 
-static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_block *last)
+bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
 {
+    const pl_block *last = lane->clock.waiting.last;
+
     return last != NULL && last->stamp > lane->recorded_tick &&
            !pl_lane_has_passed(space, lane, last->stamp);
 }
 
-bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
-{
-    return is_uncovered(space, lane, lane->pending.last) ||
-           is_uncovered(space, lane, lane->private_pending.last) ||
-           pl_shared_is_uncovered(space, lane);
-}
-
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
 {
-    size_t bytes = 0;
-
-    if (is_uncovered(space, lane, lane->pending.last)) {
-        bytes += lane->pending_bytes;
+    if (pl_settle_has_uncovered(space, lane)) {
+        space->streams.context.gone_bytes += lane->pending_bytes + lane->private_bytes +
+                                             lane->shared_bytes;
+        space->streams.context.is_wanted = true;
     }
-    if (is_uncovered(space, lane, lane->private_pending.last)) {
-        bytes += lane->private_bytes;
-    }
-    if (pl_shared_is_uncovered(space, lane)) {
-        bytes += lane->shared_bytes;
-    }
-    space->streams.context.gone_bytes += bytes;
-    space->streams.context.is_wanted = space->streams.context.is_wanted || bytes > 0;
 }
 
 /* A wish without an answer for so many calls may never get one: drivers do not tell when a stream

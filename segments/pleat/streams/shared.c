@@ -12,7 +12,6 @@
 /* Builds that walk everything have few uses of a block. A low limit lets tests reach parking. */
 enum {
     USES_PASSED = PLEAT_DEBUG_LEVEL >= 2 ? 4 : 256, /* demands of a block passed before parking */
-    USES_A_HOLD = 1024,                             /* demands of all blocks passed in one hold */
 };
 
 /* ---- where a block waits --------------------------------------------------------------------- */
@@ -22,32 +21,25 @@ static size_t *bytes_of(pl_space *space, const pl_block *b)
     return b->is_private ? &space->streams.n_private_shared_bytes : &space->streams.n_shared_bytes;
 }
 
-static pl_block_queue *queue_of(pl_space *space, const pl_block *b)
+static pl_clock *clock_of(pl_space *space, const pl_block_use *use)
 {
-    const pl_block_use *use = pl_uses_last(b);
-
     if (use->capture != NULL) {
-        return &use->capture->waiting;
+        return &use->capture->clock;
     }
-    return use->lane == PL_LANE_CONTEXT ? &space->streams.context.shared_pending
-                                        : &pl_space_lane_at(space, use->lane)->shared_pending;
+    return use->lane == PL_LANE_CONTEXT ? &space->streams.context.clock
+                                        : &pl_space_lane_at(space, use->lane)->clock;
 }
 
-/* Queue b for its last use. Stamps do not fall along a lane's queue: an older stamp is raised to
- * the stamp before. */
+/* Let b wait for its last use. */
 static void wait_in_line(pl_space *space, pl_block *b)
 {
-    pl_block_queue *queue = queue_of(space, b);
-    pl_block_use *use = pl_uses_last(b);
-
-    if (use->capture == NULL && queue->last != NULL &&
-        use->stamp < pl_uses_last(queue->last)->stamp) {
-        use->stamp = pl_uses_last(queue->last)->stamp;
-    }
+    const pl_block_use *use = pl_uses_last(b);
     bool is_captured = use->capture != NULL && use->is_captured;
+
     pl_segment_become(b->segment, &space->blocks.store, b,
                       is_captured ? PL_BLOCK_CAPTURED : PL_BLOCK_SHARED);
-    pl_queue_push(queue, b);
+    b->stamp = use->capture != NULL ? pl_capture_stamp(b->is_private) : use->stamp;
+    pl_clock_wait(clock_of(space, use), b);
     if (!is_captured) {
         *bytes_of(space, b) += b->bytes;
     }
@@ -62,7 +54,7 @@ void pl_shared_leave_line(pl_space *space, pl_block *b)
 {
     const pl_block_use *use = pl_uses_last(b);
 
-    pl_queue_remove(queue_of(space, b), b);
+    pl_queue_remove(&clock_of(space, use)->waiting, b);
     if (b->state == PL_BLOCK_SHARED) {
         *bytes_of(space, b) -= b->bytes;
     }
@@ -87,7 +79,7 @@ static void want_tick_for(pl_space *space, const pl_block *b, const pl_block_use
 bool pl_shared_is_met(const pl_space *space, const pl_block_use *use)
 {
     if (use->lane == PL_LANE_CONTEXT) {
-        return use->stamp <= space->streams.context.passed_tick;
+        return use->stamp <= space->streams.context.clock.passed;
     }
     return pl_lane_has_passed(space, pl_space_lane_at(space, use->lane), use->stamp);
 }
@@ -124,7 +116,7 @@ void pl_shared_end(pl_space *space, pl_block *b)
 static void leave(pl_space *space, pl_block *b)
 {
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    uint64_t stamp = b->stamp;
+    uint64_t stamp = b->uses->owner_stamp;
 
     pl_shared_end(space, b);
     if (lane->is_capture && !pl_capture_is_lasting(space, lane)) {
@@ -147,7 +139,7 @@ static bool is_streams_own(const pl_block *b, const pl_lane *lane, const pl_bloc
 {
     bool is_owner = pl_lane_plain(b->lane) == lane->number;
     bool is_going_on = use->capture != NULL && lane->capture == use->capture &&
-                       !use->capture->has_ended;
+                       !pl_capture_has_ended(use->capture);
 
     return !is_owner && !is_going_on;
 }
@@ -158,7 +150,7 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
     pl_lane *lane = pl_space_lane_at(space, use->lane);
 
     use->stamp = is_streams_own(b, lane, use) ? pl_lane_stamp(space, lane) : 0;
-    if (use->capture == NULL && lane->capture != NULL && !lane->capture->has_ended) {
+    if (use->capture == NULL && lane->capture != NULL && !pl_capture_has_ended(lane->capture)) {
         use->capture = lane->capture;
         pl_capture_hold(use->capture);
     }
@@ -171,14 +163,10 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 static void park(pl_space *space, pl_block *b)
 {
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
-    pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_SHARED);
-    pl_queue_push_first(&space->streams.context.shared_pending, b);
-    *bytes_of(space, b) += b->bytes;
+    wait_in_line(space, b);
 }
 
-/* Pass b's demands, the last first, until b has to wait for one. With none left, b leaves. Returns
- * how many demands were looked at. */
-static size_t go_on(pl_space *space, pl_block *b)
+size_t pl_shared_go_on(pl_space *space, pl_block *b)
 {
     size_t n_seen = 0;
 
@@ -195,15 +183,13 @@ static size_t go_on(pl_space *space, pl_block *b)
             use->stamp = use->stamp < b->uses->freed_at ? use->stamp : b->uses->freed_at;
         }
         bool is_captured = use->capture != NULL;
-        if (is_captured && !pl_capture_is_over(use->capture, b->is_private)) {
-            wait_in_line(space, b);
-            return n_seen + 1;
-        }
-        if (is_captured) {
+        bool is_over = is_captured ? pl_capture_is_over(use->capture, b->is_private)
+                                   : pl_shared_is_met(space, use);
+        if (is_captured && is_over) {
             end_captured_use(space, b, use);
             continue;
         }
-        if (!pl_shared_is_met(space, use)) {
+        if (!is_over) {
             wait_in_line(space, b);
             return n_seen + 1;
         }
@@ -222,94 +208,15 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
 
     b->is_private = b->segment->is_private && pl_private_told(b->segment->area) != NULL;
     /* A block that came and went in one capture is used by its graph only, not by the stream. */
-    b->stamp = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
+    uses->owner_stamp = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;
     for (uint32_t i = 0; i < n_begun; i++) {
         pl_lock_touch(1);
         begin_use(space, b, &uses->use[i]);
     }
     uses->n_late = uses->is_sorted ? uses->n : 0;
-    uses->freed_at = space->streams.clock;
-    (void)go_on(space, b);
-}
-
-void pl_shared_resume(pl_space *space, pl_block *b)
-{
-    (void)go_on(space, b);
-}
-
-/* ---- passing --------------------------------------------------------------------------------- */
-
-static size_t pass_queue(pl_space *space, const pl_block_queue *queue, size_t n)
-{
-    uint64_t since = space->n_pieces;
-    size_t n_passed = 0;
-    size_t n_uses = 0;
-
-    for (; n_passed < n && n_uses < USES_A_HOLD && queue->first != NULL &&
-           !pl_space_is_tired(space, since);
-         n_passed++) {
-        pl_block *b = queue->first;
-        if (!pl_shared_is_met(space, pl_uses_last(b))) {
-            break;
-        }
-        pl_shared_leave_line(space, b);
-        n_uses += go_on(space, b);
-    }
-    pl_lock_touch(n_passed);
-    return n_passed;
-}
-
-size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n)
-{
-    return pass_queue(space, &lane->shared_pending, n);
-}
-
-size_t pl_shared_pass_context(pl_space *space, size_t n)
-{
-    return pass_queue(space, &space->streams.context.shared_pending, n);
-}
-
-/* Blocks of private pools wait for the end of the capture only, all further blocks for the end of
- * the graph. Blocks that cannot go on yet move to the end of the queue. */
-size_t pl_shared_pass_capture(pl_space *space, pl_capture *capture, size_t n)
-{
-    const pl_block *first_left = NULL;
-    uint64_t since = space->n_pieces;
-    size_t n_passed = 0;
-    size_t n_uses = 0;
-
-    for (size_t n_looks = n;
-         n_looks > 0 && n_uses < USES_A_HOLD && capture->waiting.first != first_left &&
-         !pl_space_is_tired(space, since);
-         n_looks--) {
-        pl_block *b = capture->waiting.first;
-        if (pl_capture_is_over(capture, b->is_private)) {
-            pl_shared_leave_line(space, b);
-            n_uses += go_on(space, b);
-            n_passed++;
-            continue;
-        }
-        first_left = first_left != NULL ? first_left : b;
-        pl_queue_remove(&capture->waiting, b);
-        pl_queue_push(&capture->waiting, b);
-    }
-    pl_lock_touch(n_passed);
-    return n_passed;
-}
-
-bool pl_shared_is_first_over(const pl_space *space, const pl_lane *lane)
-{
-    return lane->shared_pending.first != NULL &&
-           pl_shared_is_met(space, pl_uses_last(lane->shared_pending.first));
-}
-
-bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane)
-{
-    const pl_block *last = lane->shared_pending.last;
-
-    return last != NULL && pl_uses_last(last)->stamp > lane->recorded_tick &&
-           !pl_shared_is_met(space, pl_uses_last(last));
+    uses->freed_at = space->streams.newest_stamp;
+    (void)pl_shared_go_on(space, b);
 }
 
 /* ---- uses of a live block -------------------------------------------------------------------- */

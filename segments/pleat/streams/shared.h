@@ -2,14 +2,14 @@
  *
  * When a block with uses is freed, each use becomes a demand: a lane, or the context, must
  * pass a stamp. If the use is by a capture, first the graph must be gone. The block waits for one
- * demand at a time, the last in its list. The block is queued in the lane, the context or the
- * capture of the demand. So a tick that passes costs one step for each block in the queue, without
- * a look at further demands.
+ * demand at a time, the last in its list: for the clock (clock.h) of the lane, the context or the
+ * capture of the demand. So a tick that passes costs one step for each block that waits for it,
+ * without a look at further demands.
  *
  * If there are many uses, uses by captures become demands only when their turn comes. The use names
- * its capture, and the stamp can be made late. The stamp is at most the clock at the free, since no
- * lane had a later stamp then. One hold passes only some demands. Then the block is parked: the
- * block goes to the front of the context's queue, with a demand that is met.
+ * its capture, and the stamp can be made late. The stamp is at most the newest at the free, since
+ * no lane had a later stamp then. One hold passes only some demands. Then the block is parked: it
+ * waits for the context, first in the queue, with a demand that is met.
  *
  * Guarded by the device lock; no function drops the lock. */
 #ifndef PLEAT_SEGMENTS_SHARED_H
@@ -22,25 +22,14 @@ void pl_shared_free(pl_space *space, pl_block *b, const struct pl_capture *in);
 
 /* Has the lane, or the context, passed the stamp that the use demands? Ignores captures. */
 bool pl_shared_is_met(const pl_space *space, const pl_block_use *use);
-/* Take b out of the queue where b waits. The caller changes the state of b. */
+/* Let b wait no more. The caller changes the state of b. */
 void pl_shared_leave_line(pl_space *space, pl_block *b);
 
 /* b, out of the line, waits for nobody any more: drop the uses and the hold on the owner's lane. */
 void pl_shared_end(pl_space *space, pl_block *b);
-/* b left the line for a flight, and lands: go on with the demands. */
-void pl_shared_resume(pl_space *space, pl_block *b);
-
-/* Let at most n blocks with a met demand on the lane go on to their next demand. Returns how
- * many. */
-size_t pl_shared_pass(pl_space *space, pl_lane *lane, size_t n);
-/* As pl_shared_pass, for demands on the context. */
-size_t pl_shared_pass_context(pl_space *space, size_t n);
-/* As pl_shared_pass, for blocks that waited for the capture, now over. */
-size_t pl_shared_pass_capture(pl_space *space, struct pl_capture *capture, size_t n);
-/* Is the demand of the first block in the lane's queue met? */
-bool pl_shared_is_first_over(const pl_space *space, const pl_lane *lane);
-/* Does a block wait for a stamp of the lane that no tick covers? */
-bool pl_shared_is_uncovered(const pl_space *space, const pl_lane *lane);
+/* b is out of the line: pass its demands, the last first, until b has to wait for one. With none
+ * left, b pends on its owner, or is settled. Returns how many demands were looked at. */
+size_t pl_shared_go_on(pl_space *space, pl_block *b);
 
 /* ---- uses of a live block ----
  *

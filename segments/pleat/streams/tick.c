@@ -79,7 +79,7 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
         return;
     }
     tick.number = pl_lane_stamp(space, lane);
-    lane->next_stamp = ++space->streams.clock;
+    lane->clock.next = ++space->streams.newest_stamp;
     lane->is_recording = true;
     lane->n_refs++;
     pl_away(space);
@@ -137,7 +137,7 @@ static void pass(pl_space *space, pl_lane *lane, uint64_t number)
     if (lane->busy.is_linked) {
         pl_lane_ring_push_ripe(&space->streams.ripe, lane);
     }
-    lane->passed_tick = number > lane->passed_tick ? number : lane->passed_tick;
+    lane->clock.passed = number > lane->clock.passed ? number : lane->clock.passed;
     lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
 }
 
@@ -188,8 +188,8 @@ void pl_tick_end_context(pl_space *space, bool has_passed)
 {
     pl_context *context = &space->streams.context;
 
-    if (has_passed && context->tick.number > context->passed_tick) {
-        context->passed_tick = context->tick.number;
+    if (has_passed && context->tick.number > context->clock.passed) {
+        context->clock.passed = context->tick.number;
     }
     pl_fence_return(context->tick.fence);
     context->tick.fence = NULL;
@@ -217,7 +217,7 @@ static void take_answer(pl_space *space, const questions *q, size_t i)
     if (q->passed[i]) {
         pass(space, lane, tick.number);
     } else { /* frees covered only by this tick need a new one */
-        lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->passed_tick;
+        lane->recorded_tick = lane->n_ticks > 0 ? newest_tick(lane)->number : lane->clock.passed;
         wish_again(space, lane);
     }
 }

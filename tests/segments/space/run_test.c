@@ -39,7 +39,7 @@ static void free_at(pl_segment *seg, size_t unit, uint32_t lane)
     pl_usages_end(&rig.blocks.usages, pool, b->bytes, b->requested);
     rig.streams.lanes[b->lane - 1]->n_live--;
     b->segment->area->n_used--;
-    pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.streams.lanes[lane - 1]->next_stamp);
+    pl_run_free(&rig, b, lane, lane == 0 ? 0 : rig.streams.lanes[lane - 1]->clock.next);
 }
 
 /* Where the best fit of a lane begins, in units; -1 = nowhere. */
@@ -81,7 +81,7 @@ START_TEST(neighbours_of_one_tick_are_merged_and_of_two_are_not)
     free_at(seg, 0, 1);
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
-    rig.streams.lanes[0]->next_stamp++;
+    rig.streams.lanes[0]->clock.next++;
     free_at(seg, 4, 1);
     rig_assert(seg, "1111:|11DD");
     ck_assert_uint_eq(leads(seg, 0), 6); /* the two blocks are one run */
@@ -94,12 +94,12 @@ START_TEST(with_one_stream_ticks_keep_nothing_apart)
     rig.streams.n_lanes = 1;
     pl_segment *seg = rig_draw("AABB|CCDD");
     free_at(seg, 0, 1);
-    rig.streams.lanes[0]->next_stamp++;
+    rig.streams.lanes[0]->clock.next++;
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
     ck_assert_uint_eq(seg->first->stamp, 2); /* the later tick covers both */
-    ck_assert_ptr_eq(rig.streams.lanes[0]->pending.first, seg->first);
-    ck_assert_ptr_eq(rig.streams.lanes[0]->pending.last, seg->first);
+    ck_assert_ptr_eq(rig.streams.lanes[0]->clock.waiting.first, seg->first);
+    ck_assert_ptr_eq(rig.streams.lanes[0]->clock.waiting.last, seg->first);
     ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 4 * RIG_UNIT);
 }
 END_TEST
@@ -219,8 +219,8 @@ START_TEST(a_claimed_pending_block_leaves_its_queue)
     pl_block *b = rig_block(seg, 4);
     pl_run_claim(&rig, b);
     ck_assert_uint_eq(lane->pending_bytes, 2 * RIG_UNIT);
-    ck_assert_ptr_eq(lane->pending.first, seg->first);
-    ck_assert_ptr_eq(lane->pending.last, seg->first);
+    ck_assert_ptr_eq(lane->clock.waiting.first, seg->first);
+    ck_assert_ptr_eq(lane->clock.waiting.last, seg->first);
     pl_run_free(&rig, b, 1, b->stamp);
     ck_assert_uint_eq(lane->pending_bytes, 6 * RIG_UNIT);
 }
@@ -233,9 +233,9 @@ START_TEST(the_rest_of_a_cut_block_takes_its_turn)
     ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 1), PLEAT_OK);
     pl_block *b = rig_block(seg, 8);
     pl_run_cut(&rig, b, 3 * RIG_UNIT);
-    ck_assert_ptr_eq(lane->pending.first, rig_block(seg, 0));
-    ck_assert_ptr_eq(lane->pending.first->queue_next, rig_block(seg, 11));
-    ck_assert_ptr_eq(lane->pending.last, rig_block(seg, 16));
+    ck_assert_ptr_eq(lane->clock.waiting.first, rig_block(seg, 0));
+    ck_assert_ptr_eq(lane->clock.waiting.first->queue_next, rig_block(seg, 11));
+    ck_assert_ptr_eq(lane->clock.waiting.last, rig_block(seg, 16));
     ck_assert_uint_eq(lane->pending_bytes, 9 * RIG_UNIT);
     ck_assert_uint_eq(leads(seg, 11), 1);
     ck_assert(!b->is_indexed);
@@ -251,7 +251,7 @@ END_TEST
 
 static void assert_rising(const pl_lane *lane)
 {
-    for (const pl_block *b = lane->pending.first; b != NULL; b = b->queue_next) {
+    for (const pl_block *b = lane->clock.waiting.first; b != NULL; b = b->queue_next) {
         ck_assert(b->queue_next == NULL || b->stamp <= b->queue_next->stamp);
     }
 }
@@ -286,11 +286,11 @@ END_TEST
 START_TEST(an_ordered_block_pends_on_the_other_lane)
 {
     pl_segment *seg = rig_draw("2211|1122|AAAA|AAAA");
-    pl_run_move(&rig, rig_block(seg, 2), 2, rig.streams.lanes[1]->next_stamp);
+    pl_run_move(&rig, rig_block(seg, 2), 2, rig.streams.lanes[1]->clock.next);
     rig_assert(seg, "22:22|22:22|AAAA|AAAA");
     ck_assert_uint_eq(leads(seg, 0), 8);
     ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 0);
-    ck_assert_ptr_null(rig.streams.lanes[0]->pending.first);
+    ck_assert_ptr_null(rig.streams.lanes[0]->clock.waiting.first);
     ck_assert_uint_eq(rig.streams.lanes[1]->pending_bytes, 8 * RIG_UNIT);
     assert_rising(rig.streams.lanes[1]);
 }
@@ -344,8 +344,8 @@ static void random_change(pl_segment *seg, size_t unit)
     uint32_t lane = (uint32_t)random_below(4);
     uint64_t stamp = 0;
     if (lane != PL_LANE_SETTLED) {
-        rig.streams.lanes[lane - 1]->next_stamp += random_below(2);
-        stamp = rig.streams.lanes[lane - 1]->next_stamp;
+        rig.streams.lanes[lane - 1]->clock.next += random_below(2);
+        stamp = rig.streams.lanes[lane - 1]->clock.next;
     }
     if (b->state == PL_BLOCK_LIVE) {
         free_at(seg, unit, lane);

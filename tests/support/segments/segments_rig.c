@@ -20,7 +20,7 @@ static void add_lane(uint32_t number)
     pl_lane *lane = pl_meta_calloc(&rig.meta, 1, sizeof(*lane));
     ck_assert_ptr_nonnull(lane);
     lane->number = number;
-    lane->next_stamp = 1;
+    lane->clock.next = 1;
     lane->recorded_tick = UINT64_MAX - 1; /* this tick covers everything freed */
     rig.streams.lanes[number - 1] = lane;
     rig.streams.n_lanes++;
@@ -48,7 +48,7 @@ void rig_open(void)
     for (uint32_t number = 1; number <= RIG_LANES; number++) {
         add_lane(number);
     }
-    rig.streams.clock = 1;
+    rig.streams.newest_stamp = 1;
     next_base = RIG_BASE;
     next_chunk = 1;
 }
@@ -155,7 +155,7 @@ static void make_block(pl_block *b, char letter)
     } else if (is_free(letter)) {
         pl_segment_become(b->segment, &rig.blocks.store, b, PL_BLOCK_LIVE);
         b->lane = (uint32_t)(letter - '0');
-        b->stamp = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->next_stamp : 0;
+        b->stamp = b->lane != PL_LANE_SETTLED ? rig.streams.lanes[b->lane - 1]->clock.next : 0;
     } else {
         make_other(b, letter);
     }
@@ -226,7 +226,7 @@ pl_segment *rig_draw_in(uint32_t lane, pl_class class, const char *drawing)
                                  : NULL;
         make_block(b, letters[i]);
         if (is_free(letters[i]) && b->lane != PL_LANE_SETTLED) {
-            rig.streams.lanes[b->lane - 1]->next_stamp++;
+            rig.streams.lanes[b->lane - 1]->clock.next++;
         }
         b = rest;
         i = end;

@@ -1,0 +1,15 @@
+/* pass.h - what waits for a clock goes on, once the clock has passed its stamp.
+ *
+ * There is one way for all of them: see clock.h for the clocks, shared.h for what a block may still
+ * have to wait for. Guarded by the device lock; never drops the lock. */
+#ifndef PLEAT_SEGMENTS_PASS_H
+#define PLEAT_SEGMENTS_PASS_H
+
+#include "segments/pleat/space/space.h"
+
+/* Let at most n blocks go on that wait for the clock with stamps up to `upto`: a free block is
+ * settled, a shared or captured one comes to its next demand. `since`: n_pieces at the start of the
+ * hold, since all work in one hold counts together. Returns how many went on. */
+size_t pl_pass(pl_space *space, const pl_clock *clock, uint64_t upto, size_t n, uint64_t since);
+
+#endif
