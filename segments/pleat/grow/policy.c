@@ -13,6 +13,8 @@ enum {
     MOVING_PART = 3,
     /* Of its own request a chunk may be so many times the share, as it ties little beside it. */
     REQUEST_TIMES = 12,
+    /* But at most so many times what an empty device gives, as the block may be freed and split. */
+    EMPTY_TIMES = 2,
     /* Free granules allowed, in percent of the most granules ever pinned. Without slack, memory
      * would grow by the few granules that a request lacks, in many small chunks. */
     SLACK_PERCENT = 1,
@@ -74,8 +76,9 @@ unsigned pl_policy_order(const pl_space *space, size_t cap, size_t n_granules)
 {
     uint64_t room = pl_policy_headroom(space, cap);
     uint64_t own = (uint64_t)n_granules * REQUEST_TIMES;
+    uint64_t bound = (uint64_t)cap * EMPTY_TIMES;
 
-    own = own < cap ? own : cap;
+    own = own < bound ? own : bound;
     uint64_t most = (room > own ? room : own) / share_of(space); /* granules */
     unsigned order = 0;
 

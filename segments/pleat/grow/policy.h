@@ -9,8 +9,8 @@
  *                           what may still be created, as on a small device, and near the end of
  *                           any, what is tied decides whether a program completes. Or a larger
  *                           share of the request that it is made for, as that ties little beside
- *                           the block; but a block may be freed and split, so at most what an
- *                           empty device would get. Where live memory may move (short:compact)
+ *                           the block; but a block may be freed and split, so at most twice what
+ *                           an empty device would get. Where live memory may move (short:compact)
  *                           chunks are larger, as a move unties
  *   take before creating    a take costs as little as a creation and holds nothing more, but may
  *                           have to be made again in each iteration. So takes buy slack: the more

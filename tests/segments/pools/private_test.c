@@ -361,6 +361,33 @@ START_TEST(what_a_capture_used_comes_back_when_it_ends)
 }
 END_TEST
 
+/* Blocks of the pool wait for the end of a capture, all others for its graph. Whatever the order of
+ * the frees, nobody waits behind the others. */
+START_TEST(the_pools_blocks_do_not_wait_for_the_graph)
+{
+    pl_private *pool = pools_open_one();
+    pleat_devptr ptr[3];
+    pleat_devptr before = pools_get_default(GRANULE, 1);
+    pleat_devptr between = pools_get_default(GRANULE, 1);
+    get_many(pool, ptr, 3);
+    pools_begin_capture(2);
+    free_captured(ptr, 1, 2);
+    free_captured(&before, 1, 2);
+    free_captured(ptr + 1, 1, 2);
+    free_captured(&between, 1, 2);
+    free_captured(ptr + 2, 1, 2);
+    cu_graph_exec exec = pools_end_capture(2);
+    name(2); /* finds stream 2 at rest */
+    pools_rest(pool);
+    ck_assert_uint_eq(pools_reserved(pool), (size_t)3 * GRANULE);
+    pleat_put(pools_get(pool, (size_t)3 * GRANULE, 1), 1);
+    ck_assert_uint_eq(pools_reserved(pool), (size_t)3 * GRANULE);
+    pools_launch(exec, 3);
+    pools_forget(exec);
+    pools_release(pool);
+}
+END_TEST
+
 /* The running capture uses so many blocks that a request looks at only some of them. */
 START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
 {
@@ -766,6 +793,7 @@ SUITE(segments_private)
     tcase_add_test(captures, an_output_that_is_freed_later_goes_back_to_the_pool);
     tcase_add_test(captures, a_capture_grows_into_settled_memory_of_the_default_pool);
     tcase_add_test(captures, what_a_capture_used_comes_back_when_it_ends);
+    tcase_add_test(captures, the_pools_blocks_do_not_wait_for_the_graph);
     tcase_add_test(captures, a_capture_that_goes_on_does_not_hide_one_that_ended);
     tcase_add_test(captures, released_memory_waits_for_the_last_launch);
     tcase_add_test(captures, released_memory_waits_for_a_graph_that_only_freed_some);
