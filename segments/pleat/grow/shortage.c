@@ -214,9 +214,10 @@ static void name_pending(const pl_space *space, const pl_request *rq)
         pl_driver_set_detail("it pends on several streams, or on a graph that may run");
         return;
     }
-    pl_driver_set_detail(
-        "most of it pends on the stream %p (id %llu)%s", pl_stream_handle(other->stream),
-        (unsigned long long)pl_stream_id(other->stream), other->is_gone ? ", which is gone" : "");
+    pl_driver_set_detail("most of it pends on the stream %p (id %llu)%s",
+                         pl_stream_handle(other->stream),
+                         (unsigned long long)pl_stream_id(other->stream),
+                         pl_lane_is_gone(other) ? ", which is gone" : "");
 }
 
 static pl_step refuse_pending(pl_attempt *t)

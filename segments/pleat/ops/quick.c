@@ -19,7 +19,7 @@ static bool is_free(const pl_block *b)
 /* Is the space, and is the lane, doing nothing else? */
 static inline bool is_at_rest(const pl_space *space, const pl_lane *lane)
 {
-    return lane != NULL && lane->capture == NULL && !lane->wants_tick && !lane->is_closed &&
+    return lane != NULL && lane->capture == NULL && lane->life == PL_LANE_HEARD &&
            space->captures.n_capturers == 0 && space->flights.torn.segment == NULL;
 }
 
@@ -319,7 +319,7 @@ bool pl_quick_free_own(pl_space *space, pleat_devptr ptr, bool is_told)
         return false;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    bool may = !lane->is_capture && !lane->is_gone && is_at_rest(space, lane) &&
+    bool may = !lane->is_capture && is_at_rest(space, lane) &&
                (is_told || pl_stream_is_legacy(lane->stream));
     return may && free_and_settle(space, lane, b, slot, pl_due_stays(lane));
 }

@@ -38,6 +38,15 @@ typedef struct pl_behind {
     uint64_t number;
 } pl_behind;
 
+/* What is known of the lane's stream. */
+typedef enum pl_lane_life {
+    PL_LANE_HEARD,  /* the rule: no wish is open */
+    PL_LANE_WISHED, /* the wish: the next call that names the stream records a tick */
+    PL_LANE_SILENT, /* the wish had no answer: the stream may be gone */
+    PL_LANE_GONE,   /* the stream is gone: no further ticks will be recorded */
+    PL_LANE_CLOSED, /* gone, and the last tick covers all frees */
+} pl_lane_life;
+
 typedef struct pl_lane_link {
     struct pl_lane *prev;
     struct pl_lane *next;
@@ -56,16 +65,12 @@ typedef struct pl_lane_link {
  * I6  the lane is linked as busy if and only if a block waits for its clock, as ticking if and only
  *     if it has ticks                                                                          */
 typedef struct pl_lane {
-    pl_stream *stream;          /* const */
-    uint32_t number;            /* const: as in pl_block.lane, see pl_lane_number */
+    pl_stream *stream; /* const */
+    uint32_t number;   /* const: as in pl_block.lane, see pl_lane_number */
+    pl_lane_life life;
     bool is_capture;            /* const: the stream's second lane */
-    bool is_idle;               /* const: of the device's idle stream (vmm/idle.h) */
     bool is_mixed;              /* second lane: blocks came and went in different captures */
-    bool is_gone;               /* stream gone: no further ticks will be recorded */
     bool is_labelling;          /* an area refers to the stream, so the stream object stays */
-    bool is_closed : 1;         /* gone, and the last tick covers all frees */
-    bool wants_tick : 1;        /* the wish: the next call that names the stream records a tick */
-    bool is_silent;             /* the wish had no answer: the stream may be gone */
     bool is_recording;          /* some thread records a tick now */
     bool is_polled;             /* some thread queries the oldest tick now */
     struct pl_capture *capture; /* capture the stream was last seen in; NULL = at rest */
@@ -77,7 +82,7 @@ typedef struct pl_lane {
     unsigned n_frees;      /* since the last tick */
     unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
     uint64_t free_call;    /* n_calls at the last free */
-    uint64_t wish_call;    /* wants_tick: n_calls at the wish */
+    uint64_t wish_call;    /* PL_LANE_WISHED: n_calls at the wish */
     size_t unticked_bytes; /* freed since the last tick */
     unsigned n_uses;       /* demands on the lane (shared.h) begun since the last tick */
     unsigned n_used;       /* such demands so far, at most PL_LANE_YOUNG */
@@ -108,6 +113,22 @@ typedef struct pl_lane_ring {
     pl_lane *last;
     size_t n;
 } pl_lane_ring;
+
+static inline bool pl_lane_is_gone(const pl_lane *lane)
+{
+    return lane->life >= PL_LANE_GONE;
+}
+
+/* Can only a tick of the context be counted on to cover the lane's memory? */
+static inline bool pl_lane_is_lost(const pl_lane *lane)
+{
+    return lane->life >= PL_LANE_SILENT;
+}
+
+static inline bool pl_lane_wants_tick(const pl_lane *lane)
+{
+    return lane->life == PL_LANE_WISHED || lane->life == PL_LANE_SILENT;
+}
 
 static inline uint32_t pl_lane_number(const pl_stream *stream, bool is_capture)
 {

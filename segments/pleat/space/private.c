@@ -148,7 +148,7 @@ static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *
 {
     for (pl_area *area = pool->areas; area != NULL; area = area->next) {
         pl_lock_touch(1);
-        if (area->class == class && pl_space_lane_at(space, area->lane)->is_gone) {
+        if (area->class == class && pl_lane_is_gone(pl_space_lane_at(space, area->lane))) {
             give_to(space, area, lane);
             return area;
         }

@@ -75,7 +75,7 @@ static inline bool pl_space_is_crowded(const pl_space *space)
 /* The stamp of a free on the lane now. */
 static inline uint64_t pl_lane_stamp(const pl_space *space, const pl_lane *lane)
 {
-    if (__builtin_expect(lane->is_closed, false)) {
+    if (__builtin_expect(lane->life == PL_LANE_CLOSED, false)) {
         return lane->recorded_tick;
     }
     return lane->clock.next > space->streams.context.clock.next ? lane->clock.next

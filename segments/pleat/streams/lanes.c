@@ -7,17 +7,24 @@
 
 /* ---- their end ------------------------------------------------------------------------------- */
 
-void pl_lanes_lose(pl_space *space, pl_lane *lane)
+/* `life`: gone or closed. */
+static void lose(pl_space *space, pl_lane *lane, pl_lane_life life)
 {
-    if (lane->is_gone) {
+    bool was_lost = pl_lane_is_lost(lane);
+
+    if (pl_lane_is_gone(lane)) {
         return;
     }
-    lane->is_gone = true;
-    lane->wants_tick = false;
+    lane->life = life;
     pl_capture_lose_lane(space, lane);
-    if (!lane->is_silent) {
+    if (!was_lost) {
         pl_settle_leave_to_context(space, lane);
     }
+}
+
+void pl_lanes_lose(pl_space *space, pl_lane *lane)
+{
+    lose(space, lane, PL_LANE_GONE);
 }
 
 /* If a call is still recording a tick, the last tick comes behind. The caller's n_refs keep the
@@ -30,8 +37,7 @@ void pl_lanes_retire(pl_space *space, pl_lane *lane)
     uint64_t number = pl_lane_stamp(space, lane);
 
     pl_tick_record(space, lane);
-    lane->is_closed = lane->recorded_tick >= number;
-    pl_lanes_lose(space, lane);
+    lose(space, lane, lane->recorded_tick >= number ? PL_LANE_CLOSED : PL_LANE_GONE);
 }
 
 static bool is_at_rest(const pl_lane *lane)
@@ -159,7 +165,6 @@ pleat_status pl_lanes_add(pl_space *space, pl_stream *stream, bool is_capture, p
         return PLEAT_ENOMEM_HOST;
     }
     lane->stream = stream;
-    lane->is_idle = pl_stream_is_idle(stream);
     lane->number = i + 1;
     lane->is_capture = is_capture;
     lane->clock.next = space->streams.newest_stamp;

@@ -170,8 +170,8 @@ enum { WISH_CALLS = 8 };
 static void look_for_answer(pl_space *space, pl_lane *lane)
 {
     pl_tick_wish(space, lane, 0);
-    if (!lane->is_silent && space->n_calls - lane->wish_call > WISH_CALLS) {
-        lane->is_silent = true;
+    if (lane->life == PL_LANE_WISHED && space->n_calls - lane->wish_call > WISH_CALLS) {
+        lane->life = PL_LANE_SILENT;
         pl_settle_leave_to_context(space, lane);
     }
 }
@@ -192,7 +192,7 @@ static bool want_ticks(pl_space *space, const pl_lane *user, size_t n, bool is_a
         pl_lane_ring_remove_busy(&space->streams.busy,
                                  lane); /* goes last: the next look sees new lanes */
         pl_lane_ring_push_busy(&space->streams.busy, lane);
-        if (lane == user || lane->is_gone || lane->is_capture ||
+        if (lane == user || pl_lane_is_gone(lane) || lane->is_capture ||
             !pl_settle_has_uncovered(space, lane) || !(is_any || pl_due_is_worth(space, lane))) {
             continue;
         }
@@ -255,7 +255,7 @@ void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
 void pl_settle_unnamed(pl_space *space, pl_lane *lane, size_t bytes)
 {
     pl_lane_note_free(lane, bytes, space->n_calls);
-    if (lane->is_gone || lane->is_silent || pl_due_is_time(space, lane, bytes)) {
+    if (pl_lane_is_lost(lane) || pl_due_is_time(space, lane, bytes)) {
         pl_tick_wish(space, lane, bytes);
     }
 }

@@ -53,7 +53,8 @@ static inline bool pl_settle_freed(pl_space *space, pl_lane *lane, size_t bytes,
     lane->n_frees++;
     lane->free_call = space->n_calls;
     lane->unticked_bytes += bytes;
-    if (pl_space_has_many_lanes(space) || lane->wants_tick || lane->n_lifetime < PL_LANE_YOUNG) {
+    if (pl_space_has_many_lanes(space) || lane->life != PL_LANE_HEARD ||
+        lane->n_lifetime < PL_LANE_YOUNG) {
         pl_settle_counted(space, lane, bytes);
         return true;
     }

@@ -46,14 +46,14 @@ static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick, size_t freed
  * It is safe then, as a thread in a call begins no capture. */
 static bool is_to_be_asked(const pl_lane *lane)
 {
-    return !lane->is_idle && !pl_stream_is_told(lane->stream) &&
+    return !pl_stream_is_idle(lane->stream) && !pl_stream_is_told(lane->stream) &&
            pl_stream_is_anothers(lane->stream);
 }
 
 /* The next call that names the stream tries again. */
 static void wish_again(pl_space *space, pl_lane *lane)
 {
-    if (!lane->is_gone && !lane->is_capture) {
+    if (!pl_lane_is_gone(lane) && !lane->is_capture) {
         pl_tick_wish(space, lane, 0);
     }
 }
@@ -68,9 +68,10 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
     pl_lock_assert(&space->lock);
     lane->n_frees = 0;
     lane->unticked_bytes = 0;
-    lane->wants_tick = false;
-    lane->is_silent = false;
-    if (lane->is_recording || lane->is_gone || lane->is_capture || lane->capture != NULL) {
+    if (!pl_lane_is_gone(lane)) {
+        lane->life = PL_LANE_HEARD;
+    }
+    if (lane->is_recording || pl_lane_is_gone(lane) || lane->is_capture || lane->capture != NULL) {
         wish_again(space, lane);
         return;
     }
@@ -101,18 +102,18 @@ void pl_tick_record(pl_space *space, pl_lane *lane)
 
 void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane)
 {
-    if (__builtin_expect(lane->wants_tick, false)) {
+    if (__builtin_expect(pl_lane_wants_tick(lane), false)) {
         pl_tick_record(space, lane);
     }
 }
 
 void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
 {
-    if (lane->is_gone || lane->is_silent) {
+    if (pl_lane_is_lost(lane)) {
         space->streams.context.is_wanted = true;
         space->streams.context.gone_bytes += bytes;
-    } else if (!lane->wants_tick) {
-        lane->wants_tick = true;
+    } else if (lane->life == PL_LANE_HEARD) {
+        lane->life = PL_LANE_WISHED;
         lane->wish_call = space->n_calls;
     }
 }
@@ -436,7 +437,7 @@ bool pl_due_is_worth(const pl_space *space, const pl_lane *lane)
 
     return n == 0 || n >= n_worth || has_freed_much(space, lane) ||
            n_quiet > PL_FREES_PER_TICK + (uint64_t)PL_FREES_PER_LOOK * space->streams.n_lanes ||
-           lane->wants_tick || is_short(space);
+           pl_lane_wants_tick(lane) || is_short(space);
 }
 
 /* A short-lived stream may be destroyed after this free, too soon for a later tick. So a young lane
@@ -445,13 +446,14 @@ bool pl_due_is_time(const pl_space *space, const pl_lane *lane, size_t bytes)
 {
     bool is_young = lane->n_lifetime < PL_LANE_YOUNG;
 
-    if (lane->is_idle) { /* frees are over at once, and the lane goes with the device */
-        return lane->wants_tick;
+    if (pl_stream_is_idle(
+            lane->stream)) { /* frees are over at once, and the lane goes with the device */
+        return pl_lane_wants_tick(lane);
     }
     if (pl_device_is_host(space->dev) && bytes >= space->granule_bytes) {
         return true; /* no reuse before a tick: no order of streams holds the host back */
     }
-    if (lane->wants_tick || (is_short(space) && pl_space_has_many_lanes(space))) {
+    if (pl_lane_wants_tick(lane) || (is_short(space) && pl_space_has_many_lanes(space))) {
         return true;
     }
     if (is_young && lane->n_live == 0 && !pl_due_is_legacy(lane)) {
@@ -475,7 +477,7 @@ static bool is_time_for_uses(const pl_space *space, const pl_lane *lane, size_t 
     size_t n_waiting = space->streams.n_shared_bytes + space->streams.n_private_shared_bytes +
                        bytes;
 
-    return lane->n_used < PL_LANE_YOUNG || lane->is_gone || lane->is_silent ||
+    return lane->n_used < PL_LANE_YOUNG || pl_lane_is_lost(lane) ||
            lane->n_uses >= PL_FREES_PER_TICK || is_much(space, lane->used_bytes, USES_LANE_LOG2) ||
            is_much(space, n_waiting, USES_ALL_LOG2) || is_tight(space) || is_short(space);
 }

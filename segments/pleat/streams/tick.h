@@ -60,7 +60,7 @@ static inline bool pl_due_is_legacy(const pl_lane *lane)
  * tick under way (lanes.c). */
 static inline bool pl_due_stays(const pl_lane *lane)
 {
-    return lane->stream != NULL && !lane->is_gone &&
+    return lane->stream != NULL && !pl_lane_is_gone(lane) &&
            (pl_due_is_legacy(lane) || pl_stream_is_told(lane->stream));
 }
 
