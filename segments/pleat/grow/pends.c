@@ -20,10 +20,11 @@ static bool pends_in_pool(const pl_space *space, const pl_private *pool, const p
  * pool has some of them. */
 static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
 {
-    bool is_own = pl_request_is_private(rq) && lane->private_bytes > 0 &&
+    bool is_own = pl_request_is_private(rq) && lane->clock.lines[PL_LINE_PRIVATE].bytes > 0 &&
                   pends_in_pool(space, rq->pool, lane);
 
-    return lane->pending_bytes + (is_own ? lane->private_bytes : 0);
+    return lane->clock.lines[PL_LINE_PENDING].bytes +
+           (is_own ? lane->clock.lines[PL_LINE_PRIVATE].bytes : 0);
 }
 
 const pl_lane *pl_pends_most(const pl_space *space, const pl_request *rq)

@@ -7,7 +7,7 @@
 /* Memory can be taken under work of the own stream, but not released. Is the work over? */
 static void look_at_own_work(pl_space *space, pl_lane *lane)
 {
-    if (lane->stream != NULL && lane->pending_bytes > 0) {
+    if (lane->stream != NULL && lane->clock.lines[PL_LINE_PENDING].bytes > 0) {
         pl_tick_record(space, lane);
         (void)pl_tick_poll(space, PL_TICK_QUERIES);
     }

@@ -162,7 +162,8 @@ pl_step pl_short_gather(pl_attempt *t)
     }
     rq->n_done[PL_GATHERED]++;
     rq->n_round = 0;
-    if (!rq->is_capturing && rq->lane->stream != NULL && rq->lane->pending_bytes > 0) {
+    if (!rq->is_capturing && rq->lane->stream != NULL &&
+        rq->lane->clock.lines[PL_LINE_PENDING].bytes > 0) {
         pl_tick_record(space, rq->lane); /* else the lane's pending memory stays mapped */
     }
     if (rq->n_page > 1) {
@@ -375,7 +376,7 @@ static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_statu
 static bool is_held_up(const pl_attempt *t)
 {
     return t->st == PLEAT_ENOMEM_DEVICE && t->space->options.chunks == PL_CHUNKS_MIXED &&
-           t->space->chunks.n_loose > 0 && t->rq->lane->pending_bytes > 0 &&
+           t->space->chunks.n_loose > 0 && t->rq->lane->clock.lines[PL_LINE_PENDING].bytes > 0 &&
            time_left(t->space) == 0;
 }
 

@@ -42,7 +42,7 @@ static bool has_uncovered_stale(pl_space *space)
 
 static bool has_uncovered(pl_space *space)
 {
-    bool any = space->streams.context.clock.waiting.first != NULL ||
+    bool any = pl_clock_has_waiting(&space->streams.context.clock) ||
                space->places.draining != NULL || space->captures.n_disowned > 0;
 
     for (const pl_lane *lane = space->streams.busy.first; lane != NULL && !any;

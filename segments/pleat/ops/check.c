@@ -193,68 +193,78 @@ static int check_indexes(const pl_space *space)
     return broken;
 }
 
-/* Is b, which waits for the clock, where it belongs? lane: whose clock it is, or NULL: the
- * context's. */
-static bool belongs(const pl_lane *lane, const pl_block *b)
-{
-    uint32_t number = lane != NULL ? lane->number : PL_LANE_CONTEXT;
+/* A line of the clock of a lane, of the context (lane 0) or of a capture. */
+typedef struct line_of {
+    uint32_t lane;
+    const pl_capture *capture; /* or NULL */
+    pl_line_kind kind;
+} line_of;
 
+/* Is b, which waits in the line, where it belongs? */
+static bool belongs(const line_of *of, const pl_block *b)
+{
     if (b->state == PL_BLOCK_FREE) {
-        return lane != NULL && b->lane == number;
+        return of->capture == NULL && of->lane != PL_LANE_CONTEXT && b->lane == of->lane &&
+               of->kind == (b->is_private ? PL_LINE_PRIVATE : PL_LINE_PENDING);
     }
-    const pl_block_use *use = b->uses != NULL && b->uses->n > 0 ? &b->uses->use[b->uses->n - 1]
-                                                                : NULL;
-    return b->state == PL_BLOCK_SHARED && use != NULL && use->capture == NULL &&
-           use->lane == number && use->stamp <= b->stamp;
+    bool is_waiting = b->state == PL_BLOCK_SHARED ||
+                      (b->state == PL_BLOCK_CAPTURED && of->capture != NULL);
+    if (!is_waiting || b->uses == NULL || b->uses->n == 0) {
+        return false;
+    }
+    const pl_block_use *use = &b->uses->use[b->uses->n - 1];
+    if (of->capture != NULL) {
+        return use->capture == of->capture && b->stamp == pl_capture_stamp(b->is_private) &&
+               of->kind == (b->is_private ? PL_LINE_PRIVATE : PL_LINE_SHARED);
+    }
+    return use->capture == NULL && use->lane == of->lane && use->stamp <= b->stamp &&
+           of->kind == PL_LINE_SHARED;
 }
 
-static bool is_clock_sound(const pl_lane *lane, const pl_clock *clock)
+static bool is_line_sound(const pl_line *line, const line_of *of)
 {
-    size_t bytes[3] = { 0 }; /* pending, private, shared */
-    uint64_t stamp = 0;
+    const pl_block *before = NULL;
+    size_t bytes = 0;
 
-    for (const pl_block *b = clock->waiting.first; b != NULL; b = b->queue_next) {
-        if (!belongs(lane, b) || b->stamp < stamp) {
+    for (const pl_block *b = line->queue.first; b != NULL; b = b->queue_next) {
+        if (!belongs(of, b) || b->queue_prev != before ||
+            (before != NULL && b->stamp < before->stamp)) {
             return false;
         }
-        stamp = b->stamp;
-        bytes[b->state == PL_BLOCK_SHARED ? 2 : b->is_private] += b->bytes;
+        before = b;
+        bytes += b->bytes;
     }
-    return lane == NULL || (bytes[0] == lane->pending_bytes && bytes[1] == lane->private_bytes &&
-                            bytes[2] == lane->shared_bytes);
+    return line->queue.last == before && line->bytes == bytes;
+}
+
+static bool is_clock_sound(const pl_clock *clock, uint32_t lane, const pl_capture *capture)
+{
+    bool is_sound = true;
+
+    for (int kind = 0; kind < PL_N_LINES; kind++) {
+        line_of of = { lane, capture, (pl_line_kind)kind };
+        is_sound = is_sound && is_line_sound(&clock->lines[kind], &of);
+    }
+    return is_sound;
 }
 
 static bool is_lane_sound(const pl_lane *lane)
 {
-    bool is_busy = lane->clock.waiting.first != NULL;
-
     for (int class = 0; class < PL_N_CLASSES; class ++) {
         if (pl_index_check(&lane->runs[class]) != 0) {
             return false;
         }
     }
-    return is_busy == lane->busy.is_linked && (lane->n_ticks > 0) == lane->ticking.is_linked &&
-           is_clock_sound(lane, &lane->clock);
-}
-
-static bool is_capture_sound(const pl_capture *capture)
-{
-    for (const pl_block *b = capture->clock.waiting.first; b != NULL; b = b->queue_next) {
-        bool waits = b->state == PL_BLOCK_SHARED || b->state == PL_BLOCK_CAPTURED;
-        if (!waits || b->uses == NULL || b->uses->n == 0 ||
-            b->uses->use[b->uses->n - 1].capture != capture ||
-            b->stamp != pl_capture_stamp(b->is_private)) {
-            return false;
-        }
-    }
-    return true;
+    return pl_clock_has_waiting(&lane->clock) == lane->busy.is_linked &&
+           (lane->n_ticks > 0) == lane->ticking.is_linked &&
+           is_clock_sound(&lane->clock, lane->number, NULL);
 }
 
 static int check_captures(const pl_space *space)
 {
     const pl_capture *capture = LIST_FIRST(&space->captures.all);
 
-    while (capture != NULL && is_capture_sound(capture)) {
+    while (capture != NULL && is_clock_sound(&capture->clock, PL_LANE_CONTEXT, capture)) {
         capture = LIST_NEXT(capture, all);
     }
     return capture == NULL ? 0 : SPACE + 5;
@@ -262,7 +272,7 @@ static int check_captures(const pl_space *space)
 
 static int check_lanes(const pl_space *space)
 {
-    if (!is_clock_sound(NULL, &space->streams.context.clock)) {
+    if (!is_clock_sound(&space->streams.context.clock, PL_LANE_CONTEXT, NULL)) {
         return SPACE + 5;
     }
     for (uint32_t i = 0; i < space->streams.capacity; i++) {
@@ -293,6 +303,21 @@ static void see_references(const pl_space *space, const pl_block *b)
     }
 }
 
+/* In a sorted list of a live block, uses without a capture come first: shared.h. */
+static bool are_uses_sound(const pl_block *b)
+{
+    const pl_block_uses *uses = b->uses;
+    bool is_sound = true;
+
+    if (b->state != PL_BLOCK_LIVE || uses == NULL || !uses->is_sorted) {
+        return true;
+    }
+    for (uint32_t i = 0; is_sound && i < uses->n; i++) {
+        is_sound = (uses->use[i].capture == NULL) == (i < uses->n_plain);
+    }
+    return is_sound;
+}
+
 /* Recount the references to each lane, since a lane without references is given up. n_refs may be
  * more, as areas and calls under way count, too. */
 static int check_references(const pl_space *space)
@@ -310,6 +335,9 @@ static int check_references(const pl_space *space)
     }
     for (const pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = pl_segment_above(seg)) {
         for (const pl_block *b = seg->first; b != NULL; b = b->next) {
+            if (!are_uses_sound(b)) {
+                return SPACE + 8;
+            }
             see_references(space, b);
         }
     }

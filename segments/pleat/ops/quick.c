@@ -65,8 +65,8 @@ static inline pl_block *find(const pl_space *space, pl_lane *lane, size_t bytes,
 
 static void leave_queue(pl_space *space, pl_lane *lane, pl_block *b)
 {
-    pl_queue_remove(&lane->clock.waiting, b);
-    if (lane->clock.waiting.first == NULL) {
+    pl_queue_remove(pl_lane_pending(lane), b);
+    if (pl_lane_pending(lane)->first == NULL) {
         pl_space_note_busy(space, lane);
     }
 }
@@ -164,7 +164,7 @@ static inline bool may_merge(const pl_space *space, const pl_block *neighbour, c
  * would cost less, but the worst of the eight traces would need 1.0220 instead of 1.0194. */
 static inline void renew(pl_lane *lane, pl_block *b, uint64_t stamp)
 {
-    pl_queue_renew(&lane->clock.waiting, b);
+    pl_queue_renew(pl_lane_pending(lane), b);
     b->stamp = stamp;
 }
 
@@ -174,7 +174,7 @@ static inline void stand_alone(pl_space *space, pl_lane *lane, pl_block *b, uint
     b->stamp = stamp;
     b->is_indexed = false;
     b->marks = 0;
-    pl_queue_push(&lane->clock.waiting, b);
+    pl_queue_push(pl_lane_pending(lane), b);
     if (b->queue_prev == NULL) {
         pl_space_note_busy(space, lane);
     }
@@ -196,7 +196,7 @@ static inline void join_high(pl_space *space, pl_lane *lane, pl_block *b, pl_ind
     pl_block *high = b->next;
 
     pl_index_remove(index, &high->node);
-    pl_queue_remove(&lane->clock.waiting, high);
+    pl_queue_remove(pl_lane_pending(lane), high);
     pl_segment_absorb(b->segment, &space->blocks.store, b, high);
 }
 
@@ -240,7 +240,7 @@ typedef struct freed {
 static inline bool may_free(const pl_space *space, const pl_lane *lane, const freed *f)
 {
     const pl_segment *seg = f->block->segment;
-    const pl_block *last = lane->clock.waiting.last;
+    const pl_block *last = lane->clock.lines[PL_LINE_PENDING].queue.last;
 
     return !pl_segment_is_apart(seg) && (last == NULL || last->stamp <= f->stamp) &&
            (f->low == NULL || may_merge(space, f->low, lane, f->stamp)) &&

@@ -6,13 +6,13 @@
  * the second lane. When the capture is over, the second lane's blocks are settled. If the stream
  * itself may have used any of them, they move to the first lane instead (pl_settle_rest).
  *
- * A pending block waits for a tick of its lane. A tick is a fence, recorded now and then in calls
- * that name the stream. At any other time the stream may have been destroyed, and drivers promise
- * nothing for the handle of a destroyed stream. A free carries a stamp; the stamps of all lanes are
- * counted together. A tick covers its lane's stamps up to its own number; a tick of the context
- * (context.h) covers the stamps of every lane. When a tick has passed on the GPU, the frees covered
- * by the tick are over: the lane's clock has passed their stamps, and their blocks are settled,
- * some at a time. */
+ * A pending block waits for a tick of its lane, or of the context. A tick is a fence, recorded now
+ * and then in calls that name the stream. At any other time the stream may have been destroyed, and
+ * drivers promise nothing for the handle of a destroyed stream. A free carries a stamp; the stamps
+ * of all lanes are counted together. A tick covers its lane's stamps up to its own number; a tick
+ * of the context (context.h) covers the stamps of every lane. When a tick has passed on the GPU,
+ * the frees covered by the tick are over: the lane's clock has passed their stamps, and their
+ * blocks are settled, some at a time. */
 #ifndef PLEAT_SEGMENTS_LANE_H
 #define PLEAT_SEGMENTS_LANE_H
 
@@ -56,8 +56,6 @@ typedef struct pl_lane_link {
 /* I1  clock.passed < clock.next; the ticks in the ring have rising numbers between these two;
  *     recorded_tick is the number of the last one, or clock.passed if there is none
  * I2  a free block waits for the clock of a lane if and only if it pends on that lane
- * I3  pending_bytes, private_bytes and shared_bytes are the sums of the blocks that wait: free
- *     ones, free ones that are private, and shared ones
  * I4  the last use of each shared block that waits is a demand on this lane
  * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
  *     except free blocks: uses, stale, shared and captured blocks, private and released areas,
@@ -89,9 +87,6 @@ typedef struct pl_lane {
     size_t used_bytes;     /* of the blocks of n_uses */
     size_t n_live;
     size_t n_refs;
-    size_t pending_bytes;             /* waiting for the clock: pending blocks of no private pool */
-    size_t private_bytes;             /* pending blocks of private pools */
-    size_t shared_bytes;              /* PL_BLOCK_SHARED whose present demand is on the lane */
     pl_index runs[PL_N_CLASSES];      /* of pending blocks in the default pool, see run.h */
     pl_area *areas[PL_N_CLASSES];     /* where requests look first; NULL = none yet */
     uint64_t tried_turn;              /* last turn in which a request tried the lane */
@@ -113,6 +108,12 @@ typedef struct pl_lane_ring {
     pl_lane *last;
     size_t n;
 } pl_lane_ring;
+
+/* The line of free blocks, of the default pool or of all but owned granules of private pools. */
+static inline pl_block_queue *pl_lane_pending(pl_lane *lane)
+{
+    return &lane->clock.lines[PL_LINE_PENDING].queue;
+}
 
 static inline bool pl_lane_is_gone(const pl_lane *lane)
 {

@@ -62,14 +62,14 @@ void pl_ledger_united(pl_space *space, pl_lane *lane, const pl_block *b);
 
 static inline void pl_ledger_pends(pl_space *space, pl_lane *lane, bool is_private, size_t bytes)
 {
-    *(is_private ? &lane->private_bytes : &lane->pending_bytes) += bytes;
+    lane->clock.lines[is_private ? PL_LINE_PRIVATE : PL_LINE_PENDING].bytes += bytes;
     space->streams.n_pending_bytes += bytes;
 }
 
 static inline void pl_ledger_pends_not(pl_space *space, pl_lane *lane, bool is_private,
                                        size_t bytes)
 {
-    *(is_private ? &lane->private_bytes : &lane->pending_bytes) -= bytes;
+    lane->clock.lines[is_private ? PL_LINE_PRIVATE : PL_LINE_PENDING].bytes -= bytes;
     space->streams.n_pending_bytes -= bytes;
 }
 

@@ -166,6 +166,11 @@ static inline bool is_in_area(const pl_block *b)
     return pl_segment_is_apart(b->segment) && b->segment->area->class != PL_CLASS_BUFFER;
 }
 
+static pl_line *line_of(pl_lane *lane, const pl_block *b)
+{
+    return &lane->clock.lines[b->is_private ? PL_LINE_PRIVATE : PL_LINE_PENDING];
+}
+
 static inline void queue(pl_space *space, pl_block *b)
 {
     if (b->lane == PL_LANE_SETTLED) {
@@ -175,7 +180,7 @@ static inline void queue(pl_space *space, pl_block *b)
     pl_lane *lane = pl_space_lane_at(space, b->lane);
     b->is_private = belongs_to_pool(b);
     b->is_apart = is_in_area(b);
-    pl_clock_wait(&lane->clock, b);
+    pl_line_push(line_of(lane, b), b);
     pl_ledger_pends(space, lane, b->is_private, b->bytes);
     pl_space_note_busy(space, lane);
 }
@@ -186,7 +191,7 @@ static inline void unqueue(pl_space *space, pl_block *b)
         return;
     }
     pl_lane *lane = pl_space_lane_at(space, b->lane);
-    pl_queue_remove(&lane->clock.waiting, b);
+    pl_queue_remove(&line_of(lane, b)->queue, b);
     pl_ledger_pends_not(space, lane, b->is_private, b->bytes);
     pl_space_note_busy(space, lane);
 }
@@ -220,7 +225,7 @@ static pl_block *merge(pl_space *space, pl_block *low, pl_block *high)
         pl_block *busier = is_low_busier ? low : high;
         pl_ledger_pends(space, lane, busier->is_private, is_low_busier ? high->bytes : low->bytes);
         if (!is_low_busier) {
-            pl_queue_replace(&lane->clock.waiting, high, low);
+            pl_queue_replace(&line_of(lane, high)->queue, high, low);
             low->lane = high->lane;
             low->stamp = high->stamp;
             low->is_private = high->is_private;
@@ -259,7 +264,7 @@ static unsigned cost_log2(const pl_block *b)
     return 63u - (unsigned)__builtin_clzll(quieter->bytes);
 }
 
-/* A pending block of a private pool is not merged with memory that the pool has not used. */
+/* Two pending blocks of different lines are not merged. */
 static bool may_shorten(const pl_block *b, const pl_block *next)
 {
     return b->lane == PL_LANE_SETTLED || next->lane == PL_LANE_SETTLED ||
@@ -350,8 +355,8 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
     pleat_devptr end = pl_block_end(b);
     size_t n_looks = 0;
     b = merge_alike(space, b);
-    if (b->lane != PL_LANE_SETTLED) { /* grown by a freed block */
-        pl_clock_renew(&pl_space_lane_at(space, b->lane)->clock, b);
+    if (b->lane != PL_LANE_SETTLED) { /* grown by a freed block, so it goes last */
+        pl_queue_renew(&line_of(pl_space_lane_at(space, b->lane), b)->queue, b);
     }
     size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
     space->n_pieces += n_looks / LOOKS_A_PIECE;
@@ -376,7 +381,7 @@ void pl_run_cut(pl_space *space, pl_block *b, size_t bytes)
     if (b->lane != PL_LANE_SETTLED) {
         pl_lane *lane = pl_space_lane_at(space, b->lane);
         pl_ledger_pends_not(space, lane, b->is_private, bytes);
-        pl_queue_replace(&lane->clock.waiting, b, rest);
+        pl_queue_replace(&line_of(lane, b)->queue, b, rest);
     }
     pl_segment_become(b->segment, &space->blocks.store, b,
                       PL_BLOCK_LIVE); /* no run reaches across it */

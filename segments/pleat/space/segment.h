@@ -24,6 +24,13 @@ struct pl_area;
 /* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
 enum { PL_PART_TAKEN = 0x80 };
 
+/* How many blocks begin or end in a granule. */
+typedef struct pl_users {
+    uint32_t n_live;
+    uint32_t n_captured;
+    uint32_t n_shared; /* except private pools' */
+} pl_users;
+
 /* I1  the blocks cover the range without gap or overlap, in address order
  * I2  holes and stale blocks start and end on granules and neighbouring holes are merged
  * I3  last[g] is the highest block that starts in granule g, or NULL; `started` has a bit for each
@@ -40,13 +47,6 @@ enum { PL_PART_TAKEN = 0x80 };
  *     in it
  * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
  *     counts those that count as live, or as shared, a second time                            */
-/* How many blocks begin or end in a granule. */
-typedef struct pl_users {
-    uint32_t n_live;
-    uint32_t n_captured;
-    uint32_t n_shared; /* except private pools' */
-} pl_users;
-
 typedef struct pl_segment {
     pl_tree_node node;       /* by address: space.h */
     struct pl_area *area;    /* const */

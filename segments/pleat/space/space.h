@@ -101,7 +101,7 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 /* A block waits for the lane, or waits no more: link the lane as busy, or unlink the lane. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {
-    bool is_busy = lane->clock.waiting.first != NULL;
+    bool is_busy = pl_clock_has_waiting(&lane->clock);
 
     if (is_busy != lane->busy.is_linked) {
         if (is_busy) {

@@ -18,7 +18,6 @@ void pl_capture_see_end(pl_space *space, pl_capture *capture)
         pl_capture_lose_graph(capture, 0);
         pl_capture_own_up(space, capture);
         pl_capture_forget_parts(space, capture);
-        pl_capture_leave_pool(space, capture);
     }
     (void)pl_capture_pass(space, capture, RELEASE_SOME);
 }
@@ -36,7 +35,7 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
         pl_capture_leave_pool(space, capture);
     }
     (void)pl_capture_pass(space, capture, RELEASE_SOME);
-    bool has_more = capture->clock.waiting.first != NULL;
+    bool has_more = pl_clock_has_waiting(&capture->clock);
     pl_capture_drop(space, capture);
     return has_more;
 }
@@ -44,7 +43,7 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
 static bool has_something_to_release(const pl_capture *capture)
 {
     return pl_capture_is_gone(capture) &&
-           (!pl_capture_is_released(capture) || capture->clock.waiting.first != NULL ||
+           (!pl_capture_is_released(capture) || pl_clock_has_waiting(&capture->clock) ||
             capture->pool != NULL);
 }
 

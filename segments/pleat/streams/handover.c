@@ -5,16 +5,20 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/shared.h"
 
-enum { MOST_MOVED = 512 }; /* looks at blocks in one hold */
+static bool is_covered(const pl_space *space, const pl_lane *lane, pl_line_kind kind)
+{
+    const pl_block *first = lane->clock.lines[kind].queue.first;
+
+    return first != NULL &&
+           (first->stamp <= lane->recorded_tick || pl_lane_has_passed(space, lane, first->stamp));
+}
 
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private)
 {
-    const pl_block *first = lane->clock.waiting.first;
-    bool is_covered = first != NULL && (first->stamp <= lane->recorded_tick ||
-                                        pl_lane_has_passed(space, lane, first->stamp));
-
-    return (is_covered && pl_handover_pending_bytes(lane, is_private) > 0) ||
-           (lane->shared_bytes > 0 && lane->recorded_tick > lane->clock.passed);
+    return is_covered(space, lane, PL_LINE_PENDING) ||
+           (is_private && is_covered(space, lane, PL_LINE_PRIVATE)) ||
+           (lane->clock.lines[PL_LINE_SHARED].queue.first != NULL &&
+            lane->recorded_tick > lane->clock.passed);
 }
 
 pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
@@ -46,29 +50,27 @@ static size_t whole_granules(const pl_block *b)
     return high > low ? (size_t)((high - low) >> seg->granule_log2) : 0;
 }
 
-/* Blocks and granules moved so far, and looks left. */
+/* Blocks and granules moved so far. */
 typedef struct haul {
     size_t n_blocks;
     size_t n_granules;
-    size_t n_looks;
 } haul;
 
-/* Move free blocks that wait for another lane to `user` until n granules have come. Stamps may not
- * be above `upto`, and each block needs at least `least` whole granules. is_private: of blocks of
- * private pools, else of all others. */
-static void adopt(pl_space *space, pl_lane *user, const pl_lane *other, bool is_private,
-                  uint64_t upto, size_t least, size_t n, haul *h)
-{
-    pl_block *next;
+enum { MOST_SEEN = 512 }; /* blocks of a line, in one hold */
 
-    for (pl_block *b = other->clock.waiting.first; b != NULL && b->stamp <= upto && h->n_looks > 0;
-         b = next) {
-        next = b->queue_next; /* of the old lane: no merge absorbs the next block */
-        h->n_looks--;
-        if (b->state != PL_BLOCK_FREE || b->is_private != is_private) {
-            continue;
-        }
+/* Move blocks of another lane's line to `user` until n granules have come. Stamps may not be above
+ * `upto`, and each block needs at least `least` whole granules. */
+static void adopt(pl_space *space, pl_lane *user, const pl_line *line, uint64_t upto, size_t least,
+                  size_t n, haul *h)
+{
+    pl_block *b = line->queue.first;
+    size_t n_seen = 0;
+
+    for (pl_block *next; b != NULL && b->stamp <= upto && n_seen < MOST_SEEN; b = next) {
         size_t whole = whole_granules(b);
+        next = b->queue_next; /* in the old line: no merge absorbs the next block */
+        n_seen++;
+        pl_lock_touch(1);
         if (whole < least) {
             continue;
         }
@@ -91,18 +93,17 @@ static void adopt(pl_space *space, pl_lane *user, const pl_lane *other, bool is_
 static bool adopt_enough(pl_space *space, pl_lane *user, pl_lane *other, uint64_t upto, size_t n,
                          bool is_private, haul *h)
 {
-    h->n_looks = MOST_MOVED;
+    const pl_line *lines = other->clock.lines;
+
     if (n != SIZE_MAX) {
-        adopt(space, user, other, false, upto, 1, n, h);
+        adopt(space, user, &lines[PL_LINE_PENDING], upto, 1, n, h);
     }
     if (h->n_granules < n) {
-        h->n_looks = MOST_MOVED;
-        adopt(space, user, other, false, upto, 0, SIZE_MAX, h);
+        adopt(space, user, &lines[PL_LINE_PENDING], upto, 0, SIZE_MAX, h);
     }
     if (is_private) {
-        adopt(space, user, other, true, upto, 0, SIZE_MAX, h);
+        adopt(space, user, &lines[PL_LINE_PRIVATE], upto, 0, SIZE_MAX, h);
     }
-    pl_lock_touch(2 * (size_t)MOST_MOVED - h->n_looks);
     return n != SIZE_MAX && h->n_granules >= n;
 }
 
@@ -164,11 +165,12 @@ static size_t adopt_all_shared(pl_space *space, pl_lane *user, bool is_private)
         next_lane = lane->busy.next;
         n_lanes--;
         pl_block *next;
-        for (pl_block *b = lane->clock.waiting.first; b != NULL && n_looks > 0; b = next) {
+        pl_block *b = lane->clock.lines[PL_LINE_SHARED].queue.first;
+        for (; b != NULL && n_looks > 0; b = next) {
             next = b->queue_next;
             count_look(&n_looks);
-            if (b->state == PL_BLOCK_SHARED && (is_private || !b->is_private) &&
-                is_met_for(space, user, b, &n_looks) && has_index(space, user, b)) {
+            if ((is_private || !b->is_private) && is_met_for(space, user, b, &n_looks) &&
+                has_index(space, user, b)) {
                 adopt_shared(space, user, b);
                 n_adopted++;
             }
@@ -220,10 +222,10 @@ static pl_lane *missing_for(const pl_space *space, const pl_lane *user, const pl
     pl_lane *missing = NULL;
     size_t n_looks = MOST_LOOKS;
 
-    for (const pl_block *b = other->clock.waiting.first;
-         b != NULL && missing == NULL && n_looks > 0; b = b->queue_next) {
+    const pl_block *b = other->clock.lines[PL_LINE_SHARED].queue.first;
+    for (; b != NULL && missing == NULL && n_looks > 0; b = b->queue_next) {
         count_look(&n_looks);
-        if (b->state == PL_BLOCK_SHARED && (is_private || !b->is_private)) {
+        if (is_private || !b->is_private) {
             missing = missing_of(space, user, b, &n_looks);
         }
     }
@@ -273,10 +275,8 @@ pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t 
                          bool is_private, size_t *n_moved)
 {
     uint64_t behind = pl_handover_behind(user, other->number);
-    uint64_t passed = pl_lane_passed(space, other);
     haul h = { 0 };
 
-    behind = behind > passed ? behind : passed;
     bool is_enough = adopt_enough(space, user, other, behind, n_granules, is_private, &h);
     pleat_status st = PLEAT_OK;
     if (!is_enough && other->n_ticks > 0 && other->recorded_tick > behind) {

@@ -23,7 +23,8 @@ static inline uint64_t pl_handover_behind(const pl_lane *user, uint32_t lane)
  * too. */
 static inline size_t pl_handover_pending_bytes(const pl_lane *lane, bool is_private)
 {
-    return lane->pending_bytes + (is_private ? lane->private_bytes : 0);
+    return lane->clock.lines[PL_LINE_PENDING].bytes +
+           (is_private ? lane->clock.lines[PL_LINE_PRIVATE].bytes : 0);
 }
 /* Does a tick cover any memory that pends on the lane? is_private: also memory of private pools. */
 bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is_private);

@@ -44,7 +44,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
     pl_capture_forget_parts(space, capture);
     pl_context_tick_want(space);
     (void)pl_tick_poll(space, 0);
-    while (capture->clock.waiting.first != NULL) {
+    while (pl_clock_has_waiting(&capture->clock)) {
         (void)pl_capture_release(space, capture, over_tick);
         pl_space_breathe(space);
     }
@@ -97,7 +97,7 @@ void pl_pleat_let_captures_go(pl_allocator *a)
     pl_pace_begin(space, &pace, false);
     for (pl_capture *c = LIST_FIRST(&space->captures.all); c != NULL;) {
         pl_capture_hold(c);
-        while (pl_capture_has_ended(c) && c->clock.waiting.first != NULL) {
+        while (pl_capture_has_ended(c) && pl_clock_has_waiting(&c->clock)) {
             (void)pl_capture_release(space, c, 0);
             pl_space_breathe(space);
         }

@@ -1,7 +1,7 @@
 /* pass.h - what waits for a clock goes on, once the clock has passed its stamp.
  *
- * There is one way for all of them: see clock.h for the clocks, shared.h for what a block may still
- * have to wait for. Guarded by the device lock; never drops the lock. */
+ * There is one way for all clocks that pass stamps: see clock.h for the clocks, shared.h for what a
+ * block may still have to wait for. Guarded by the device lock; never drops the lock. */
 #ifndef PLEAT_SEGMENTS_PASS_H
 #define PLEAT_SEGMENTS_PASS_H
 

@@ -24,9 +24,13 @@ bool pl_settle_is_over(const pl_space *space, const pl_block *b)
 
 static bool has_first_over(const pl_space *space, const pl_lane *lane)
 {
-    const pl_block *first = lane->clock.waiting.first;
+    bool has = false;
 
-    return !lane->is_capture && first != NULL && pl_lane_has_passed(space, lane, first->stamp);
+    for (int kind = 0; kind < PL_N_LINES && !lane->is_capture; kind++) {
+        const pl_block *first = lane->clock.lines[kind].queue.first;
+        has = has || (first != NULL && pl_lane_has_passed(space, lane, first->stamp));
+    }
+    return has;
 }
 
 static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
@@ -133,34 +137,47 @@ size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
     size_t n_moved = 0;
 
     for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
-        pl_block *b = lane->clock.waiting.first;
+        pl_block *b = lane->clock.lines[PL_LINE_PRIVATE].queue.first;
+        b = b != NULL ? b : pl_lane_pending(lane)->first; /* blocks of pools released since */
         if (b == NULL) {
             break;
         }
         pl_run_move(space, b, number, stamp);
     }
-    lane->is_mixed = lane->is_mixed && lane->clock.waiting.first != NULL;
+    lane->is_mixed = lane->is_mixed && pl_clock_has_waiting(&lane->clock);
     pl_lock_touch(n_moved);
     return n_moved;
 }
 
 /* ---- what no tick covers --------------------------------------------------------------------- */
 
-bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
+static bool is_uncovered(const pl_space *space, const pl_lane *lane, const pl_line *line)
 {
-    const pl_block *last = lane->clock.waiting.last;
+    const pl_block *last = line->queue.last;
 
     return last != NULL && last->stamp > lane->recorded_tick &&
            !pl_lane_has_passed(space, lane, last->stamp);
 }
 
+bool pl_settle_has_uncovered(const pl_space *space, const pl_lane *lane)
+{
+    const pl_line *lines = lane->clock.lines;
+
+    return is_uncovered(space, lane, &lines[PL_LINE_PENDING]) ||
+           is_uncovered(space, lane, &lines[PL_LINE_PRIVATE]) ||
+           is_uncovered(space, lane, &lines[PL_LINE_SHARED]);
+}
+
 void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
 {
-    if (pl_settle_has_uncovered(space, lane)) {
-        space->streams.context.gone_bytes += lane->pending_bytes + lane->private_bytes +
-                                             lane->shared_bytes;
-        space->streams.context.is_wanted = true;
+    size_t bytes = 0;
+
+    for (int kind = 0; kind < PL_N_LINES; kind++) {
+        const pl_line *line = &lane->clock.lines[kind];
+        bytes += is_uncovered(space, lane, line) ? line->bytes : 0;
     }
+    space->streams.context.gone_bytes += bytes;
+    space->streams.context.is_wanted = space->streams.context.is_wanted || bytes > 0;
 }
 
 /* A wish without an answer for so many calls may never get one: drivers do not tell when a stream

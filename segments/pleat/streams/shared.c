@@ -16,11 +16,6 @@ enum {
 
 /* ---- where a block waits --------------------------------------------------------------------- */
 
-static size_t *bytes_of(pl_space *space, const pl_block *b)
-{
-    return b->is_private ? &space->streams.n_private_shared_bytes : &space->streams.n_shared_bytes;
-}
-
 static pl_clock *clock_of(pl_space *space, const pl_block_use *use)
 {
     if (use->capture != NULL) {
@@ -30,39 +25,53 @@ static pl_clock *clock_of(pl_space *space, const pl_block_use *use)
                                         : &pl_space_lane_at(space, use->lane)->clock;
 }
 
-/* Let b wait for its last use. */
-static void wait_in_line(pl_space *space, pl_block *b)
+static pl_line *line_of(pl_space *space, const pl_block *b)
+{
+    const pl_block_use *use = pl_uses_last(b);
+    bool is_private = use->capture != NULL && b->is_private;
+
+    return &clock_of(space, use)->lines[is_private ? PL_LINE_PRIVATE : PL_LINE_SHARED];
+}
+
+/* b waits in the line of its last use from now on, or does so no more. */
+static void count(pl_space *space, const pl_block *b, bool waits)
+{
+    const pl_block_use *use = pl_uses_last(b);
+    size_t *bytes = &line_of(space, b)->bytes;
+    size_t *all = b->is_private ? &space->streams.n_private_shared_bytes
+                                : &space->streams.n_shared_bytes;
+
+    *bytes = waits ? *bytes + b->bytes : *bytes - b->bytes;
+    if (b->state == PL_BLOCK_SHARED) {
+        *all = waits ? *all + b->bytes : *all - b->bytes;
+    }
+    if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
+        pl_space_note_busy(space, pl_space_lane_at(space, use->lane));
+    }
+}
+
+/* Let b wait for its last use. is_parked: the use is met, and b goes first. */
+static void wait_in_line(pl_space *space, pl_block *b, bool is_parked)
 {
     const pl_block_use *use = pl_uses_last(b);
     bool is_captured = use->capture != NULL && use->is_captured;
+    pl_line *line = line_of(space, b);
 
     pl_segment_become(b->segment, &space->blocks.store, b,
                       is_captured ? PL_BLOCK_CAPTURED : PL_BLOCK_SHARED);
     b->stamp = use->capture != NULL ? pl_capture_stamp(b->is_private) : use->stamp;
-    pl_clock_wait(clock_of(space, use), b);
-    if (!is_captured) {
-        *bytes_of(space, b) += b->bytes;
+    if (is_parked) {
+        pl_queue_push_first(&line->queue, b);
+    } else {
+        pl_line_push(line, b);
     }
-    if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
-        pl_lane *lane = pl_space_lane_at(space, use->lane);
-        lane->shared_bytes += b->bytes;
-        pl_space_note_busy(space, lane);
-    }
+    count(space, b, true);
 }
 
 void pl_shared_leave_line(pl_space *space, pl_block *b)
 {
-    const pl_block_use *use = pl_uses_last(b);
-
-    pl_queue_remove(&clock_of(space, use)->waiting, b);
-    if (b->state == PL_BLOCK_SHARED) {
-        *bytes_of(space, b) -= b->bytes;
-    }
-    if (use->capture == NULL && use->lane != PL_LANE_CONTEXT) {
-        pl_lane *lane = pl_space_lane_at(space, use->lane);
-        lane->shared_bytes -= b->bytes;
-        pl_space_note_busy(space, lane);
-    }
+    pl_queue_remove(&line_of(space, b)->queue, b);
+    count(space, b, false);
 }
 
 /* ---- from one demand to the next ------------------------------------------------------------- */
@@ -163,7 +172,7 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
 static void park(pl_space *space, pl_block *b)
 {
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
-    wait_in_line(space, b);
+    wait_in_line(space, b, true);
 }
 
 size_t pl_shared_go_on(pl_space *space, pl_block *b)
@@ -190,7 +199,7 @@ size_t pl_shared_go_on(pl_space *space, pl_block *b)
             continue;
         }
         if (!is_over) {
-            wait_in_line(space, b);
+            wait_in_line(space, b, false);
             return n_seen + 1;
         }
         pl_uses_drop(space, use);

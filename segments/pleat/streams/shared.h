@@ -4,7 +4,7 @@
  * pass a stamp. If the use is by a capture, first the graph must be gone. The block waits for one
  * demand at a time, the last in its list: for the clock (clock.h) of the lane, the context or the
  * capture of the demand. So a tick that passes costs one step for each block that waits for it,
- * without a look at further demands.
+ * and for each of its demands that is met by then.
  *
  * If there are many uses, uses by captures become demands only when their turn comes. The use names
  * its capture, and the stamp can be made late. The stamp is at most the newest at the free, since
@@ -25,7 +25,8 @@ bool pl_shared_is_met(const pl_space *space, const pl_block_use *use);
 /* Let b wait no more. The caller changes the state of b. */
 void pl_shared_leave_line(pl_space *space, pl_block *b);
 
-/* b, out of the line, waits for nobody any more: drop the uses and the hold on the owner's lane. */
+/* b, out of the line, waits for nobody any more, and is completed. Drops the uses and the hold on
+ * the owner's lane. */
 void pl_shared_end(pl_space *space, pl_block *b);
 /* b is out of the line: pass its demands, the last first, until b has to wait for one. With none
  * left, b pends on its owner, or is settled. Returns how many demands were looked at. */

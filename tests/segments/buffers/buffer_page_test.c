@@ -224,6 +224,24 @@ START_TEST(a_page_whose_addresses_are_in_use_releases_nothing)
 }
 END_TEST
 
+/* A stream uses the pages; then one of them goes. So the block is divided, and both parts are the
+ * stream's. */
+START_TEST(what_another_stream_uses_is_its_after_a_part_has_gone)
+{
+    enum { OTHER = 2 };
+    pleat_open_with("capacity:96M,depth:1048576", PL_CROSS_SETTLED, 0);
+    pleat_devptr base = make(96 * MIB, GRANULE);
+    commit(base, 0, 96 * MIB);
+    ck_assert_int_eq(change(base, PL_BUFFER_RECORD, 0, 0, OTHER), PLEAT_OK);
+    pleat_work(OTHER, base, 96 * MIB);
+    decommit(base, 40 * MIB, GRANULE);
+    decommit(base, 0, 96 * MIB);
+    ck_assert_int_eq(pleat_refused(30 * MIB, OWN), PLEAT_EPENDING);
+    end(base);
+    pleat_close();
+}
+END_TEST
+
 /* ---- churn ----------------------------------------------------------------------------------- */
 
 enum { N_SEEDS = 60, N_TURNS = 3000, N_BUFFERS = 4, N_BLOCKS = 200, MOST_PAGES = 4096 };
@@ -411,6 +429,7 @@ SUITE(segments_buffer_page)
     tcase_add_test(tcase, small_chunks_are_made_one);
     tcase_add_test(tcase, blocks_tie_no_chunk_of_a_page);
     tcase_add_test(tcase, a_page_whose_addresses_are_in_use_releases_nothing);
+    tcase_add_test(tcase, what_another_stream_uses_is_its_after_a_part_has_gone);
     tcase = suite_case(suite, "churn", NULL, NULL);
     tcase_add_loop_test(tcase, pages_that_come_and_go_are_one_mapping_each_and_hold_no_more, 1,
                         1 + (int)suite_part(N_SEEDS));

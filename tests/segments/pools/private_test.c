@@ -290,12 +290,74 @@ START_TEST(an_output_that_a_later_capture_frees_waits_for_its_last_use)
     pleat_put(output, 1);
     cu_graph_exec two = pools_end_capture(1);
     pools_rest(pool);
+    name(1); /* finds the stream at rest */
     ck_assert_uint_ne(pools_get(pool, GRANULE, 2), output);
-    name(1);
     pleat.sim.finish();
     ck_assert_uint_eq(pools_get(pool, GRANULE, 2), output);
     pools_forget(one);
     pools_forget(two);
+    pools_release(pool);
+}
+END_TEST
+
+/* As before; a second stream, which is idle by now, used the block, too. */
+START_TEST(an_output_that_others_are_done_with_waits_for_its_own_stream)
+{
+    pl_private *pool = pools_open_one();
+    pools_begin_capture(1);
+    pleat_devptr output = pools_get(pool, GRANULE, 1);
+    cu_graph_exec one = pools_end_capture(1);
+    pools_rest(pool);
+    pools_launch(one, 1);
+    pleat_work(1, output, GRANULE);
+    pleat_record(output, 2);
+    pools_begin_capture(1);
+    pleat_put(output, 1);
+    name(2);
+    (void)pools_get_default(GRANULE, 3); /* polls */
+    cu_graph_exec two = pools_end_capture(1);
+    pools_rest(pool);
+    name(1); /* finds the stream at rest */
+    ck_assert_uint_ne(pools_get(pool, GRANULE, 2), output);
+    pleat.sim.finish();
+    ck_assert_uint_eq(pools_get(pool, GRANULE, 2), output);
+    pools_forget(one);
+    pools_forget(two);
+    pools_release(pool);
+}
+END_TEST
+
+enum { N_SMALL = 600 };
+
+static bool is_among(pleat_devptr ptr, const pleat_devptr *all, size_t n)
+{
+    size_t i = 0;
+    while (i < n && all[i] != ptr) {
+        i++;
+    }
+    return i < n;
+}
+
+/* More blocks than one hold settles, which live ones keep apart. */
+START_TEST(what_came_and_went_in_a_capture_waits_for_nothing)
+{
+    static pleat_devptr gone[N_SMALL];
+    pl_private *pool = pools_open_one();
+    pools_begin_capture(1);
+    for (size_t i = 0; i < N_SMALL; i++) {
+        gone[i] = pools_get(pool, 4096, 1);
+        (void)pools_get(pool, 4096, 1);
+    }
+    for (size_t i = 0; i < N_SMALL; i++) {
+        pleat_put(gone[i], 1);
+    }
+    cu_graph_exec exec = pools_end_capture(1);
+    pools_rest(pool);
+    name(1); /* finds the stream at rest, where work goes on */
+    for (size_t i = 0; i < N_SMALL; i++) {
+        ck_assert(is_among(pools_get(pool, 4096, 2), gone, N_SMALL));
+    }
+    pools_forget(exec);
     pools_release(pool);
 }
 END_TEST
@@ -377,7 +439,9 @@ START_TEST(the_pools_blocks_do_not_wait_for_the_graph)
     free_captured(&between, 1, 2);
     free_captured(ptr + 2, 1, 2);
     cu_graph_exec exec = pools_end_capture(2);
-    name(2); /* finds stream 2 at rest */
+    uint64_t n_ticks = pleat_calls("cuEventRecord");
+    pleat_record(pools_get_default(GRANULE, 1), 2); /* finds stream 2 at rest, and covers its use */
+    ck_assert_uint_gt(pleat_calls("cuEventRecord"), n_ticks);
     pools_rest(pool);
     ck_assert_uint_eq(pools_reserved(pool), (size_t)3 * GRANULE);
     pleat_put(pools_get(pool, (size_t)3 * GRANULE, 1), 1);
@@ -488,6 +552,26 @@ START_TEST(a_release_of_a_pool_whose_graphs_are_watched_records_nothing)
     pleat_put(beside, 2);
     pools_forget(exec);
     (void)pools_get_default((size_t)60 * GRANULE, 2);
+}
+END_TEST
+
+/* A capture that breaks has no graph that would have to be waited for. */
+START_TEST(a_release_of_a_pool_whose_capture_broke_records_nothing)
+{
+    cu_graph graph = NULL;
+    pl_private *pool = pools_open_one();
+    pools_begin_capture(1);
+    pleat_put(pools_get(pool, (size_t)60 * GRANULE, 1), 1);
+    (void)pl_cu_ctx_synchronize(pleat.sim.drv); /* forbidden in a capture, which breaks */
+    pleat_put(pleat_get(512, 1), 1);
+    ck_assert_int_eq(pl_cu_stream_end_capture(pleat.sim.drv, pleat.handles[1], &graph),
+                     CU_CAPTURE_INVALIDATED);
+    pleat.a->ops->expect_captures(pleat.a, false);
+    name(1);
+    uint64_t before = pleat_calls("cuEventRecord") + pleat_calls("cuCtxRecordEvent");
+    pools_release(pool);
+    ck_assert_uint_eq(pleat_calls("cuEventRecord") + pleat_calls("cuCtxRecordEvent"), before);
+    (void)pools_get_default((size_t)60 * GRANULE, 1);
 }
 END_TEST
 
@@ -790,6 +874,8 @@ SUITE(segments_private)
     tcase_add_test(captures, a_capture_does_not_use_what_pends_from_before);
     tcase_add_test(captures, two_graphs_share_a_pool);
     tcase_add_test(captures, an_output_that_a_later_capture_frees_waits_for_its_last_use);
+    tcase_add_test(captures, an_output_that_others_are_done_with_waits_for_its_own_stream);
+    tcase_add_test(captures, what_came_and_went_in_a_capture_waits_for_nothing);
     tcase_add_test(captures, an_output_that_is_freed_later_goes_back_to_the_pool);
     tcase_add_test(captures, a_capture_grows_into_settled_memory_of_the_default_pool);
     tcase_add_test(captures, what_a_capture_used_comes_back_when_it_ends);
@@ -799,6 +885,7 @@ SUITE(segments_private)
     tcase_add_test(captures, released_memory_waits_for_a_graph_that_only_freed_some);
     tcase_add_test(captures, a_release_of_a_pool_that_no_graph_used_records_nothing);
     tcase_add_test(captures, a_release_of_a_pool_whose_graphs_are_watched_records_nothing);
+    tcase_add_test(captures, a_release_of_a_pool_whose_capture_broke_records_nothing);
     tcase_add_test(captures, a_release_beside_a_capture_waits_for_its_end);
     TCase *faults = add_case(suite, "faults", open_plain);
     tcase_add_loop_test(faults, host_memory_that_fails_leaves_nothing_behind, 0, 4);

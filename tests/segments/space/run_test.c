@@ -98,9 +98,9 @@ START_TEST(with_one_stream_ticks_keep_nothing_apart)
     free_at(seg, 2, 1);
     rig_assert(seg, "1111|CCDD");
     ck_assert_uint_eq(seg->first->stamp, 2); /* the later tick covers both */
-    ck_assert_ptr_eq(rig.streams.lanes[0]->clock.waiting.first, seg->first);
-    ck_assert_ptr_eq(rig.streams.lanes[0]->clock.waiting.last, seg->first);
-    ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 4 * RIG_UNIT);
+    ck_assert_ptr_eq(rig.streams.lanes[0]->clock.lines[PL_LINE_PENDING].queue.first, seg->first);
+    ck_assert_ptr_eq(rig.streams.lanes[0]->clock.lines[PL_LINE_PENDING].queue.last, seg->first);
+    ck_assert_uint_eq(rig.streams.lanes[0]->clock.lines[PL_LINE_PENDING].bytes, 4 * RIG_UNIT);
 }
 END_TEST
 
@@ -215,14 +215,14 @@ START_TEST(a_claimed_pending_block_leaves_its_queue)
 {
     pl_segment *seg = rig_draw("11AA|1111|AABB");
     pl_lane *lane = rig.streams.lanes[0];
-    ck_assert_uint_eq(lane->pending_bytes, 6 * RIG_UNIT);
+    ck_assert_uint_eq(lane->clock.lines[PL_LINE_PENDING].bytes, 6 * RIG_UNIT);
     pl_block *b = rig_block(seg, 4);
     pl_run_claim(&rig, b);
-    ck_assert_uint_eq(lane->pending_bytes, 2 * RIG_UNIT);
-    ck_assert_ptr_eq(lane->clock.waiting.first, seg->first);
-    ck_assert_ptr_eq(lane->clock.waiting.last, seg->first);
+    ck_assert_uint_eq(lane->clock.lines[PL_LINE_PENDING].bytes, 2 * RIG_UNIT);
+    ck_assert_ptr_eq(lane->clock.lines[PL_LINE_PENDING].queue.first, seg->first);
+    ck_assert_ptr_eq(lane->clock.lines[PL_LINE_PENDING].queue.last, seg->first);
     pl_run_free(&rig, b, 1, b->stamp);
-    ck_assert_uint_eq(lane->pending_bytes, 6 * RIG_UNIT);
+    ck_assert_uint_eq(lane->clock.lines[PL_LINE_PENDING].bytes, 6 * RIG_UNIT);
 }
 END_TEST
 
@@ -233,10 +233,11 @@ START_TEST(the_rest_of_a_cut_block_takes_its_turn)
     ck_assert_int_eq(pl_block_store_reserve(&rig.blocks.store, 1), PLEAT_OK);
     pl_block *b = rig_block(seg, 8);
     pl_run_cut(&rig, b, 3 * RIG_UNIT);
-    ck_assert_ptr_eq(lane->clock.waiting.first, rig_block(seg, 0));
-    ck_assert_ptr_eq(lane->clock.waiting.first->queue_next, rig_block(seg, 11));
-    ck_assert_ptr_eq(lane->clock.waiting.last, rig_block(seg, 16));
-    ck_assert_uint_eq(lane->pending_bytes, 9 * RIG_UNIT);
+    ck_assert_ptr_eq(lane->clock.lines[PL_LINE_PENDING].queue.first, rig_block(seg, 0));
+    ck_assert_ptr_eq(lane->clock.lines[PL_LINE_PENDING].queue.first->queue_next,
+                     rig_block(seg, 11));
+    ck_assert_ptr_eq(lane->clock.lines[PL_LINE_PENDING].queue.last, rig_block(seg, 16));
+    ck_assert_uint_eq(lane->clock.lines[PL_LINE_PENDING].bytes, 9 * RIG_UNIT);
     ck_assert_uint_eq(leads(seg, 11), 1);
     ck_assert(!b->is_indexed);
     ck_assert_uint_eq(rig_block(seg, 11)->stamp, b->stamp);
@@ -251,7 +252,8 @@ END_TEST
 
 static void assert_rising(const pl_lane *lane)
 {
-    for (const pl_block *b = lane->clock.waiting.first; b != NULL; b = b->queue_next) {
+    for (const pl_block *b = lane->clock.lines[PL_LINE_PENDING].queue.first; b != NULL;
+         b = b->queue_next) {
         ck_assert(b->queue_next == NULL || b->stamp <= b->queue_next->stamp);
     }
 }
@@ -275,7 +277,7 @@ START_TEST(settling_merges_with_what_is_settled)
     rig_assert(seg, "0000|0022|1122|AAAA");
     ck_assert_uint_eq(leads(seg, 0), 6);
     ck_assert_uint_eq(leads(seg, 6), 8); /* the run of lane 2 */
-    ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 2 * RIG_UNIT);
+    ck_assert_uint_eq(rig.streams.lanes[0]->clock.lines[PL_LINE_PENDING].bytes, 2 * RIG_UNIT);
     pl_run_move(&rig, rig_block(seg, 6), PL_LANE_SETTLED, 0);
     rig_assert(seg, "0000|0000|1122|AAAA");
     ck_assert_uint_eq(leads(seg, 8), 10);
@@ -289,9 +291,9 @@ START_TEST(an_ordered_block_pends_on_the_other_lane)
     pl_run_move(&rig, rig_block(seg, 2), 2, rig.streams.lanes[1]->clock.next);
     rig_assert(seg, "22:22|22:22|AAAA|AAAA");
     ck_assert_uint_eq(leads(seg, 0), 8);
-    ck_assert_uint_eq(rig.streams.lanes[0]->pending_bytes, 0);
-    ck_assert_ptr_null(rig.streams.lanes[0]->clock.waiting.first);
-    ck_assert_uint_eq(rig.streams.lanes[1]->pending_bytes, 8 * RIG_UNIT);
+    ck_assert_uint_eq(rig.streams.lanes[0]->clock.lines[PL_LINE_PENDING].bytes, 0);
+    ck_assert_ptr_null(rig.streams.lanes[0]->clock.lines[PL_LINE_PENDING].queue.first);
+    ck_assert_uint_eq(rig.streams.lanes[1]->clock.lines[PL_LINE_PENDING].bytes, 8 * RIG_UNIT);
     assert_rising(rig.streams.lanes[1]);
 }
 END_TEST
