@@ -248,6 +248,18 @@ START_TEST(the_rest_of_a_cut_block_takes_its_turn)
 }
 END_TEST
 
+/* Settled memory that is merged with pending memory looks busy to other streams. So of a run of too
+ * many pieces the small ones are merged. */
+START_TEST(a_run_of_many_pieces_is_shortened_where_it_costs_least)
+{
+    pl_segment *seg = rig_draw("0000|0000|0000|0000|1010|1010|1010|1010|1010|1010|1010|1010|1010");
+    const pl_block *large = rig_block(seg, 0);
+    ck_assert_uint_eq(large->lane, PL_LANE_SETTLED);
+    ck_assert_uint_eq(large->bytes, 16 * RIG_UNIT);
+    ck_assert_uint_eq(rig_block(seg, 16)->bytes, 2 * RIG_UNIT);
+}
+END_TEST
+
 /* ---- order of the queue -------------------------------------------------------------------- */
 
 static void assert_rising(const pl_lane *lane)
@@ -461,6 +473,7 @@ static TCase *run_case(void)
     tcase_add_test(runs, a_claimed_block_leaves_its_run_in_two);
     tcase_add_test(runs, a_claimed_pending_block_leaves_its_queue);
     tcase_add_test(runs, the_rest_of_a_cut_block_takes_its_turn);
+    tcase_add_test(runs, a_run_of_many_pieces_is_shortened_where_it_costs_least);
     tcase_add_test(runs, ticks_never_fall_along_the_queue);
     return runs;
 }
