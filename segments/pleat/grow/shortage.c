@@ -34,10 +34,11 @@ static bool exceeds(const pl_space *space, const pl_request *rq, size_t cap)
     return n_pinned + pl_request_granules(space, rq) > cap + n_saved;
 }
 
-/* Would the request find no memory even if all pending memory were free? Then no wait helps. */
+/* Would the request find no memory even if all pending memory were free? Then no wait helps. What
+ * others hold counts as the driver told this request: it was asked just before (request.c). */
 static bool is_hopeless(const pl_space *space, const pl_request *rq)
 {
-    size_t cap = pl_space_ceiling(space);
+    size_t cap = pl_space_cap(space);
 
     return pl_request_granules(space, rq) > cap ||
            (pl_pends_shared_bytes(space, rq) == 0 && exceeds(space, rq, cap) &&

@@ -319,6 +319,28 @@ START_TEST(a_refusal_makes_no_stream_wait_for_a_little_memory)
 }
 END_TEST
 
+/* Some memory pends, but others hold so much that all of it does not suffice. */
+START_TEST(no_wait_is_made_that_cannot_serve)
+{
+    pleat_devptr ptr;
+    pleat_stats s;
+
+    pleat_open(SIM, NULL);
+    pleat_get(GRANULE, 1);
+    pleat_put(pleat_get_and_use(64 * MIB, 2), 2);
+    others_take(0, free_granules());
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 100 * MIB, pleat.streams[1], &ptr),
+                     PLEAT_ENOMEM_DEVICE);
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.host_syncs, 0);
+    pleat_get(40 * MIB, 1); /* a wait that can */
+    others_give_back(0);
+    pleat_get(100 * MIB, 1);
+    pleat.sim.finish();
+    pleat_close();
+}
+END_TEST
+
 /* No other stream could be ordered after the free, and the host would have to wait. */
 START_TEST(a_tick_that_is_refused_comes_with_the_next_call)
 {
@@ -631,6 +653,7 @@ SUITE(segments_refusal)
     tcase_add_loop_test(all, one_refusal_of_memory_fails_no_request, 0, 3);
     tcase_add_test(all, a_tick_that_is_refused_comes_with_the_next_call);
     tcase_add_test(all, a_refusal_makes_no_stream_wait_for_a_little_memory);
+    tcase_add_test(all, no_wait_is_made_that_cannot_serve);
     tcase_add_test(all, what_made_the_last_wait_fail_is_told);
 
     TCase *threads = suite_case(suite, "threads", NULL, NULL);
