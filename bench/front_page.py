@@ -147,7 +147,8 @@ def why(rows):
         "serves the other.",
         f"* *No stop of the host.* With 1.05 times what lives they wait "
         f"{busy['host_syncs_expandable']:,.0f} times for the GPU, pleat {busy['host_syncs_pleat']:,.0f} "
-        f"times. The price: {seconds(busy, 'pleat')} in the driver there, once a run, against "
+        f"times, and seldom on [other generated runs](docs/review.md#a-mean-hides-the-spread). The "
+        f"price: {seconds(busy, 'pleat')} in the driver there, once a run, against "
         f"{seconds(busy, 'expandable')}, modelled (of a short run up to {worst_ratio(rows, '1.05x'):.0f} "
         f"times theirs). Where memory is plentiful it is {seconds(free, 'pleat')} against "
         f"{seconds(free, 'expandable')}.",

@@ -6,6 +6,7 @@
 #include "bench/base/cards.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/base/text.h"
@@ -65,24 +66,70 @@ const bench_card *bench_card_of(const char *label, uint64_t bytes)
     return NULL;
 }
 
-bool bench_card_parse(const char *name, bench_memory *out)
+/* Is the name in a list as of the table; NULL = an empty list. */
+static bool is_listed(const char *list, const char *name)
 {
-    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
-        if (is_called(bench_cards[i].label, name)) {
-            *out = (bench_memory){ .kind = BENCH_MEMORY_BYTES, .bytes = bench_cards[i].bytes };
+    char one[32];
+
+    for (const char *p = list; p != NULL && *p != '\0'; p += strspn(p, ", ")) {
+        size_t length = strcspn(p, ",");
+        snprintf(one, sizeof one, "%.*s", (int)length, p);
+        if (is_called(one, name)) {
             return true;
         }
+        p += length;
     }
     return false;
+}
+
+/* What cards of the name leave for an allocator, by line of the table; 0 = none has the name. */
+static uint64_t bytes_of(const bench_card *card, const char *name)
+{
+    char gigabytes[32];
+
+    snprintf(gigabytes, sizeof gigabytes, "%sB", name); /* 24G */
+    if (is_called(card->label, name) || is_called(card->label, gigabytes) ||
+        is_listed(card->examples, name)) {
+        return card->bytes;
+    }
+    return is_listed(card->larger, name) ? card->larger_bytes : 0;
+}
+
+bool bench_card_parse(const char *name, bench_memory *out)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
+        uint64_t bytes = bytes_of(&bench_cards[i], name);
+        if (bytes > 0) {
+            *out = (bench_memory){ .kind = BENCH_MEMORY_BYTES, .bytes = bytes };
+            n++;
+        }
+    }
+    return n == 1;
 }
 
 const char *bench_card_refusal(const char *name, char *out, size_t n)
 {
     pl_text said;
+    unsigned n_called = 0;
+
+    pl_text_init(&said, out, n);
+    pl_text_add(&said, "cards '%s' have", name);
+    for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
+        if (bytes_of(&bench_cards[i], name) > 0) {
+            pl_text_add(&said, "%s %s", n_called++ > 0 ? " or" : "", bench_cards[i].label);
+        }
+    }
+    if (n_called > 0) {
+        pl_text_add(&said, ": give the size");
+        return out;
+    }
     pl_text_init(&said, out, n);
     pl_text_add(&said, "there is no card '%s', but", name);
     for (unsigned i = 0; i < BENCH_N_CARDS; i++) {
         pl_text_add(&said, "%s %s", i > 0 ? "," : "", bench_cards[i].label);
     }
+    pl_text_add(&said, "; or by the name of a GPU: L4, RTX 4090, H100");
     return out;
 }

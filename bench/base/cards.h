@@ -19,8 +19,8 @@ extern const bench_card bench_cards[BENCH_N_CARDS]; /* by size */
 /* The card with this label and size; NULL = it is none. */
 const bench_card *bench_card_of(const char *label, uint64_t bytes);
 
-/* --card: "24GB" or "24 gb" is what a card of that name leaves for an allocator. False: there is no
- * such card. */
+/* --card: "24GB" or "24 gb" is what a card of that name leaves for an allocator, "RTX 4090" what
+ * that GPU leaves. False: there is no such card, or GPUs of the name have several sizes. */
 bool bench_card_parse(const char *name, bench_memory *out);
 /* Writes that, and the names that there are, for messages; returns `out`. */
 const char *bench_card_refusal(const char *name, char *out, size_t n);

@@ -365,6 +365,22 @@ def test_the_simulated_driver_alone_points_to_the_simulated_runtime(
     assert hint not in run_cuda(code).stderr
 
 
+def test_what_has_nothing_to_do_without_an_install_says_so(run_cuda: Run) -> None:
+    calls = (
+        "import pleat.torch, torch\n"
+        "x = torch.empty(1 << 20, device='cuda')\n"
+        "pleat.torch.memory_allocated()\n"
+        "pleat.torch.compact()\n"
+        "with pleat.torch.tag('weights'): pass\n"
+    )
+    said = run_cuda(calls).stderr
+    for line in (3, 4, 5):
+        assert f":{line}: RuntimeWarning: torch allocates without pleat" in said
+    assert said.count("call pleat.torch.install() before the first CUDA tensor") == 3
+    assert "Warning" not in run_cuda(calls.replace(", torch\n", ", torch\npleat.torch.install()\n")).stderr
+    assert "Warning" not in run_cuda(calls.replace("x = ", "# x = ")).stderr
+
+
 def test_on_a_simulated_one_nothing_is_said(run_forked_python: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch; print(torch.cuda.device_count())")
     done = run_forked_python("-m", "pleat.torch", "train.py")

@@ -685,6 +685,7 @@ START_TEST(bad_usage_makes_the_status_2_and_names_the_culprit)
         { "--memory 1.02x,many " CHURN, "'many'" },
         { "--memory 2x,2x " CHURN, "given twice" },
         { "--card 80GB,25GB " CHURN, "--card: there is no card '25GB'" },
+        { "--card A100 " CHURN, "--card: cards 'A100' have 40 GB or 80 GB: give the size" },
         { "--card 80GB,80GB " CHURN, "--card: '80GB' is given twice" },
         { "--jobs 0 " CHURN, "'0'" },
         { "--repeat none " CHURN, "'none'" },

@@ -262,6 +262,16 @@ START_TEST(cards_and_sizes_may_be_lists)
     run("replay --driver sim --card 8GB,9GB @", small);
     ck_assert_int_eq(child.status, 2);
     ck_assert_ptr_nonnull(strstr(child.err, "--card: there is no card '9GB'"));
+    run("replay --driver sim --json --card 24GB,24G,l4,RTX4090 @", small);
+    ck_assert_int_eq(child.status, 0);
+    static const double gib[] = { 21.5, 21.5, 21.5, 23.1 };
+    const char *line = child.out;
+    for (size_t i = 0; i < 4; i++, line = strchr(line, '\n') + 1) {
+        json_t *card = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+        double bytes = (double)json_integer_value(json_object_get(card, "memory_bytes"));
+        ck_assert_double_eq_tol(bytes / (double)(1 << 30), gib[i], 0.01);
+        json_decref(card);
+    }
     run("replay --driver sim --card 8GB,24GB --snapshot /dev/null @", small);
     ck_assert_int_eq(child.status, 2);
     ck_assert_ptr_nonnull(strstr(child.err, "--snapshot takes one size, not 2"));

@@ -7,6 +7,7 @@ touched. `device` is as in torch: an index, a torch.device, a string, None for t
 from __future__ import annotations
 
 import types
+import warnings
 from collections import OrderedDict
 from typing import Any, Union
 
@@ -23,6 +24,25 @@ DeviceLike = Union[torch.device, str, int, None]
 def device_index(device: DeviceLike) -> int:
     """The index of a device; of the current device for None."""
     return int(_get_device_index(device, optional=True))
+
+
+def warn_if_apart(stacklevel: int) -> None:
+    """Warn if torch allocates on a GPU without pleat: then nothing here has anything to say or do.
+
+    The caller's caller is at fault, so many frames above this function.
+    """
+    from . import _install  # which needs this module
+
+    if not torch.cuda.is_initialized() or _install.is_installed():
+        return
+    if whole_stat("allocated_bytes", device_index(None)).peak == 0:  # nor by a class of one's own
+        warnings.warn(
+            "torch allocates without pleat in this process, so pleat.torch has nothing to tell "
+            "and nothing to do: call pleat.torch.install() before the first CUDA tensor, or run "
+            "python3 -m pleat.torch SCRIPT",
+            RuntimeWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
@@ -74,6 +94,7 @@ def _stats_or_zeros(device: DeviceLike = None) -> OrderedDict[str, int]:
 
 
 def _whole(name: str, device: DeviceLike) -> Stat:
+    warn_if_apart(4)
     return whole_stat(name, device_index(device)) if torch.cuda.is_initialized() else Stat()
 
 
@@ -126,6 +147,7 @@ def compact(device: DeviceLike = None) -> _default.Compaction:
     Raises   PleatError (PLEAT_ECAPTURE: a graph is being captured; PLEAT_ENOTSUP).
     Blocks   on all work of the device.
     """
+    warn_if_apart(3)
     if not torch.cuda.is_initialized():
         return _default.Compaction(0, 0, 0)
     return _default.compact(device_index(device))

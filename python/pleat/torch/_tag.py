@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from .. import _tag
-from ._memory import DeviceLike, device_index
+from ._memory import DeviceLike, device_index, warn_if_apart
 
 
 @contextlib.contextmanager
@@ -26,6 +26,7 @@ def tag(name: str | None) -> Iterator[None]:
 
     Raises   PleatError (a tag of more than 63 bytes, or the 65th one).
     """
+    warn_if_apart(4)
     with _tag.scope(name):
         if name is None:
             yield
