@@ -264,11 +264,13 @@ static void put_without(const bench_verdict *v, const char *place, bench_line *l
     }
 }
 
-/* What a program has to keep to. */
+/* What a program has to keep to, and what asks for no promise: that was not measured. */
 static void put_condition(const bench_verdict *v, bench_line *l)
 {
     if (is_compact(v->setting)) {
-        bench_line_put(l, "; no other thread may launch work during a request");
+        bench_line_put(l, "; no other thread may launch work during a request (growth:frugal "
+                          "needs no such promise, but more time in the driver: --conf "
+                          "growth:frugal measures it)");
     }
 }
 

@@ -147,7 +147,8 @@ START_TEST(short_compact_is_advised_only_where_pleat_alone_does_not_do)
                      "Use pleat with short:compact: it then completes on 40 GB, with PyTorch's "
                      "default (torch-native) only on 48 GB; without short:compact pleat does so "
                      "only on 48 GB; expandable_segments do not suffice there; no other thread may "
-                     "launch work during a request.");
+                     "launch work during a request (growth:frugal needs no such promise, but more "
+                     "time in the driver: --conf growth:frugal measures it).");
     ck_assert_str_eq(verdict.lines[TYPE], type);
     in.own = "pleat"; /* in force, so it is named once */
     reach();
@@ -177,7 +178,8 @@ START_TEST(short_compact_may_be_the_one_that_completes_nearest)
     reach();
     has("for a larger batch there use pleat with short:compact: it completes in 1.02 times the "
         "need, the other not even in 1.10 times the need; without short:compact pleat does so only "
-        "in 1.10 times the need; no other thread may launch work during a request.");
+        "in 1.10 times the need; no other thread may launch work during a request (growth:frugal "
+        "needs no such promise, but more time in the driver: --conf growth:frugal measures it).");
 }
 END_TEST
 
