@@ -93,7 +93,6 @@ typedef struct pl_lane {
     pl_behind behind[PL_LANE_BEHIND]; /* orders of this lane after others, by lane number */
     pl_lane_link busy;
     pl_lane_link ticking;
-    pl_lane_link ripe; /* a tick has passed since the lane was last settled */
     /* clock.next and n_frees at the last look in a crowd: while both hold, nothing was freed. */
     uint64_t seen_next;
     unsigned seen_n_frees;
@@ -102,7 +101,8 @@ typedef struct pl_lane {
 } pl_lane;
 
 /* A list of lanes. Looks that settle, poll or wish move the lanes seen to the end. So bounded looks
- * see all lanes in turn. */
+ * see all lanes in turn. A busy lane whose tick has passed comes first: of very many, most may have
+ * nothing to settle. */
 typedef struct pl_lane_ring {
     pl_lane *first;
     pl_lane *last;
@@ -170,7 +170,16 @@ static inline void pl_lane_note_free(pl_lane *lane, size_t bytes, uint64_t call)
     }
 PL_DEFINE_LANE_RING(busy)
 PL_DEFINE_LANE_RING(ticking)
-PL_DEFINE_LANE_RING(ripe)
 #undef PL_DEFINE_LANE_RING
+
+/* The lane, which is in the ring, is looked at first. */
+static inline void pl_lane_ring_lead_busy(pl_lane_ring *ring, pl_lane *lane)
+{
+    pl_lane_ring_remove_busy(ring, lane);
+    lane->busy = (pl_lane_link){ NULL, ring->first, true };
+    *(ring->first != NULL ? &ring->first->busy.prev : &ring->last) = lane;
+    ring->first = lane;
+    ring->n++;
+}
 
 #endif

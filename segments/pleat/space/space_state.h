@@ -109,7 +109,6 @@ typedef struct pl_space_streams {
     uint32_t looked_at;    /* index in `lanes`: where the search for gone lanes stopped */
     pl_lane_ring busy;     /* lanes with pending or shared blocks */
     pl_lane_ring ticking;  /* lanes with recorded ticks */
-    pl_lane_ring ripe;     /* lanes with a passed tick: they may have blocks to settle */
     uint64_t newest_stamp; /* that a free may carry */
     uint64_t n_turns;      /* the last number given to a turn: see pl_lane.tried_turn */
     uint64_t short_call;   /* n_calls when a request last needed pending memory; 0 = never */

@@ -53,7 +53,6 @@ static void return_ticks(pl_space *space, pl_lane *lane)
         lane->first_tick = (lane->first_tick + 1) % PL_LANE_TICKS;
     }
     pl_lane_ring_remove_ticking(&space->streams.ticking, lane);
-    pl_lane_ring_remove_ripe(&space->streams.ripe, lane);
 }
 
 /* The stream's other lane, or NULL. */

@@ -46,25 +46,6 @@ size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
     return settle_lane(space, lane, n, space->n_pieces);
 }
 
-/* Most of very many busy lanes may have nothing to settle. So lanes with passed ticks come
- * first. */
-static size_t settle_ripe(pl_space *space, size_t n, uint64_t since)
-{
-    size_t n_looks = space->streams.ripe.n < PL_LANE_LOOKS ? space->streams.ripe.n : PL_LANE_LOOKS;
-    size_t n_settled = 0;
-
-    pl_lock_touch(n_looks);
-    for (; n_looks > 0 && n_settled < n && !pl_space_is_tired(space, since); n_looks--) {
-        pl_lane *lane = space->streams.ripe.first;
-        pl_lane_ring_remove_ripe(&space->streams.ripe, lane);
-        n_settled += settle_lane(space, lane, n - n_settled, since);
-        if (has_first_over(space, lane)) {
-            pl_lane_ring_push_ripe(&space->streams.ripe, lane);
-        }
-    }
-    return n_settled;
-}
-
 size_t pl_settle_some(pl_space *space, size_t n)
 {
     size_t n_looks = space->streams.busy.n < PL_LANE_LOOKS ? space->streams.busy.n : PL_LANE_LOOKS;
@@ -72,7 +53,6 @@ size_t pl_settle_some(pl_space *space, size_t n)
     const pl_clock *context = &space->streams.context.clock;
     size_t n_settled = pl_pass(space, context, context->passed, n, since);
 
-    n_settled += settle_ripe(space, n - n_settled, since);
     pl_lock_touch(n_looks);
     for (; n_looks > 0 && n_settled < n && space->streams.busy.first != NULL &&
            !pl_space_is_tired(space, since);
@@ -82,6 +62,10 @@ size_t pl_settle_some(pl_space *space, size_t n)
         pl_lane_ring_push_busy(&space->streams.busy, lane);
         n_settled += settle_lane(space, lane, n - n_settled, since);
         pl_space_note_busy(space, lane);
+        if (has_first_over(space, lane)) { /* the hold has done all that it may */
+            pl_lane_ring_lead_busy(&space->streams.busy, lane);
+            break;
+        }
     }
     return n_settled;
 }

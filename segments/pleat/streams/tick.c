@@ -136,7 +136,7 @@ static pl_tick pop_tick(pl_space *space, pl_lane *lane)
 static void pass(pl_space *space, pl_lane *lane, uint64_t number)
 {
     if (lane->busy.is_linked) {
-        pl_lane_ring_push_ripe(&space->streams.ripe, lane);
+        pl_lane_ring_lead_busy(&space->streams.busy, lane);
     }
     lane->clock.passed = number > lane->clock.passed ? number : lane->clock.passed;
     lane->recorded_tick = number > lane->recorded_tick ? number : lane->recorded_tick;
