@@ -56,11 +56,11 @@ typedef struct pl_lane_link {
 /* I1  clock.passed < clock.next; the ticks in the ring have rising numbers between these two;
  *     recorded_tick is the number of the last one, or clock.passed if there is none
  * I2  a free block waits for the clock of a lane if and only if it pends on that lane
- * I4  the last use of each shared block that waits is a demand on this lane
- * I5  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
+ * I3  the last use of each shared block that waits is a demand on this lane
+ * I4  n_live counts the live blocks of the lane; n_refs counts everything else that has its number,
  *     except free blocks: uses, stale, shared and captured blocks, private and released areas,
  *     calls under way, and the stream's second lane, whose blocks may move to this one
- * I6  the lane is linked as busy if and only if a block waits for its clock, as ticking if and only
+ * I5  the lane is linked as busy if and only if a block waits for its clock, as ticking if and only
  *     if it has ticks                                                                          */
 typedef struct pl_lane {
     pl_stream *stream; /* const */

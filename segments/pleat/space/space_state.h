@@ -101,7 +101,7 @@ typedef struct pl_space_blocks {
 } pl_space_blocks;
 
 /* The lanes, and the ticks that say which freed memory is ready.
- * I8  each lane counts what refers to it (lane.h, I5), and each area its blocks in use (n_used) */
+ * I8  each lane counts what refers to it (lane.h, I4), and each area its blocks in use (n_used) */
 typedef struct pl_space_streams {
     pl_lane **lanes; /* by number - 1; NULL = no lane */
     size_t capacity; /* of `lanes` */
