@@ -29,7 +29,7 @@ static pleat_status create(pl_gpu *gpu, uint64_t most_bytes, uint64_t page_bytes
                             "device %d: %s has no buffers that grow in place; allocator:pleat has",
                             gpu->ordinal, gpu->ops->name);
     }
-    pl_private *heap;
+    pl_keeper *heap;
     int cancel = pl_cancel_off();
     pleat_status st = pl_tags_heap(gpu, pl_scopes_self.tag, &heap);
     if (st == PLEAT_OK) {
@@ -100,7 +100,7 @@ static size_t bytes_of(const pl_gpu *gpu, const pl_buffer_change *change)
 }
 
 /* Where the buffer's pages are counted, and limited. */
-static pl_private *room_of(const pl_gpu *gpu, const pl_buffer_change *change)
+static pl_keeper *room_of(const pl_gpu *gpu, const pl_buffer_change *change)
 {
     pleat_buffer_info info = { 0 };
     (void)gpu->ops->buffers->query(gpu->allocator, change->base, &info);

@@ -8,7 +8,7 @@
 /* The request, and where it goes. */
 typedef struct pl_want {
     pl_gpu *gpu;
-    pl_private *in; /* NULL = the default pool */
+    pl_keeper *in; /* NULL = the default pool */
     size_t bytes;
     pl_stream *stream;
     const pl_buffer_change *change; /* the buffer change to make, without a block; NULL = a block */

@@ -30,7 +30,7 @@ static pleat_status add_tags(pl_sheet *sheet, pl_gpu *gpu, size_t of)
 {
     const char *tag;
     for (unsigned number = 1; (tag = pl_tag_text(number)) != NULL; number++) {
-        pl_private *heap = pl_tags_find(&gpu->tags, number);
+        pl_keeper *heap = pl_tags_find(&gpu->tags, number);
         if (!heap) {
             continue;
         }

@@ -8,7 +8,7 @@
  * The calls are in api/pool.
  *
  *   I1  n_routes counts the routes that have not ended, the table's and each pool's
- *   I2  a pool with users, routes or holds has its pl_private; one without any has none
+ *   I2  a pool with users, routes or holds has its pl_keeper; one without any has none
  *   I3  every route's pool has a user
  *   I4  every pool is in the list of its name's head, and the one that was read last is `seen`
  *   I5  pools that are gone are queued in the order of going; beyond PL_POOLS_GONE of them the
@@ -88,6 +88,6 @@ pleat_status pl_pools_read(pl_pools *pools, pl_pool_figures **out, size_t *n);
 void pl_pools_drop(pl_pools *pools, pl_pool_figures *figures);
 
 /* For a pool that the caller holds. */
-pl_private *pl_pool_private(const pl_pool *pool);
+pl_keeper *pl_pool_private(const pl_pool *pool);
 
 #endif

@@ -15,30 +15,29 @@
 struct pl_gpu;
 
 typedef struct pl_tags {
-    pl_lock lock; /* rank 10: while a heap is made */
-    _Atomic(pl_private *)
-        heaps[PLEAT_MOST_TAGS]; /* atomic, written under the lock: by number - 1 */
+    pl_lock lock;                                /* rank 10: while a heap is made */
+    _Atomic(pl_keeper *) heaps[PLEAT_MOST_TAGS]; /* atomic, written under the lock: by number - 1 */
 } pl_tags;
 
 void pl_tags_init(pl_tags *tags);
 void pl_tags_fini(pl_tags *tags);
 
 /* The tag's heap on the device, or NULL. */
-static inline pl_private *pl_tags_find(const pl_tags *tags, unsigned tag)
+static inline pl_keeper *pl_tags_find(const pl_tags *tags, unsigned tag)
 {
     return tag != 0 ? atomic_load_explicit(&tags->heaps[tag - 1], memory_order_acquire) : NULL;
 }
 
 /* The tag's heap, made if need be; NULL if the allocator has no heaps. PLEAT_OK; ENOMEM_HOST. */
-pleat_status pl_tags_heap(struct pl_gpu *gpu, unsigned tag, pl_private **out);
+pleat_status pl_tags_heap(struct pl_gpu *gpu, unsigned tag, pl_keeper **out);
 
 /* The tag of a heap; NULL if it is no tag's. */
-const char *pl_tags_name(const pl_tags *tags, const pl_private *heap);
+const char *pl_tags_name(const pl_tags *tags, const pl_keeper *heap);
 
 /* Name the tags with most memory, for a refusal: nothing if no tag has any. */
 void pl_tags_say(struct pl_gpu *gpu, pl_text *text);
 
 /* If the tag's limit refuses `bytes`, say so and return true. */
-bool pl_tags_say_limit(struct pl_gpu *gpu, const pl_private *heap, uint64_t bytes, pl_text *text);
+bool pl_tags_say_limit(struct pl_gpu *gpu, const pl_keeper *heap, uint64_t bytes, pl_text *text);
 
 #endif

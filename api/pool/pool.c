@@ -162,9 +162,9 @@ unsigned pl_pools_count_users(pl_pools *pools, pleat_pool_id id)
 }
 
 /* If the pool is unused now, returns its memory, to be released without the lock. */
-static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
+static pl_keeper *part_if_unused(pl_pools *pools, pl_pool *pool)
 {
-    pl_private *in = pool->in;
+    pl_keeper *in = pool->in;
     if (pool->n_users > 0 || pool->n_holds > 0 || !in) {
         return NULL;
     }
@@ -180,7 +180,7 @@ static pl_private *part_if_unused(pl_pools *pools, pl_pool *pool)
     return in;
 }
 
-static void release_private(pl_pools *pools, pl_private *in)
+static void release_private(pl_pools *pools, pl_keeper *in)
 {
     if (in) {
         pl_lock_assert_none();
@@ -188,7 +188,7 @@ static void release_private(pl_pools *pools, pl_private *in)
     }
 }
 
-pl_private *pl_pool_private(const pl_pool *pool)
+pl_keeper *pl_pool_private(const pl_pool *pool)
 {
     return pool->in;
 }
@@ -215,7 +215,7 @@ static void let_go(pl_pools *pools, pl_pool *pool, bool goes_out)
         }
     }
     pool->n_holds--;
-    pl_private *in = part_if_unused(pools, pool);
+    pl_keeper *in = part_if_unused(pools, pool);
     pl_lock_release(&pools->lock);
     release_private(pools, in);
 }
@@ -244,7 +244,7 @@ pleat_status pl_pools_add_user(pl_pools *pools, pleat_pool_id id)
 }
 
 /* PLEAT_OK, or the reason of a refusal; *in: memory to be released without the lock. */
-static pleat_status release_locked(pl_pools *pools, pleat_pool_id id, pl_private **in)
+static pleat_status release_locked(pl_pools *pools, pleat_pool_id id, pl_keeper **in)
 {
     pl_pool *pool = pl_pools_find(pools, id);
     if (!pool || pool->n_users == 0) {
@@ -260,7 +260,7 @@ static pleat_status release_locked(pl_pools *pools, pleat_pool_id id, pl_private
 
 pleat_status pl_pools_release(pl_pools *pools, pleat_pool_id id)
 {
-    pl_private *in = NULL;
+    pl_keeper *in = NULL;
     pl_lock_acquire(&pools->lock);
     pleat_status st = release_locked(pools, id, &in);
     pl_lock_release(&pools->lock);

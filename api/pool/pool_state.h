@@ -18,7 +18,7 @@ struct pl_pool {
     pl_pool *head_previous;         /* lock */
     uint64_t number;                /* const: in order of first use */
     pleat_pool_id id;               /* const */
-    pl_private *in;                 /* lock; const while the pool is held. NULL = gone */
+    pl_keeper *in;                  /* lock; const while the pool is held. NULL = gone */
     unsigned n_users;               /* lock: begun and not yet released */
     unsigned n_routes;              /* lock */
     unsigned n_holds;               /* lock: requests under way */

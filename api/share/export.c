@@ -27,7 +27,7 @@ typedef struct wanted {
     const char *tag; /* NULL = the memory at: */
     pleat_devptr ptr;
     uint64_t bytes; /* 0 = as far as it goes */
-    pl_private *heap;
+    pl_keeper *heap;
 } wanted;
 
 typedef struct finding {

@@ -51,7 +51,7 @@ typedef struct copier {
     size_t n_named;  /* pools */
     bool is_apart;   /* the next piece begins a segment */
     bool is_at_once; /* everything in one hold, to match the history */
-    const pl_private *private_in;
+    const pl_keeper *private_in;
     uint16_t pool; /* private_in's */
 } copier;
 

@@ -73,7 +73,7 @@ pleat_status pleat_tag_find_kept(pleat handle, int device, pleat_devptr ptr, siz
 
 static pleat_status retain(pl_gpu *gpu, unsigned tag, bool is_retained)
 {
-    pl_private *heap = NULL;
+    pl_keeper *heap = NULL;
     pleat_status st = pl_tags_heap(gpu, tag, &heap);
     if (st == PLEAT_OK && !heap) {
         return pl_error_set(PLEAT_ENOTSUP, 0, "device %d: %s knows no tags; allocator:pleat does",

@@ -17,7 +17,7 @@ void pl_tags_fini(pl_tags *tags)
     pl_lock_fini(&tags->lock);
 }
 
-pleat_status pl_tags_heap(pl_gpu *gpu, unsigned tag, pl_private **out)
+pleat_status pl_tags_heap(pl_gpu *gpu, unsigned tag, pl_keeper **out)
 {
     pleat_status st = PLEAT_OK;
     pl_tags *tags = &gpu->tags;
@@ -64,7 +64,7 @@ static void add(largest *l, unsigned tag, const pl_heap_figures *f)
 }
 
 /* 0 = none. */
-static unsigned number_of(const pl_tags *tags, const pl_private *heap)
+static unsigned number_of(const pl_tags *tags, const pl_keeper *heap)
 {
     for (unsigned tag = 1; heap && tag <= PLEAT_MOST_TAGS; tag++) {
         if (pl_tags_find(tags, tag) == heap) {
@@ -74,7 +74,7 @@ static unsigned number_of(const pl_tags *tags, const pl_private *heap)
     return 0;
 }
 
-const char *pl_tags_name(const pl_tags *tags, const pl_private *heap)
+const char *pl_tags_name(const pl_tags *tags, const pl_keeper *heap)
 {
     return pl_tag_text(number_of(tags, heap));
 }
@@ -84,7 +84,7 @@ void pl_tags_say(pl_gpu *gpu, pl_text *text)
     largest l = { .n = 0 };
     for (unsigned tag = 1; tag <= PLEAT_MOST_TAGS; tag++) {
         pl_heap_figures f;
-        pl_private *heap = pl_tags_find(&gpu->tags, tag);
+        pl_keeper *heap = pl_tags_find(&gpu->tags, tag);
         if (heap) {
             gpu->ops->tags->read(gpu->allocator, heap, &f);
         }
@@ -99,7 +99,7 @@ void pl_tags_say(pl_gpu *gpu, pl_text *text)
     }
 }
 
-bool pl_tags_say_limit(pl_gpu *gpu, const pl_private *heap, uint64_t bytes, pl_text *text)
+bool pl_tags_say_limit(pl_gpu *gpu, const pl_keeper *heap, uint64_t bytes, pl_text *text)
 {
     pl_heap_figures f;
     unsigned tag = number_of(&gpu->tags, heap);

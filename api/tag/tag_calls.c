@@ -43,7 +43,7 @@ static pleat_status refuse(const pl_gpu *gpu, const char *tag, pleat_status st, 
 }
 
 /* The tag's heap, made if need be. ENOTSUP: the allocator has none. */
-static pleat_status have_heap(pl_gpu *gpu, unsigned tag, pl_private **out)
+static pleat_status have_heap(pl_gpu *gpu, unsigned tag, pl_keeper **out)
 {
     pleat_status st = pl_tags_heap(gpu, tag, out);
     return st == PLEAT_OK && !*out ? PLEAT_ENOTSUP : st;
@@ -53,7 +53,7 @@ static pleat_status have_heap(pl_gpu *gpu, unsigned tag, pl_private **out)
 
 static void read_figures(pl_gpu *gpu, unsigned tag, pleat_tag_info *out)
 {
-    pl_private *heap = pl_tags_find(&gpu->tags, tag);
+    pl_keeper *heap = pl_tags_find(&gpu->tags, tag);
     pl_heap_figures f = { .n_sleeps = 0 };
     if (heap) {
         gpu->ops->tags->read(gpu->allocator, heap, &f);
@@ -101,7 +101,7 @@ pleat_status pleat_tag_set_limit(pleat handle, int device, const char *tag, uint
 {
     pl_use use;
     unsigned number;
-    pl_private *heap;
+    pl_keeper *heap;
     pleat_status st = pl_tag_get(tag, &number);
     if (st != PLEAT_OK) {
         return st;
@@ -172,7 +172,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 {
     pl_use use;
     unsigned number;
-    pl_private *heap;
+    pl_keeper *heap;
     pl_sleep_how wanted;
     pl_slept slept = { .bytes = 0 };
     pleat_status st = check(tag, out_bytes, out, &number);
@@ -197,7 +197,7 @@ pleat_status pleat_tag_sleep_sized(pleat handle, int device, const char *tag, pl
 
 enum { MAX_ROUNDS = 64 };
 
-static pleat_status wake_once(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_slept *out)
+static pleat_status wake_once(pl_gpu *gpu, pl_keeper *heap, uint64_t most_bytes, pl_slept *out)
 {
     tell_begin(gpu, false);
     pleat_status st = gpu->ops->tags->wake(gpu->allocator, heap, most_bytes, out);
@@ -206,7 +206,7 @@ static pleat_status wake_once(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes
 }
 
 /* The application is asked for memory as long as the callback frees some. */
-static pleat_status wake(pl_gpu *gpu, pl_private *heap, uint64_t most_bytes, pl_slept *out)
+static pleat_status wake(pl_gpu *gpu, pl_keeper *heap, uint64_t most_bytes, pl_slept *out)
 {
     pl_driver_clear_error();
     pleat_status st = wake_once(gpu, heap, most_bytes, out);
@@ -256,7 +256,7 @@ pleat_status pleat_tag_wake_sized(pleat handle, int device, const char *tag, uin
     if (!gpu) {
         return pl_error_status();
     }
-    pl_private *heap = pl_tags_find(&gpu->tags, number);
+    pl_keeper *heap = pl_tags_find(&gpu->tags, number);
     st = heap ? wake(gpu, heap, most_bytes, &slept) : PLEAT_OK;
     if (st != PLEAT_EFORKED) {
         pl_gpu_debug_walk(gpu);

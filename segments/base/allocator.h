@@ -18,7 +18,7 @@
 #include "vmm/streams/stream.h"
 
 typedef struct pl_allocator pl_allocator;
-typedef struct pl_private pl_private; /* a private pool of one allocator */
+typedef struct pl_keeper pl_keeper; /* a private pool, or the memory of a tag */
 
 enum { PL_OWN_BYTES = 512 };
 
@@ -54,12 +54,12 @@ typedef enum pl_piece_kind {
 typedef struct pl_piece {
     pleat_devptr base;
     uint64_t bytes;
-    uint64_t requested_bytes;     /* of a live block; else 0 */
-    uint64_t awaited_bytes;       /* pending, until FREE_COMPLETED is told: as requested; else 0 */
-    pl_stream *stream;            /* the owner's, or the stream it pends on; NULL = nobody's */
-    pl_stream *segment_stream;    /* the stream that the segment serves first; NULL = none */
-    const pl_private *private_in; /* NULL = the default pool */
-    const char *tag;              /* of the segment, valid as long as the process; NULL = none */
+    uint64_t requested_bytes;    /* of a live block; else 0 */
+    uint64_t awaited_bytes;      /* pending, until FREE_COMPLETED is told: as requested; else 0 */
+    pl_stream *stream;           /* the owner's, or the stream it pends on; NULL = nobody's */
+    pl_stream *segment_stream;   /* the stream that the segment serves first; NULL = none */
+    const pl_keeper *private_in; /* NULL = the default pool */
+    const char *tag;             /* of the segment, valid as long as the process; NULL = none */
     pl_piece_kind kind;
     bool is_asleep; /* the tag sleeps, so the address may have no memory */
     bool is_first;  /* the piece is the first of a segment */
@@ -119,32 +119,32 @@ typedef struct pl_tied {
  * unmapped or given back. Its blocks are allocated by alloc_asked, and freed, recorded and queried
  * like all blocks. */
 typedef struct pl_pool_ops {
-    pleat_status (*open)(pl_allocator *a, pl_private **out); /* ENOMEM_HOST */
+    pleat_status (*open)(pl_allocator *a, pl_keeper **out); /* ENOMEM_HOST */
     /* A capture that used the pool has ended, so frees made during the capture can be fenced
      * now. */
-    void (*rest)(pl_allocator *a, pl_private *pool);
+    void (*rest)(pl_allocator *a, pl_keeper *pool);
     /* End the pool; the pointer becomes invalid. Its free memory is usable by every request now.
      * Memory of its live blocks follows when they are freed. */
-    void (*release)(pl_allocator *a, pl_private *pool);
+    void (*release)(pl_allocator *a, pl_keeper *pool);
     /* The number of captures that allocated in the pool, if none of their graphs can run or be
      * launched again; else 0. */
-    uint64_t (*gone)(pl_allocator *a, pl_private *pool);
-    void (*reserved)(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES]);
+    uint64_t (*gone)(pl_allocator *a, pl_keeper *pool);
+    void (*reserved)(pl_allocator *a, pl_keeper *pool, pleat_stat out[PLEAT_N_SIZES]);
     /* Checkpoints. List a pool's live blocks by address. The roster refers to the blocks' owners
      * until drop_roster. ENOMEM_HOST. */
-    pleat_status (*save)(pl_allocator *a, pl_private *pool, pl_roster *out);
+    pleat_status (*save)(pl_allocator *a, pl_keeper *pool, pl_roster *out);
     /* Make the pool's live blocks exactly the roster's, in one step for every caller. The caller
      * lets no request of the pool run meanwhile. is_settled: all uses of the pool's free memory are
      * over. EPOOL (roster of another pool). EPENDING. EPOISONED. ENOMEM_HOST. After a failure all
      * is as before, and out->odd is the address at fault. After success the caller drops both
      * rosters of *out. */
-    pleat_status (*restore)(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+    pleat_status (*restore)(pl_allocator *a, pl_keeper *pool, const pl_roster *saved,
                             bool is_settled, pl_restored *out);
     void (*drop_roster)(pl_allocator *a, pl_roster *roster);
     /* Allocate a block of the pool at `base`, a multiple of 512, as alloc does. EFOREIGN (the pool
      * has no memory there). EBUSY (a block lives there). ECAPTURE (the stream is being captured).
      * EPENDING; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*alloc_at)(pl_allocator *a, pl_private *pool, pleat_devptr base, size_t bytes,
+    pleat_status (*alloc_at)(pl_allocator *a, pl_keeper *pool, pleat_devptr base, size_t bytes,
                              pl_stream *stream);
 } pl_pool_ops;
 
@@ -152,7 +152,7 @@ typedef struct pl_pool_ops {
 typedef struct pl_buffer_ops {
     /* In a heap, the buffer's pages are blocks of the heap. heap NULL = no heap. align_bytes: 0, or
      * a power of two. ENOSPACE_VA; EASLEEP; ENOMEM_HOST; EDRIVER. */
-    pleat_status (*open)(pl_allocator *a, pl_private *heap, size_t most_bytes, size_t page_bytes,
+    pleat_status (*open)(pl_allocator *a, pl_keeper *heap, size_t most_bytes, size_t page_bytes,
                          size_t align_bytes, pleat_devptr *out);
     /* EFOREIGN (no buffer begins at `base`). EINVAL (beyond most_bytes). ECAPTURE. EPOISONED. The
      * errors of alloc. A failed change leaves the committed pages and the buffer's size alone. */
@@ -165,29 +165,28 @@ typedef struct pl_buffer_ops {
  * the heap in alloc_asked. A heap's free memory is for every request. */
 typedef struct pl_tag_ops {
     /* A heap stays until the allocator is destroyed. ENOMEM_HOST. */
-    pleat_status (*open)(pl_allocator *a, const char *tag, pl_private **out);
+    pleat_status (*open)(pl_allocator *a, const char *tag, pl_keeper **out);
     /* The most rounded bytes of the heap's live blocks; 0 = no limit. A limit below the live bytes
      * is allowed: the heap then gets no further blocks. */
-    void (*set_limit)(pl_allocator *a, pl_private *heap, uint64_t bytes);
-    void (*read)(pl_allocator *a, pl_private *heap, pl_heap_figures *out);
+    void (*set_limit)(pl_allocator *a, pl_keeper *heap, uint64_t bytes);
+    void (*read)(pl_allocator *a, pl_keeper *heap, pl_heap_figures *out);
     /* Give the heap's memory back to the driver; addresses and blocks stay, contents as `how` says.
      * First waits for all work of the device. From the call on, no work may be submitted on the
      * heap's blocks. EASLEEP (already asleep); ECAPTURE; EPENDING; ENOMEM_HOST; EWRITE; ENOTSUP;
      * EDRIVER. After these the heap is awake as before. EPOISONED: the heap is asleep, but some of
      * its memory did not go back. */
-    pleat_status (*sleep)(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
-                          pl_slept *out);
+    pleat_status (*sleep)(pl_allocator *a, pl_keeper *heap, const pl_sleep_how *how, pl_slept *out);
     /* Give the heap's live blocks memory again, with their contents, in the order of addresses.
      * This call brings at most most_bytes; 0 = all. A heap that is awake stays awake.
      * ENOMEM_DEVICE; EPENDING; ENOMEM_HOST; EWRITE; EDRIVER; EPOISONED. After these the heap is
      * asleep as before, and out->needed_bytes tells how much memory was missing. While
      * out->left_bytes is not 0, the heap counts as asleep. */
-    pleat_status (*wake)(pl_allocator *a, pl_private *heap, uint64_t most_bytes, pl_slept *out);
+    pleat_status (*wake)(pl_allocator *a, pl_keeper *heap, uint64_t most_bytes, pl_slept *out);
     /* pl_allocator_ops.share for all live blocks of the heap, ordered by address within each
      * segment. Blocks that come or go during the call may be in the list or not. */
-    pleat_status (*share)(pl_allocator *a, pl_private *heap, pl_share_list *out);
+    pleat_status (*share)(pl_allocator *a, pl_keeper *heap, pl_share_list *out);
     /* Shall later wakes leave the contents that a sleep stored on the host, for the next sleep? */
-    void (*retain)(pl_allocator *a, pl_private *heap, bool is_retained);
+    void (*retain)(pl_allocator *a, pl_keeper *heap, bool is_retained);
     /* Copy the stored contents of [ptr, ptr + bytes) to `to`. If `to` is NULL, set *at to the
      * stored bytes in host memory, which are valid until the next sleep or wake. EFOREIGN (not
      * stored in full). ENOTSUP (not contiguous in host memory). EWRITE (the file cannot be
@@ -208,10 +207,10 @@ typedef struct pl_allocator_ops {
     pleat_status (*destroy)(pl_allocator *a, bool force, size_t *n_live, size_t *n_leaked);
     /* bytes in [1, 2^60]. ENOMEM_DEVICE, EPENDING, ENOSPACE_VA, ENOMEM_HOST, EDRIVER, ... */
     pleat_status (*alloc)(pl_allocator *a, size_t bytes, pl_stream *stream, pleat_devptr *out);
-    /* alloc, from a private pool if `pool` is not NULL, after the caller has asked the driver about
-     * the stream's capture. `asked` NULL: the driver was not asked. The op is NULL where the
-     * allocator has no private pools. */
-    pleat_status (*alloc_asked)(pl_allocator *a, pl_private *pool, size_t bytes, pl_stream *stream,
+    /* alloc, from a private pool or for a tag if `keeper` is not NULL, after the caller has asked
+     * the driver about the stream's capture. `asked` NULL: the driver was not asked. The op is NULL
+     * where the allocator has neither. */
+    pleat_status (*alloc_asked)(pl_allocator *a, pl_keeper *keeper, size_t bytes, pl_stream *stream,
                                 const pl_capture_info *asked, pleat_devptr *out);
     /* free and record_stream may be given a stream from pl_stream_guess. */
     bool takes_guesses;

@@ -40,7 +40,7 @@ typedef struct pl_event {
     pleat_devptr base;
     uint64_t bytes;
     pl_stream *stream;      /* a block's owner; a segment's owner, NULL if segments have none */
-    const void *private_in; /* the pl_private of this memory; NULL = the default pool */
+    const void *private_in; /* the pl_keeper of this memory; NULL = the default pool */
 } pl_event;
 
 /* An observer outlives its allocators (pl_allocator_options.observer). */

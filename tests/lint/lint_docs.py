@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks documents. Each public function has a docstring with its fields in the fixed order, and a
-row in docs/api.md. Files named in comments, and the spine's, exist. Prose is wrapped."""
+row in docs/api.md. Files named in comments, and the spine's, exist. The spine includes no room's
+header, but for the arrows stated here. Prose is wrapped."""
 import re
 import sys
 
@@ -127,6 +128,35 @@ def check_spine(text, known):
             yield f"{SPINE_PAGE}: the spine's {name} is no file, or several: {', '.join(found)}"
 
 
+# Headers of what a reader of the spine can leave out. A capture is the third kind of clock, and its
+# headers are no room's here: docs/design/captures.md.
+ROOMS = re.compile(r'#include "segments/pleat/((?:pools|sleep|compact|buffers)/\w+\.h|'
+                   r'(?:space/(?:private|heap|buffer_area)|grow/recast|streams/drain)\.h)"')
+ASSEMBLE = {"ops/ops.c", "ops/lifecycle.c", "ops/check.c"} # rooms meet here, by design
+ARROWS = {
+    "grow/fit.c": {"streams/drain.h"}, # what keepers let go, when memory is short
+    "streams/settle.c": {"streams/drain.h"},
+    "grow/grow.c": {"buffers/buffer.h", "grow/recast.h"}, # pages; addresses of closed buffers
+    "grow/trim.c": {"buffers/buffer.h"},
+    "space/carve.c": {"space/buffer_area.h"},
+    "ops/free_op.c": {"pools/checkpoint.h"}, # a block that a restore is about to free
+}
+
+
+def check_rooms(name, text):
+    """A file of the spine, by its name in the table, includes no header of a room."""
+    for match in ROOMS.finditer(text):
+        if name not in ASSEMBLE and match.group(1) not in ARROWS.get(name, ()):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"segments/pleat/{name}:{line}: the spine includes a room's {match.group(1)}"
+
+
+def spine_files(text):
+    """Files of the table in segments/pleat, each with the header or the source beside it."""
+    for name in re.findall(r"^\| `((?:ops|space|grow|streams)/\w+)\.[ch]` \|", text, re.MULTILINE):
+        yield from (f"{name}{end}" for end in (".c", ".h"))
+
+
 def main():
     problems = []
     known = [path.as_posix() for path in all_files()]
@@ -139,6 +169,9 @@ def main():
         problems += check(path, marker)
     problems += check_api_page()
     problems += check_spine(read(SPINE_PAGE), known)
+    for name in spine_files(read(SPINE_PAGE)):
+        if f"segments/pleat/{name}" in known:
+            problems += check_rooms(name, read(f"segments/pleat/{name}"))
     return report(problems)
 
 

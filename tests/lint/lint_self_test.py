@@ -189,6 +189,17 @@ class Documents(unittest.TestCase):
             self.assertEqual(len(found), n_faults, name)
         self.assertEqual(len(list(lint_docs.check_spine("none\n", known))), 1)
 
+    def test_a_spine_that_includes_a_room_is_found(self):
+        self.assertEqual(list(lint_docs.spine_files("| `space/run.h` | what |\n")),
+                         ["space/run.c", "space/run.h"])
+        for name, header, n_faults in (("space/run.c", "space/heap.h", 1),
+                                       ("space/run.c", "space/area.h", 0),
+                                       ("grow/fit.c", "streams/drain.h", 0),
+                                       ("grow/fit.c", "sleep/sleep.h", 1),
+                                       ("ops/ops.c", "sleep/sleep.h", 0)):
+            found = list(lint_docs.check_rooms(name, f'#include "segments/pleat/{header}"\n'))
+            self.assertEqual(len(found), n_faults, (name, header))
+
     def test_long_prose_is_found_but_no_long_table_or_code(self):
         long = "word " * 30
         self.assertEqual(len(list(lint_docs.check_prose("a.md", long))), 1)

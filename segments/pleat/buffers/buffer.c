@@ -25,9 +25,9 @@ static unsigned size_of(const pl_segment *seg)
 }
 
 /* The closed buffers of a size: a heap has its own list. */
-static struct pl_area_list *closed_of(pl_space *space, const pl_private *pool, unsigned size)
+static struct pl_area_list *closed_of(pl_space *space, pl_keeper *heap, unsigned size)
 {
-    return pool != NULL ? &pool->heap->closed[size] : &space->places.closed[size];
+    return heap != NULL ? &pl_heap_of(heap)->closed[size] : &space->places.closed[size];
 }
 
 static bool is_aligned(const pl_segment *seg, size_t n_align)
@@ -39,7 +39,7 @@ static bool is_aligned(const pl_segment *seg, size_t n_align)
 enum { CLOSED_LOOKS = 1024 };
 
 /* A buffer with pages that the driver refused to unmap waits until they are unmapped. */
-pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room)
+pl_buffer *pl_buffer_reopen(pl_space *space, pl_keeper *heap, const pl_buffer_room *room)
 {
     struct pl_area_list *closed = closed_of(space, heap,
                                             63u - (unsigned)__builtin_clzll(room->n_want));
@@ -64,7 +64,7 @@ void pl_buffer_free_closed(pl_space *space, pl_buffer *buffer)
     pl_meta_free(&space->meta, buffer);
 }
 
-pleat_status pl_buffer_create(pl_space *space, pl_private *heap, const pl_buffer_room *room,
+pleat_status pl_buffer_create(pl_space *space, pl_keeper *heap, const pl_buffer_room *room,
                               pl_buffer **out)
 {
     pl_buffer *buffer = pl_meta_calloc(&space->meta, 1, sizeof(*buffer));
@@ -78,7 +78,7 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *heap, const pl_buffer
         return PLEAT_ENOMEM_HOST;
     }
     buffer->area->buffer = buffer;
-    buffer->area->pool = heap;
+    buffer->area->keeper = heap;
     pleat_status st = pl_space_open_segment(space, buffer->area, room->n_want, room->n_least,
                                             room->n_align);
     if (st != PLEAT_OK) {
@@ -97,7 +97,7 @@ pleat_status pl_buffer_create(pl_space *space, pl_private *heap, const pl_buffer
 void pl_buffer_rest(pl_space *space, pl_buffer *buffer)
 {
     pl_area *area = buffer->area;
-    struct pl_area_list *list = closed_of(space, area->pool, size_of(area->segments));
+    struct pl_area_list *list = closed_of(space, area->keeper, size_of(area->segments));
 
     if (area->n_used == 0) {
         LIST_INSERT_HEAD(list, area, rest);
@@ -123,7 +123,7 @@ void pl_buffer_destroy_all(pl_space *space)
     for (pl_segment *seg = pl_space_lowest(space); seg != NULL; seg = next) {
         pl_buffer *buffer = seg->area->buffer;
         next = pl_segment_above(seg);
-        if (buffer != NULL && buffer->area->pool == NULL) {
+        if (buffer != NULL && buffer->area->keeper == NULL) {
             pl_tree_remove(&space->places.segments, &seg->node);
             pl_buffer_free_closed(space, buffer);
         } else if (buffer != NULL) {
@@ -298,9 +298,9 @@ static bool has_no_walker(const pl_space *space)
 /* Beds that a heap retains name segments. Beds of a sleeping heap name segments with memory. */
 static bool may_go(const pl_area *area)
 {
-    const pl_private *pool = area->pool;
+    const pl_heap *heap = pl_heap_of(area->keeper);
 
-    return !area->segments->is_opening && (pool == NULL || pool->heap->retained == NULL);
+    return !area->segments->is_opening && (heap == NULL || heap->retained == NULL);
 }
 
 /* Remove the buffer from every list. The buffer keeps its one hole. */
@@ -310,7 +310,7 @@ static void take_out(pl_space *space, pl_area *area)
 
     pl_assert(area->n_used == 0 && seg->n_resident == 0 && area->rests_in == NULL);
     LIST_REMOVE(area, rest);
-    if (area->pool != NULL) {
+    if (area->keeper != NULL) {
         *area->slot = area->next;
         if (area->next != NULL) {
             area->next->slot = area->slot;
@@ -328,8 +328,8 @@ static void put_back(pl_space *space, pl_area *area)
     seg->tally->n_blocks[PL_BLOCK_HOLE]++;
     seg->tally->bytes[PL_BLOCK_HOLE] += seg->first->bytes;
     pl_tree_insert(&space->places.segments, &seg->node);
-    if (area->pool != NULL) {
-        pl_area_link(area, &area->pool->buffers);
+    if (area->keeper != NULL) {
+        pl_area_link(area, &area->keeper->buffers);
     }
     pl_buffer_rest(space, area->buffer);
 }

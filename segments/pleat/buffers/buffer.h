@@ -24,7 +24,7 @@
 #define PLEAT_SEGMENTS_BUFFER_H
 
 #include "segments/pleat/space/buffer_area.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 
 static inline pl_segment *pl_buffer_segment(const pl_buffer *buffer)
 {
@@ -33,11 +33,6 @@ static inline pl_segment *pl_buffer_segment(const pl_buffer *buffer)
 
 /* The open buffer at the address ptr, or NULL. */
 pl_buffer *pl_buffer_at(const pl_space *space, pleat_devptr ptr);
-/* The buffer's heap, or NULL. */
-static inline struct pl_heap *pl_buffer_heap(const pl_buffer *buffer)
-{
-    return buffer->area->pool != NULL ? buffer->area->pool->heap : NULL;
-}
 
 /* The addresses of a buffer. */
 typedef struct pl_buffer_room {
@@ -48,10 +43,10 @@ typedef struct pl_buffer_room {
 
 /* Open a closed buffer with such addresses and no page in use. heap: the buffer's heap, NULL = in
  * no heap. Returns NULL if there is none among those closed last. */
-pl_buffer *pl_buffer_reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room);
+pl_buffer *pl_buffer_reopen(pl_space *space, pl_keeper *heap, const pl_buffer_room *room);
 /* Create an open buffer in the heap. Drops the lock. PLEAT_OK; ENOSPACE_VA; ENOMEM_HOST;
  * EDRIVER. */
-pleat_status pl_buffer_create(pl_space *space, pl_private *heap, const pl_buffer_room *room,
+pleat_status pl_buffer_create(pl_space *space, pl_keeper *heap, const pl_buffer_room *room,
                               pl_buffer **out);
 /* The buffer has no live block: keep the buffer for reuse, once no page is in use. */
 void pl_buffer_close(pl_space *space, pl_buffer *buffer);

@@ -13,7 +13,7 @@
 
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/settle.h"
 #include "vmm/share.h"

@@ -21,7 +21,7 @@ pleat_status pl_still_settle(pl_space *space);
 
 /* ---- scratch addresses, and torn memory ----
  *
- * Addresses where a compaction copies from chunk to chunk (pl_scratch_close in plan.h gives them
+ * Addresses where a compaction copies from chunk to chunk (pl_scratch_close in back.h gives them
  * back), and memory that a compaction has torn.
  *
  * Every function here is called with the space's lock held, and drops the lock. */

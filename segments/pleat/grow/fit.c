@@ -3,7 +3,7 @@
 
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/trim.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/context.h"
@@ -21,7 +21,7 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
                                     pl_request *rq)
 {
     bool is_private = pl_request_is_private(rq);
-    pleat_status st = rq->pool->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
+    pleat_status st = pl_keeper_is_shut(rq->keeper) ? PLEAT_EASLEEP : PLEAT_OK;
 
     if (rq->is_capturing && is_private) { /* no heap */
         st = pl_lanes_of(space, stream, true, &rq->lane);
@@ -30,7 +30,7 @@ static pleat_status prepare_private(pl_space *space, pl_stream *stream, pl_class
         return st;
     }
     rq->usable = rq->is_capturing && !is_private ? PL_LANE_SETTLED : rq->lane->number;
-    return pl_private_area(space, rq->pool, rq->lane, class, &rq->area);
+    return pl_keeper_area(space, rq->keeper, rq->lane, class, &rq->area);
 }
 
 pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq)
@@ -42,7 +42,7 @@ pleat_status pl_fit_prepare(pl_space *space, pl_lane *plain, pl_request *rq)
     pl_class class = rq->bytes < least_large ? PL_CLASS_SMALL : PL_CLASS_LARGE;
 
     rq->lane = plain;
-    if (rq->pool != NULL) {
+    if (rq->keeper != NULL) {
         return prepare_private(space, plain->stream, class, rq);
     }
     rq->usable = rq->is_capturing ? PL_LANE_SETTLED : plain->number;
@@ -109,7 +109,7 @@ static pl_block *best_in(const pl_space *space, const pl_area *area, uint32_t la
                          const pl_request *rq, size_t *counts)
 {
     pl_block *best = pl_run_best(space, area, lane, rq->bytes, counts);
-    bool is_kept = __builtin_expect(rq->pool != NULL, false) && rq->pool->keeps;
+    bool is_kept = __builtin_expect(rq->keeper != NULL, false) && rq->keeper->keeps;
 
     return is_kept && best != NULL ? least_whole(space, area, lane, best, counts) : best;
 }
@@ -117,7 +117,7 @@ static pl_block *best_in(const pl_space *space, const pl_area *area, uint32_t la
 static void try_area(const pl_space *space, const pl_area *area, const pl_request *rq, fitting *f)
 {
     size_t run_bytes;
-    uint32_t lane = rq->pool != NULL ? rq->usable : PL_LANE_SETTLED;
+    uint32_t lane = rq->keeper != NULL ? rq->usable : PL_LANE_SETTLED;
 
     if (area == rq->area) {
         return;
@@ -134,7 +134,7 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
 {
     fitting f = { 0 };
 
-    if (rq->pool == NULL) {
+    if (rq->keeper == NULL) {
         for (unsigned i = 0; i < space->places.n_areas[class]; i++) {
             try_area(space, space->places.areas[class][i], rq, &f);
         }
@@ -145,7 +145,7 @@ static pl_block *fit_elsewhere(pl_space *space, const pl_request *rq, pl_class c
                             : NULL;
         return own != NULL && (f.best == NULL || run_bytes < f.bytes) ? own : f.best;
     }
-    for (const pl_area *area = rq->pool->areas; area != NULL; area = area->next) {
+    for (const pl_area *area = rq->keeper->areas; area != NULL; area = area->next) {
         pl_lock_touch(1);
         if (area->class == class) {
             try_area(space, area, rq, &f);
@@ -224,7 +224,7 @@ static pl_block *take_start(pl_space *space, pl_block *b, size_t bytes)
  * the best fit in all areas wastes least. */
 static bool is_of_a_crowd(const pl_space *space, const pl_request *rq)
 {
-    return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->pool == NULL &&
+    return rq->lane->n_lifetime < PL_LANE_YOUNG && rq->keeper == NULL &&
            space->places.n_areas[rq->area->class] == PL_MOST_AREAS;
 }
 
@@ -277,7 +277,7 @@ pl_step pl_fit_elsewhere(pl_attempt *t)
     pl_class other = rq->area->class == PL_CLASS_SMALL ? PL_CLASS_LARGE : PL_CLASS_SMALL;
     pl_block *b = fit_elsewhere(t->space, rq, other);
 
-    if (b == NULL && rq->pool == NULL) {
+    if (b == NULL && rq->keeper == NULL) {
         b = fit_in_released(t->space, rq);
     }
     return found(t, b != NULL ? take_start(t->space, b, rq->bytes) : NULL);
@@ -321,7 +321,7 @@ pl_step pl_fit_settle(pl_attempt *t)
     pl_space *space = t->space;
 
     if (pl_settle_some(space, PL_SETTLE_SOME) == 0 && !pl_capture_look(space) &&
-        !pl_private_drain(space) && !poll_again(space, t->rq)) {
+        !pl_drain_some(space) && !poll_again(space, t->rq)) {
         return PL_STEP_NEXT;
     }
     t->rq->n_done[PL_REFRESHED]++;

@@ -1,7 +1,7 @@
 /* flight.c - see flight.h: a flight's work under the lock, before and after its driver calls. */
 #include "segments/pleat/grow/flight.h"
 
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 
 /* ---- the place ----------------------------------------------------------------------------- */
@@ -321,7 +321,7 @@ static void retire_victims(pl_space *space, pl_flight *f)
         pl_block *b = pop_victims(space, f);
         pl_segment *seg = b->segment;
         space->chunks.n_taken += pl_segment_granules_of(seg, b);
-        pl_private_count(seg, 0, b->bytes);
+        pl_keeper_count(seg, 0, b->bytes);
         seg->n_resident -= pl_segment_granules_of(seg, b);
         pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
         pl_carve_make_stale(space, b);
@@ -355,7 +355,7 @@ static void install(pl_space *space, pl_flight *f, pl_block *b)
     }
     b->was = PL_BLOCK_FREE;
     b->stamp = 0;
-    pl_private_count(seg, b->bytes, 0);
+    pl_keeper_count(seg, b->bytes, 0);
     seg->n_resident += n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_MAP, seg, b->base, b->bytes);
 }

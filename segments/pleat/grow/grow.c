@@ -60,7 +60,7 @@
 #include "segments/pleat/grow/recast.h"
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/streams/handover.h"
 
 enum {
@@ -110,7 +110,7 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
     if (b == NULL) {
         return 0;
     }
-    bool is_any = rq->pool == NULL && rq->in == NULL;
+    bool is_any = rq->keeper == NULL && rq->in == NULL;
     if (b->next == NULL && allowed > place->n_new && is_any && extra == 0) {
         allowed -= place->n_new;
         extra = space->chunks.n_held >> EXTRA_LOG2;
@@ -131,8 +131,8 @@ static size_t extra_of(const pl_space *space, const pl_request *rq, const pl_pla
 pleat_status pl_grow_reserve_index(pl_space *space, const pl_request *rq, pl_area *area)
 {
     uint32_t number = rq->lane->number;
-    pleat_status st = rq->pool != NULL ? pl_area_reserve_index(&space->meta, area, number)
-                                       : PLEAT_OK;
+    pleat_status st = rq->keeper != NULL ? pl_area_reserve_index(&space->meta, area, number)
+                                         : PLEAT_OK;
 
     if (st == PLEAT_OK && rq->lane->is_capture) { /* where the blocks pend after the capture */
         st = pl_area_reserve_index(&space->meta, area, pl_lane_plain(number));
@@ -163,7 +163,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
         return PLEAT_OK;
     }
     pl_area_cursor cursor = { 0 };
-    for (pl_area *area; (area = pl_space_next_area(space, rq->pool, &cursor)) != NULL;) {
+    for (pl_area *area; (area = pl_space_next_area(space, rq->keeper, &cursor)) != NULL;) {
         pl_place other;
         pl_pace_step(space, pace, 1);
         if (area != rq->area &&
@@ -176,7 +176,7 @@ static pleat_status find_place(pl_space *space, const pl_request *rq, pl_pace *p
 }
 
 /* A segment reserves half more addresses than the device has memory, since a stream's blocks
- * spread. Small areas reserve an eighth of the memory. Pools are many: see pl_private_want. */
+ * spread. Small areas reserve an eighth of the memory. Pools are many: see pl_keeper_want. */
 static pleat_status open_segment(pl_space *space, const pl_request *rq)
 {
     size_t least = pl_request_granules(space, rq);
@@ -184,7 +184,7 @@ static pleat_status open_segment(pl_space *space, const pl_request *rq)
 
     want = rq->area->class == PL_CLASS_SMALL ? want / 8 : want + want / 2;
     want = want < LEAST_SEGMENT ? LEAST_SEGMENT : want;
-    want = rq->pool != NULL ? pl_private_want(space, rq->area) : want;
+    want = rq->keeper != NULL ? pl_keeper_want(space, rq->area) : want;
     return pl_space_open_segment(space, rq->area, want < least ? least : want, least, 1);
 }
 
@@ -363,8 +363,8 @@ static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f,
 {
     pl_segment *seg = f->place.segment;
 
-    bool is_asleep = rq->pool != NULL && rq->pool->is_asleep;
-    if (f->pace->has_breathed && (is_asleep || seg->area->pool != rq->pool)) {
+    if (f->pace->has_breathed &&
+        (pl_keeper_is_shut(rq->keeper) || seg->area->keeper != rq->keeper)) {
         return PLEAT_EPENDING;
     }
     if (f->pace->has_breathed) {

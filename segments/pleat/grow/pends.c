@@ -3,11 +3,11 @@
 
 #include "segments/pleat/space/run.h"
 
-static bool pends_in_pool(const pl_space *space, const pl_private *pool, const pl_lane *lane)
+static bool pends_in_areas(const pl_space *space, const pl_keeper *keeper, const pl_lane *lane)
 {
     pl_area_cursor cursor = { 0 };
 
-    for (const pl_area *area; (area = pl_space_next_area(space, pool, &cursor)) != NULL;) {
+    for (const pl_area *area; (area = pl_space_next_area(space, keeper, &cursor)) != NULL;) {
         pl_lock_touch(1);
         if (pl_run_has_pending(space, area, lane->number)) {
             return true;
@@ -21,7 +21,7 @@ static bool pends_in_pool(const pl_space *space, const pl_private *pool, const p
 static size_t bytes_on(const pl_space *space, const pl_request *rq, const pl_lane *lane)
 {
     bool is_own = pl_request_is_private(rq) && lane->clock.lines[PL_LINE_PRIVATE].bytes > 0 &&
-                  pends_in_pool(space, rq->pool, lane);
+                  pends_in_areas(space, rq->keeper, lane);
 
     return lane->clock.lines[PL_LINE_PENDING].bytes +
            (is_own ? lane->clock.lines[PL_LINE_PRIVATE].bytes : 0);
@@ -58,7 +58,7 @@ bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
     for (const pl_lane *lane = space->streams.busy.first;
          pl_request_is_private(rq) && !any && lane != NULL && n_looks > 0;
          lane = lane->busy.next, n_looks--) {
-        any = lane->number != rq->usable && pends_in_pool(space, rq->pool, lane);
+        any = lane->number != rq->usable && pends_in_areas(space, rq->keeper, lane);
     }
     return any;
 }

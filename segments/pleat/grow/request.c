@@ -18,7 +18,6 @@
 #include "segments/pleat/grow/request.h"
 
 #include "segments/pleat/grow/grow.h"
-#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/live.h"
 
 /* When a row is looked at. What pends is judged once the request can neither find memory nor grow,
@@ -128,7 +127,7 @@ static pleat_status prepare(pl_space *space, const pl_request *rq)
     if (__builtin_expect(space->flights.torn.segment != NULL, false)) {
         return PLEAT_EPOISONED;
     }
-    if (__builtin_expect(rq->pool != NULL && rq->pool->is_asleep, false)) {
+    if (pl_keeper_is_shut(rq->keeper)) {
         return PLEAT_EASLEEP;
     }
     pleat_status st = pl_ptrmap_reserve(&space->blocks.live, &space->meta, space->flights.n + 1);
@@ -149,17 +148,17 @@ static pleat_status serve(pl_space *space, pl_request *rq, pl_block **out)
 
 pleat_status pl_request_serve(pl_space *space, pl_request *rq, pl_block **out)
 {
-    pl_heap *heap = rq->pool != NULL ? rq->pool->heap : NULL;
+    pl_keeper *keeper = rq->keeper;
 
     rq->turn = ++space->streams.n_turns;
     rq->wait_turn = ++space->streams.n_turns;
-    if (heap == NULL) {
+    if (keeper == NULL || keeper->kind->admit == NULL) {
         return serve(space, rq, out);
     }
-    pleat_status st = pl_heap_promise(heap, rq->bytes);
+    pleat_status st = keeper->kind->admit(keeper, rq->bytes);
     if (st == PLEAT_OK) {
         st = serve(space, rq, out);
-        pl_heap_forget_promise(heap, rq->bytes);
+        keeper->kind->dismiss(keeper, rq->bytes);
     }
     return st;
 }

@@ -5,7 +5,7 @@
 #ifndef PLEAT_SEGMENTS_REQUEST_H
 #define PLEAT_SEGMENTS_REQUEST_H
 
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 
 typedef enum pl_ask { PL_ASK_NOT, PL_ASK_NOW, PL_ASK_DONE } pl_ask;
 
@@ -38,8 +38,8 @@ enum {
 typedef struct pl_request {
     pl_lane *lane;
     pl_area *area;
-    pl_private *pool; /* or heap; NULL = the default pool */
-    size_t bytes;     /* rounded */
+    pl_keeper *keeper; /* in whose areas it looks; NULL = the default pool */
+    size_t bytes;      /* rounded */
     /* The lane whose pending memory the request may use: the own lane. 0 in a capture outside
      * private pools, since the graph may be launched on any stream. */
     uint32_t usable;
@@ -76,10 +76,10 @@ typedef struct pl_attempt {
     bool pends;      /* memory pends that might spare the request that answer */
 } pl_attempt;
 
-/* Is it a private pool's, and no heap's? */
+/* May it use memory that pends behind a capture of its stream? */
 static inline bool pl_request_is_private(const pl_request *rq)
 {
-    return rq->pool != NULL && rq->pool->heap == NULL;
+    return pl_keeper_serves_captures(rq->keeper);
 }
 
 /* The fewest granules that can hold the request. */
@@ -88,11 +88,11 @@ static inline size_t pl_request_granules(const pl_space *space, const pl_request
     return (rq->bytes + space->granule_bytes - 1) >> space->granule_log2;
 }
 
-/* Find memory for the request, within the limit of its heap, or say why there is none. *out is a
+/* Find memory for the request, within the limit of its keeper, or say why there is none. *out is a
  * live block, not yet in the map of live blocks. Called with the lock; may drop the lock. The
  * caller holds the request's lane, and has no reservation or flight.
  *
- * PLEAT_OK. ENOMEM_DEVICE (THE PROMISE in grow.c; or the heap's limit). ENOSPACE_VA (no addresses
+ * PLEAT_OK. ENOMEM_DEVICE (THE PROMISE in grow.c; or the keeper's limit). ENOSPACE_VA (no addresses
  * are left). EPENDING (memory would suffice that may not be waited for). ENOMEM_HOST. EASLEEP.
  * EPOISONED. The error of a driver call. */
 pleat_status pl_request_serve(pl_space *space, pl_request *rq, pl_block **out);

@@ -358,11 +358,11 @@ enum { AREA_LOOKS = 1024 };
  * on the request's own stream, also in granules with live blocks. */
 static bool is_withheld(const pl_space *space, const pl_request *rq, pleat_status verdict)
 {
-    bool any = space->chunks.n_loose > 0 && (rq->pool == NULL || verdict != PLEAT_ENOSPACE_VA);
+    bool any = space->chunks.n_loose > 0 && (rq->keeper == NULL || verdict != PLEAT_ENOSPACE_VA);
 
     pl_area_cursor cursor = { 0 };
     for (size_t n = AREA_LOOKS; !any && n > 0; n--) {
-        const pl_area *area = pl_space_next_area(space, rq->pool, &cursor);
+        const pl_area *area = pl_space_next_area(space, rq->keeper, &cursor);
         if (area == NULL) {
             break;
         }

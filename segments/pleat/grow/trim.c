@@ -7,7 +7,7 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capture_see.h"

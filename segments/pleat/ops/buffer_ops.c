@@ -9,7 +9,6 @@
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/grow/grow.h"
 #include "segments/pleat/ops/ops.h"
-#include "segments/pleat/space/heap.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/context.h"
@@ -56,17 +55,17 @@ static void look_for_ends(pl_space *space)
 
 /* A sleeping heap gets nothing, not even addresses, so sleep and wake find their lists
  * unchanged. */
-static pleat_status reopen(pl_space *space, const pl_private *heap, const pl_buffer_room *room,
+static pleat_status reopen(pl_space *space, pl_keeper *heap, const pl_buffer_room *room,
                            pl_buffer **out)
 {
-    if (heap != NULL && heap->is_asleep) {
+    if (pl_keeper_is_shut(heap)) {
         return PLEAT_EASLEEP;
     }
     *out = pl_buffer_reopen(space, heap, room);
     return PLEAT_OK;
 }
 
-static pleat_status open_locked(pl_space *space, pl_private *heap, const pl_buffer_room *room,
+static pleat_status open_locked(pl_space *space, pl_keeper *heap, const pl_buffer_room *room,
                                 pl_buffer **out)
 {
     pleat_status st = reopen(space, heap, room, out);
@@ -81,13 +80,12 @@ static pleat_status open_locked(pl_space *space, pl_private *heap, const pl_buff
     st = pl_buffer_create(space, heap, room, out);
     if (st == PLEAT_ENOSPACE_VA && space->places.n_noted > 0) { /* closed buffers of all sizes */
         pl_hollow_let_go(space, 0, SIZE_MAX);
-        st = heap != NULL && heap->is_asleep ? PLEAT_EASLEEP
-                                             : pl_buffer_create(space, heap, room, out);
+        st = pl_keeper_is_shut(heap) ? PLEAT_EASLEEP : pl_buffer_create(space, heap, room, out);
     }
     return st;
 }
 
-pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most_bytes,
+pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_keeper *heap, size_t most_bytes,
                                   size_t page_bytes, size_t align_bytes, pleat_devptr *out)
 {
     pl_space *space = (pl_space *)a;
@@ -192,7 +190,7 @@ static pleat_status fill(change *c, span gap)
     pl_request rq = {
         .lane = c->plain,
         .area = c->buffer->area,
-        .pool = c->buffer->area->pool,
+        .keeper = c->buffer->area->keeper,
         .bytes = (size_t)(gap.to - gap.from),
         .usable = c->plain->number,
         .in = c->seg,
@@ -462,7 +460,6 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
         buffer = NULL;
     }
     if (buffer != NULL) {
-        const pl_heap *heap = pl_buffer_heap(buffer);
         *out = (pleat_buffer_info){
             .base = pl_buffer_segment(buffer)->range.base,
             .most_bytes = buffer->most_bytes,
@@ -471,8 +468,8 @@ pleat_status pl_pleat_buffer_query(pl_allocator *a, pleat_devptr ptr, pleat_buff
             .committed_bytes = buffer->committed_bytes,
             .n_runs = buffer->n_runs,
             .device = pl_device_ordinal(space->dev),
-            .tag = heap != NULL ? heap->tag : NULL,
-            .is_asleep = heap != NULL && heap->slumber != NULL,
+            .tag = pl_keeper_tag(buffer->area),
+            .is_asleep = pl_keeper_is_asleep(buffer->area),
         };
     }
     pl_space_leave(space);

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "segments/pleat/buffers/buffer.h"
-#include "segments/pleat/space/heap.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 
@@ -164,17 +163,17 @@ static int check_area(const pl_area *area)
     return 0;
 }
 
-static int check_areas(const pl_space *space, const pl_private *pool)
+static int check_areas(const pl_space *space, const pl_keeper *keeper)
 {
     pl_area_cursor cursor = { 0 };
     int broken = 0;
 
     for (const pl_area *area; broken == 0;) {
-        area = pl_space_next_area(space, pool, &cursor);
+        area = pl_space_next_area(space, keeper, &cursor);
         if (area == NULL) {
             break;
         }
-        broken = area->pool == pool ? check_area(area) : PRIVATE + 1;
+        broken = area->keeper == keeper ? check_area(area) : PRIVATE + 1;
     }
     return broken;
 }
@@ -183,11 +182,11 @@ static int check_indexes(const pl_space *space)
 {
     int broken = check_areas(space, NULL);
 
-    const pl_private *pool = LIST_FIRST(&space->places.pools);
-    for (; pool != NULL && broken == 0; pool = LIST_NEXT(pool, link)) {
-        broken = check_areas(space, pool);
+    const pl_keeper *keeper = LIST_FIRST(&space->places.keepers);
+    for (; keeper != NULL && broken == 0; keeper = LIST_NEXT(keeper, link)) {
+        broken = check_areas(space, keeper);
     }
-    if (broken == 0 && pl_private_check(space) != 0) {
+    if (broken == 0 && pl_keeper_check(space) != 0) {
         broken = PRIVATE + 1;
     }
     return broken;
@@ -513,7 +512,6 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
     if (kind == PL_PIECE_HOLE && b->next == NULL) {
         return;
     }
-    const pl_heap *heap = pl_heap_of(b);
     pl_piece piece = {
         .base = b->base,
         .bytes = b->bytes,
@@ -521,10 +519,10 @@ static void show(const pl_space *space, const pl_block *b, bool is_first, see_pi
         .awaited_bytes = is_awaited ? b->requested : 0,
         .stream = piece_stream(space, b, kind),
         .segment_stream = area->stream,
-        .private_in = pl_private_told(area),
-        .tag = heap != NULL ? heap->tag : NULL,
+        .private_in = pl_keeper_told(area),
+        .tag = pl_keeper_tag(area),
         .kind = kind,
-        .is_asleep = heap != NULL && heap->slumber != NULL,
+        .is_asleep = pl_keeper_is_asleep(area),
         .is_first = is_first,
         .is_small = area->class == PL_CLASS_SMALL,
     };

@@ -8,10 +8,9 @@
 
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/checkpoint.h"
-#include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
-#include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture_see.h"
 #include "segments/pleat/streams/capturers.h"
@@ -76,7 +75,7 @@ static void free_block(pl_space *space, pl_block *b, pl_lane *plain, bool is_cap
 static pleat_status note_free(pl_space *space, pl_block *b, pl_lane *plain, bool is_capturing)
 {
     bool is_foreign = pl_lane_plain(b->lane) != plain->number;
-    bool is_captured = is_capturing && pl_private_told(b->segment->area) == NULL;
+    bool is_captured = is_capturing && pl_keeper_told(b->segment->area) == NULL;
 
     if (!is_foreign && !is_captured) {
         return PLEAT_OK;
@@ -97,8 +96,8 @@ static pleat_status free_found(pl_space *space, pl_block *b, pl_lane *plain, boo
 
 static void see_use(const pl_lane *plain, const pl_block *b, bool is_capturing)
 {
-    if (is_capturing && pl_private_told(b->segment->area) != NULL) {
-        pl_capture_see_use(plain->capture, b->segment->area->pool);
+    if (is_capturing && pl_keeper_told(b->segment->area) != NULL) {
+        pl_capture_see_use(plain->capture, b->segment->area->keeper);
     }
 }
 

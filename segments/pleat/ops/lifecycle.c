@@ -6,8 +6,8 @@
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/grow/policy.h"
 #include "segments/pleat/ops/ops.h"
-#include "segments/pleat/sleep/sleep.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/back.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capturers.h"
@@ -239,8 +239,7 @@ static void unmap_segment(pl_space *space, const pl_segment *seg, size_t *n_leak
 {
     const pl_block *b = seg->first;
 
-    if (seg == space->flights.torn.segment ||
-        (seg->area->pool != NULL && seg->area->pool->is_asleep)) {
+    if (seg == space->flights.torn.segment || pl_keeper_is_shut(seg->area->keeper)) {
         unmap_torn(space, seg, n_leaked);
         return;
     }
@@ -357,29 +356,6 @@ static void forget_expected(pl_space *space)
     }
 }
 
-static void free_slumber(pl_space *space, pl_slumber *slumber)
-{
-    if (slumber != NULL) {
-        pl_keep_close(slumber->keep);
-        pl_meta_free(&space->meta, slumber->beds);
-        pl_meta_free(&space->meta, slumber);
-    }
-}
-
-/* Frees kept contents, too. */
-static void free_heaps(pl_space *space)
-{
-    for (pl_private *pool = LIST_FIRST(&space->places.pools); pool != NULL;
-         pool = LIST_NEXT(pool, link)) {
-        if (pool->heap != NULL) {
-            free_slumber(space, pool->heap->slumber);
-            free_slumber(space, pool->heap->retained);
-        }
-        pl_meta_free(&space->meta, pool->heap);
-        pool->heap = NULL;
-    }
-}
-
 static void free_metadata(pl_space *space)
 {
     forget_expected(space);
@@ -393,8 +369,7 @@ static void free_metadata(pl_space *space)
             pl_area_destroy(&space->meta, space->places.areas[class][i]);
         }
     }
-    free_heaps(space);
-    pl_private_destroy_all(space);
+    pl_keeper_destroy_all(space);
     unreserve_idle(space);
     pl_ptrmap_fini(&space->blocks.live, &space->meta);
     pl_block_store_fini(&space->blocks.store);

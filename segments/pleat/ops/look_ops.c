@@ -2,7 +2,7 @@
 #include "segments/pleat/ops/check.h"
 #include "segments/pleat/ops/ops.h"
 #include "segments/pleat/pools/checkpoint.h"
-#include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/space.h"
 
 /* NULL: outside all segments. Mostly `ptr` is a block's own address. If not, walk the blocks of the
@@ -43,8 +43,8 @@ pleat_status pl_pleat_query(pl_allocator *a, pleat_devptr ptr, pleat_block_info 
             .stream_id = pl_stream_id(owner),
             .stream = pl_stream_handle(owner),
             .device = pl_device_ordinal(space->dev),
-            .tag = pl_heap_of(b) != NULL ? pl_heap_of(b)->tag : NULL,
-            .is_asleep = pl_heap_of(b) != NULL && pl_heap_of(b)->slumber != NULL,
+            .tag = pl_keeper_tag(b->segment->area),
+            .is_asleep = pl_keeper_is_asleep(b->segment->area),
         };
         st = PLEAT_OK;
     }

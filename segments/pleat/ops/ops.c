@@ -12,10 +12,9 @@
 #include "segments/pleat/pools/pool_ops.h"
 #include "segments/pleat/sleep/sleep.h"
 #include "segments/pleat/sleep/tag_ops.h"
-#include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/ledger.h"
 #include "segments/pleat/space/live.h"
-#include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/space/space.h"
 #include "segments/pleat/streams/capture_see.h"
@@ -72,8 +71,7 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
         return st;
     }
     plain->n_refs++;
-    pl_private *graphs_in = rq->pool != NULL && rq->pool->heap == NULL ? rq->pool : NULL;
-    st = pl_capture_see(space, plain, info, graphs_in);
+    st = pl_capture_see(space, plain, info, pl_request_is_private(rq) ? rq->keeper : NULL);
     rq->is_capturing = info->is_capturing;
     st = st == PLEAT_OK ? pl_fit_prepare(space, plain, rq) : st;
     if (st == PLEAT_OK) {
@@ -99,12 +97,12 @@ static pleat_status alloc_locked(pl_space *space, pl_stream *stream, pl_request 
 }
 
 /* The general way. Under the lock. */
-static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, pl_private *pool,
+static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, pl_keeper *keeper,
                                                               size_t bytes, pl_stream *stream,
                                                               pl_capture_info *info,
                                                               pleat_devptr *out)
 {
-    pl_request rq = { .pool = pool, .bytes = pl_space_round(space, bytes) };
+    pl_request rq = { .keeper = keeper, .bytes = pl_space_round(space, bytes) };
     bool is_inside = pl_capturers_enter(space, info->is_capturing);
     pleat_status st = alloc_locked(space, stream, &rq, info, bytes, out);
 
@@ -112,7 +110,7 @@ static __attribute__((noinline)) pleat_status alloc_generally(pl_space *space, p
     return st;
 }
 
-static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t bytes,
+static pleat_status op_alloc_asked(pl_allocator *a, pl_keeper *keeper, size_t bytes,
                                    pl_stream *stream, const pl_capture_info *asked,
                                    pleat_devptr *out)
 {
@@ -124,9 +122,9 @@ static pleat_status op_alloc_asked(pl_allocator *a, pl_private *pool, size_t byt
         return st;
     }
     pl_space_enter(space);
-    if (pool != NULL || info.is_capturing || space->is_rounding ||
+    if (keeper != NULL || info.is_capturing || space->is_rounding ||
         !pl_quick_alloc(space, stream, bytes, out)) {
-        st = alloc_generally(space, pool, bytes, stream, &info, out);
+        st = alloc_generally(space, keeper, bytes, stream, &info, out);
     }
     pl_space_leave(space);
     return st;

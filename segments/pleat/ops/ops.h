@@ -27,8 +27,8 @@ bool pl_pleat_visit_some(pl_allocator *a, pleat_devptr *from,
                          void (*see)(void *context, const pl_piece *piece), void *context);
 void pl_pleat_set_rounding(pl_allocator *a, const unsigned divisions[PL_N_DIVISIONS]);
 pleat_status pl_pleat_share(pl_allocator *a, pleat_devptr ptr, uint64_t bytes, pl_share_list *out);
-pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_list *out);
-pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_private *heap, size_t most_bytes,
+pleat_status pl_pleat_heap_share(pl_allocator *a, pl_keeper *heap, pl_share_list *out);
+pleat_status pl_pleat_buffer_open(pl_allocator *a, pl_keeper *heap, size_t most_bytes,
                                   size_t page_bytes, size_t align_bytes, pleat_devptr *out);
 pleat_status pl_pleat_buffer_change(pl_allocator *a, const pl_buffer_change *change,
                                     pl_stream *stream);

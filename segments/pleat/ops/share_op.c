@@ -16,7 +16,6 @@
 
 #include "segments/pleat/buffers/buffer.h"
 #include "segments/pleat/ops/ops.h"
-#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/walk.h"
 
 /* To give a chunk its number costs a few steps more than a look (vmm/share.c). */
@@ -36,9 +35,8 @@ static pleat_status add_chunk(walk *w, const pl_segment *seg, size_t g)
     pl_share_list *out = w->out;
     pl_shared_chunk chunk = { .chunk = seg->chunks[g],
                               .bytes = (uint64_t)pl_segment_granule_bytes(seg) << seg->orders[g] };
-    const pl_private *pool = seg->area->pool;
     bool is_asleep = chunk.chunk == PL_CHUNK_ASLEEP ||
-                     (pool != NULL && pool->is_asleep &&
+                     (pl_keeper_is_shut(seg->area->keeper) &&
                       !pl_share_is_noted(w->space->dev, chunk.chunk));
 
     if (is_asleep) { /* or about to be: chunks open elsewhere stay */
@@ -219,10 +217,10 @@ static pleat_status add_next(walk *w, pl_walk *position, pl_block *b, begun *par
 }
 
 /* No segment of a heap goes meanwhile (n_walking). */
-static pleat_status add_heap(walk *w, const pl_private *heap)
+static pleat_status add_heap(walk *w, const pl_keeper *heap)
 {
     pl_walk position = pl_walk_of(w->space, heap, PL_WALK_AS_LISTED);
-    pleat_status st = heap->is_asleep ? PLEAT_EASLEEP : PLEAT_OK;
+    pleat_status st = pl_keeper_is_shut(heap) ? PLEAT_EASLEEP : PLEAT_OK;
     const pl_segment *seg = NULL;
     begun part = { 0 };
 
@@ -245,10 +243,10 @@ static pleat_status add_heap(walk *w, const pl_private *heap)
             pl_walk_on(&position, pl_block_end(b), b->next);
         }
     }
-    return st == PLEAT_OK && heap->is_asleep ? PLEAT_EASLEEP : st;
+    return st == PLEAT_OK && pl_keeper_is_shut(heap) ? PLEAT_EASLEEP : st;
 }
 
-pleat_status pl_pleat_heap_share(pl_allocator *a, pl_private *heap, pl_share_list *out)
+pleat_status pl_pleat_heap_share(pl_allocator *a, pl_keeper *heap, pl_share_list *out)
 {
     pl_space *space = (pl_space *)a;
     walk w = { .space = space, .out = out };

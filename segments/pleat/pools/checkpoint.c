@@ -53,7 +53,7 @@ void pl_roster_forget(pl_space *space, pl_roster *roster)
     }
 }
 
-pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster *out)
+pleat_status pl_pleat_private_save(pl_allocator *a, pl_keeper *pool, pl_roster *out)
 {
     pl_space *space = (pl_space *)a;
     pl_roster roster = { .pool = pool->number, .is_holding = true };
@@ -61,7 +61,7 @@ pleat_status pl_pleat_private_save(pl_allocator *a, pl_private *pool, pl_roster 
     pl_walk walk;
 
     pl_space_enter(space);
-    pl_private_keep(pool);
+    pl_keeper_keep(pool);
     walk = pl_walk_of(space, pool, PL_WALK_BY_ADDRESS);
     for (pl_block *b; st == PLEAT_OK && (b = pl_walk_block(&walk)) != NULL;) {
         bool is_saved = b->state != PL_BLOCK_LIVE || b->base < walk.at ||

@@ -10,7 +10,7 @@
 #define PLEAT_SEGMENTS_CHECKPOINT_H
 
 #include "segments/base/roster.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/walk.h"
 
 /* The block is live and claimed. */

@@ -7,32 +7,38 @@
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 
+static const pl_keeper_kind kind = { .serves_captures = true };
+
 /* ---- open and rest --------------------------------------------------------------------------- */
 
-pleat_status pl_pleat_private_open(pl_allocator *a, pl_private **out)
+pleat_status pl_pleat_private_open(pl_allocator *a, pl_keeper **out)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_private *pool = pl_private_make(space);
-    *out = pool != NULL ? pool : *out;
+    pl_private *pool = pl_keeper_make(space, &kind, sizeof(*pool));
+    if (pool != NULL) {
+        pool->base.is_told = true;
+        *out = &pool->base;
+    }
     pl_space_leave(space);
     return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
 }
 
 /* Uses that could not be timed during the capture are timed once a call names their streams. */
-void pl_pleat_private_rest(pl_allocator *a, pl_private *pool)
+void pl_pleat_private_rest(pl_allocator *a, pl_keeper *pool)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_capture_end_of_pool(space, pool);
+    pl_capture_end_of_pool(space, pl_private_of(pool));
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     (void)pl_settle_some(space, PL_SETTLE_SOME);
     pl_space_leave(space);
 }
 
-uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool)
+uint64_t pl_pleat_private_gone(pl_allocator *a, pl_keeper *keeper)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
+    const pl_private *pool = pl_private_of(keeper);
 
     (void)pl_capture_look(space);
     uint64_t n = pool->n_graphs == 0 && !pool->is_unwatched ? pool->n_captures : 0;
@@ -40,7 +46,7 @@ uint64_t pl_pleat_private_gone(pl_allocator *a, pl_private *pool)
     return n;
 }
 
-void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out[PLEAT_N_SIZES])
+void pl_pleat_private_reserved(pl_allocator *a, pl_keeper *pool, pleat_stat out[PLEAT_N_SIZES])
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
@@ -55,27 +61,28 @@ void pl_pleat_private_reserved(pl_allocator *a, pl_private *pool, pleat_stat out
 /* Only a pool with graphs that the driver does not watch asks for a tick of the context. */
 static void start_draining(pl_space *space, pl_private *pool)
 {
-    pl_private_begin_drain(space, pool);
+    pl_drain_begin(space, pool);
     if (pool->is_unwatched) {
-        space->streams.context.gone_bytes += pool->reserved.current;
+        space->streams.context.gone_bytes += pool->base.reserved.current;
         pl_context_tick_want(space);
     }
 }
 
-void pl_pleat_private_release(pl_allocator *a, pl_private *pool)
+void pl_pleat_private_release(pl_allocator *a, pl_keeper *keeper)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
+    pl_private *pool = pl_private_of(keeper);
 
-    LIST_REMOVE(pool, link);
+    LIST_REMOVE(keeper, link);
     pl_capture_end_of_pool(space, pool);
-    if (pool->areas == NULL && LIST_EMPTY(&pool->graphs)) {
+    if (keeper->areas == NULL && LIST_EMPTY(&pool->graphs)) {
         pl_meta_free(&space->meta, pool);
     } else {
         start_draining(space, pool);
         (void)pl_tick_poll(space, PL_TICK_QUERIES);
         (void)pl_capture_look(space);
         (void)pl_settle_some(space, PL_SETTLE_SOME); /* settled memory serves a later pool */
-        while (pl_private_drain(space)) {
+        while (pl_drain_some(space)) {
             pl_space_breathe(space);
         }
         pl_settle_want_worthy_ticks(space, NULL, PL_LANE_LOOKS); /* captures use no other */

@@ -317,7 +317,7 @@ static pleat_status restore_locked(pl_restore *r, const pl_roster *saved, bool i
 }
 
 /* Runs under the lock, as does dropping the told lists. */
-static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_roster *saved,
+static pleat_status try_restore(pl_space *space, pl_keeper *pool, const pl_roster *saved,
                                 bool is_settled, pl_restored *out)
 {
     pl_restore r = { .space = space, .pool = pool, .out = out, .next = pl_roster_begin(saved) };
@@ -337,7 +337,7 @@ static pleat_status try_restore(pl_space *space, pl_private *pool, const pl_rost
 
 /* Finished memory is in nobody's way. Perhaps only the next call of another stream would show that
  * memory is finished. Then a tick of the context shows the same, if one may be recorded now. */
-pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const pl_roster *saved,
+pleat_status pl_pleat_private_restore(pl_allocator *a, pl_keeper *pool, const pl_roster *saved,
                                       bool is_settled, pl_restored *out)
 {
     pl_space *space = (pl_space *)a;
@@ -363,7 +363,7 @@ pleat_status pl_pleat_private_restore(pl_allocator *a, pl_private *pool, const p
 static pleat_status add_block(pl_restore *r, pl_roster *wanted, const pl_roster_block *block)
 {
     const pl_segment *seg = pl_space_segment_at(r->space, block->base);
-    bool is_inside = seg != NULL && seg->area->pool == r->pool &&
+    bool is_inside = seg != NULL && seg->area->keeper == r->pool &&
                      seg->range.base + seg->range.bytes - block->base >= block->bytes;
     pl_roster_block *added = is_inside ? pl_roster_add(wanted, &r->space->meta) : NULL;
 
@@ -375,7 +375,7 @@ static pleat_status add_block(pl_restore *r, pl_roster *wanted, const pl_roster_
     return restore_locked(r, wanted, false);
 }
 
-pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_private *pool, pleat_devptr base,
+pleat_status pl_pleat_private_alloc_at(pl_allocator *a, pl_keeper *pool, pleat_devptr base,
                                        size_t bytes, pl_stream *stream)
 {
     pl_space *space = (pl_space *)a;

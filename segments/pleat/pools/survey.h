@@ -11,7 +11,7 @@
 
 typedef struct pl_restore {
     pl_space *space;
-    pl_private *pool;
+    pl_keeper *pool;
     pl_restored *out;
     pl_roster_cursor next; /* the roster's first block not done yet */
     bool is_adding;        /* the roster adds to the live blocks: see restore.c */

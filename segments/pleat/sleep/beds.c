@@ -108,19 +108,19 @@ static void mark_segment(pl_bed_walk *w, const pl_segment *seg)
     }
 }
 
-static void mark_all(pl_space *space, const pl_private *heap, const pl_slumber *slumber,
+static void mark_all(pl_space *space, const pl_keeper *heap, const pl_slumber *slumber,
                      bool (*counts)(const pl_block *b))
 {
     pl_bed_walk w = pl_beds_walk(space, slumber);
     const pl_segment *seg = NULL;
 
     w.counts = counts;
-    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
+    while ((seg = pl_keeper_next_segment(heap, seg)) != NULL) {
         mark_segment(&w, seg);
     }
 }
 
-void pl_beds_want(pl_space *space, const pl_private *heap, pl_slumber *slumber)
+void pl_beds_want(pl_space *space, const pl_keeper *heap, pl_slumber *slumber)
 {
     pl_bed_walk along = pl_beds_walk(space, slumber);
     pl_bed *bed;
@@ -146,7 +146,7 @@ static void give_slots(pl_space *space, pl_slumber *slumber)
     slumber->n_slots = slumber->n_kept;
 }
 
-pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, pl_slumber *out)
+pleat_status pl_beds_make(pl_space *space, const pl_keeper *heap, bool keeps, pl_slumber *out)
 {
     size_t n = (size_t)(heap->reserved.current >> space->granule_log2);
     pl_segment *seg = NULL;
@@ -164,7 +164,7 @@ pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, p
         return PLEAT_ENOMEM_HOST;
     }
     pl_pace_begin(space, &pace, false);
-    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
+    while ((seg = pl_keeper_next_segment(heap, seg)) != NULL) {
         list_segment(space, seg, &pace, out);
     }
     pl_assert(out->n + out->n_shared == n);

@@ -27,7 +27,7 @@ void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber)
 }
 
 /* The beds of a segment are side by side. Both lists have segments in the same order
- * (pl_private_next_segment). Returns the first bed of `seg` from i on, or i if none is found. */
+ * (pl_keeper_next_segment). Returns the first bed of `seg` from i on, or i if none is found. */
 static size_t run_of(pl_bed_walk *walk, const pl_slumber *slumber, size_t i, const pl_segment *seg)
 {
     size_t at = i;
@@ -147,14 +147,14 @@ void pl_kept_drop(pl_space *space, pl_heap *heap)
     }
 }
 
-void pl_pleat_heap_retain(pl_allocator *a, pl_private *heap, bool is_retained)
+void pl_pleat_heap_retain(pl_allocator *a, pl_keeper *heap, bool is_retained)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
     pl_still_begin(space);
-    heap->heap->retains = is_retained;
+    pl_heap_of(heap)->retains = is_retained;
     if (!is_retained) {
-        pl_kept_drop(space, heap->heap);
+        pl_kept_drop(space, pl_heap_of(heap));
     }
     pl_still_end(space);
     pl_space_leave(space);
@@ -189,8 +189,8 @@ static bool is_live(pl_space *space, const pl_segment *seg, pleat_devptr ptr, si
 
 static const pl_slumber *slumber_of(const pl_segment *seg)
 {
-    const pl_private *pool = seg != NULL ? seg->area->pool : NULL;
-    const pl_heap *heap = pool != NULL ? pool->heap : NULL;
+    bool has_heap = seg != NULL && pl_keeper_tag(seg->area) != NULL;
+    const pl_heap *heap = has_heap ? pl_heap_of(seg->area->keeper) : NULL;
 
     return heap == NULL ? NULL : heap->slumber != NULL ? heap->slumber : heap->retained;
 }
@@ -293,7 +293,7 @@ static pleat_status read_locked(pl_space *space, reading *r)
         return refuse(r->slumber == NULL ? "its tag is awake, and retains nothing"
                                          : "its tag sleeps without its contents");
     }
-    const pl_heap *heap = r->seg->area->pool->heap;
+    const pl_heap *heap = pl_heap_of(r->seg->area->keeper);
     if (heap->slumber == NULL && heap->n_births != heap->n_births_retained) {
         return refuse("blocks have come since its tag woke: what is retained may be another one's");
     }

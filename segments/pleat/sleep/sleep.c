@@ -3,7 +3,6 @@
 
 #include "segments/pleat/compact/still.h"
 #include "segments/pleat/sleep/tag_ops.h"
-#include "segments/pleat/space/heap.h"
 #include "segments/pleat/streams/capturers.h"
 #include "segments/pleat/streams/drain.h"
 #include "vmm/base/deadline.h"
@@ -34,29 +33,29 @@ static size_t hold_segment(pl_space *space, pl_segment *seg, pl_pace *pace)
 /* A segment that still opens is in the list of opening segments, so finish the list first. */
 static void finish_opening(pl_space *space)
 {
-    while (space->places.opening != NULL && pl_private_drain(space)) {
+    while (space->places.opening != NULL && pl_drain_some(space)) {
         pl_space_breathe(space);
     }
 }
 
-static size_t hold_all(pl_space *space, const pl_private *heap)
+static size_t hold_all(pl_space *space, const pl_keeper *heap)
 {
     pl_segment *seg = NULL;
     size_t n_loose = 0;
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
-    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
+    while ((seg = pl_keeper_next_segment(heap, seg)) != NULL) {
         n_loose += hold_segment(space, seg, &pace);
     }
     return n_loose;
 }
 
 /* Wait for requests and takes already begun. A failed one may put loose memory back: hold again. */
-void pl_sleep_hold(pl_space *space, pl_private *heap)
+void pl_sleep_hold(pl_space *space, pl_keeper *heap)
 {
     finish_opening(space);
-    heap->is_asleep = true;
+    heap->rest = PL_TURNING;
     heap->keeps = true;
     (void)hold_all(space, heap);
     do {
@@ -64,18 +63,18 @@ void pl_sleep_hold(pl_space *space, pl_private *heap)
     } while (hold_all(space, heap) > 0);
 }
 
-void pl_sleep_let_go(pl_space *space, pl_private *heap)
+void pl_sleep_let_go(pl_space *space, pl_keeper *heap)
 {
     pl_segment *seg = NULL;
 
     heap->keeps = false;
-    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
+    while ((seg = pl_keeper_next_segment(heap, seg)) != NULL) {
         if (seg->is_private) {
-            pl_private_open_segment(space, seg);
+            pl_drain_open(space, seg);
         }
         finish_opening(space);
     }
-    heap->is_asleep = false;
+    heap->rest = PL_AWAKE;
 }
 
 /* ---- contents -------------------------------------------------------------------------------- */
@@ -156,14 +155,14 @@ static pleat_status wait_for_work(pl_space *space)
     return st == PLEAT_EPENDING ? PLEAT_OK : st;
 }
 
-static pleat_status fall_asleep(pl_space *space, pl_private *heap, const pl_sleep_how *how,
+static pleat_status fall_asleep(pl_space *space, pl_keeper *heap, const pl_sleep_how *how,
                                 pl_slumber *slumber)
 {
     pleat_status st = wait_for_work(space);
 
     st = st == PLEAT_OK ? pl_beds_make(space, heap, how->is_kept, slumber) : st;
     if (st == PLEAT_OK) {
-        pl_kept_take(space, heap->heap, slumber, how->is_kept && how->folder == NULL);
+        pl_kept_take(space, pl_heap_of(heap), slumber, how->is_kept && how->folder == NULL);
     }
     if (st == PLEAT_OK && slumber->n_kept > 0) {
         st = keep_contents(space, slumber, how->folder);
@@ -171,12 +170,12 @@ static pleat_status fall_asleep(pl_space *space, pl_private *heap, const pl_slee
     return st == PLEAT_OK ? unmap_all(space, slumber) : st;
 }
 
-static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sleep_how *how,
+static pleat_status sleep_locked(pl_space *space, pl_keeper *keeper, const pl_sleep_how *how,
                                  pl_slept *told)
 {
-    pl_heap *heap = pool->heap;
+    pl_heap *heap = pl_heap_of(keeper);
 
-    if (pool->is_asleep) {
+    if (keeper->rest != PL_AWAKE) {
         pl_driver_set_detail("wake it first");
         return PLEAT_EASLEEP;
     }
@@ -184,15 +183,16 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
     if (slumber == NULL) {
         return PLEAT_ENOMEM_HOST;
     }
-    pl_sleep_hold(space, pool);
-    pleat_status st = fall_asleep(space, pool, how, slumber);
+    pl_sleep_hold(space, keeper);
+    pleat_status st = fall_asleep(space, keeper, how, slumber);
     if (st != PLEAT_OK && is_all_up(space, slumber)) {
         pl_kept_return(space, heap, slumber);
-        pl_sleep_let_go(space, pool);
+        pl_sleep_let_go(space, keeper);
         return st;
     }
     pl_kept_drop(space, heap);
     heap->slumber = slumber;
+    keeper->rest = PL_ASLEEP;
     heap->n_sleeps++;
     if (st == PLEAT_OK) {
         give_back(space, slumber, told);
@@ -202,7 +202,7 @@ static pleat_status sleep_locked(pl_space *space, pl_private *pool, const pl_sle
     return st;
 }
 
-pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sleep_how *how,
+pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_keeper *heap, const pl_sleep_how *how,
                                  pl_slept *out)
 {
     pl_space *space = (pl_space *)a;
@@ -217,53 +217,4 @@ pleat_status pl_pleat_heap_sleep(pl_allocator *a, pl_private *heap, const pl_sle
     pl_capturers_leave(space, is_inside);
     pl_space_leave(space);
     return st;
-}
-
-/* ---- heaps come, and tell of themselves ------------------------------------------------------ */
-
-pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_private **out)
-{
-    pl_space *space = pl_space_enter((pl_space *)a);
-
-    pl_heap *heap = pl_meta_calloc(&space->meta, 1, sizeof(*heap));
-    pl_private *pool = heap != NULL ? pl_private_make(space) : NULL;
-    if (pool != NULL) {
-        heap->tag = tag;
-        pool->heap = heap;
-        *out = pool;
-    } else {
-        pl_meta_free(&space->meta, heap);
-    }
-    pl_space_leave(space);
-    return pool != NULL ? PLEAT_OK : PLEAT_ENOMEM_HOST;
-}
-
-void pl_pleat_heap_set_limit(pl_allocator *a, pl_private *heap, uint64_t bytes)
-{
-    pl_space *space = pl_space_enter((pl_space *)a);
-
-    heap->heap->limit_bytes = bytes;
-    pl_space_leave(space);
-}
-
-void pl_pleat_heap_read(pl_allocator *a, pl_private *pool, pl_heap_figures *out)
-{
-    pl_space *space = pl_space_enter((pl_space *)a);
-    const pl_heap *heap = pool->heap;
-
-    const pl_slumber *slumber = heap->slumber;
-    const pl_slumber *kept = slumber != NULL ? slumber : heap->retained;
-    uint64_t asleep = slumber != NULL ? (uint64_t)slumber->n_gone << space->granule_log2 : 0;
-    *out = (pl_heap_figures){
-        .blocks = heap->blocks,
-        .allocated_bytes = heap->allocated_bytes,
-        .requested_bytes = heap->requested_bytes,
-        .resident_bytes = pool->reserved.current - asleep,
-        .asleep_bytes = asleep,
-        .kept_bytes = kept != NULL ? (uint64_t)kept->n_kept << space->granule_log2 : 0,
-        .limit_bytes = heap->limit_bytes,
-        .n_sleeps = heap->n_sleeps,
-        .is_asleep = slumber != NULL,
-    };
-    pl_space_leave(space);
 }

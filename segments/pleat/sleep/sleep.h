@@ -90,12 +90,12 @@ static inline bool pl_bed_is_down(const pl_bed *bed)
 
 /* Make a bed for each granule with a chunk of the heap alone. With `keeps`, beds in use are marked
  * as kept. PLEAT_OK; ENOMEM_HOST. */
-pleat_status pl_beds_make(pl_space *space, const pl_private *heap, bool keeps, pl_slumber *out);
+pleat_status pl_beds_make(pl_space *space, const pl_keeper *heap, bool keeps, pl_slumber *out);
 void pl_beds_drop(pl_space *space, pl_slumber *slumber); /* and the keep */
 /* The next beds side by side that satisfy `is`, at most n_most. Returns their number; 0: none. */
 size_t pl_beds_run(pl_bed_walk *walk, pl_bed_is is, size_t n_most, pl_bed **first);
 /* Set is_wanted of all beds. */
-void pl_beds_want(pl_space *space, const pl_private *heap, pl_slumber *slumber);
+void pl_beds_want(pl_space *space, const pl_keeper *heap, pl_slumber *slumber);
 /* The pieces of the keep for kept beds that satisfy `is`, NULL = all; *n of them. NULL: no
  * host memory, or nothing is kept. */
 pl_keep_piece *pl_beds_pieces(pl_space *space, const pl_slumber *slumber, pl_bed_is is, size_t *n);
@@ -115,8 +115,8 @@ pleat_status pl_bedding_create(pl_space *space, pl_slumber *slumber, size_t n);
 /* ---- sleep.c and wake.c ---- */
 
 /* From now on the heap serves no request, and none of its memory becomes loose. */
-void pl_sleep_hold(pl_space *space, pl_private *heap);
-void pl_sleep_let_go(pl_space *space, pl_private *heap);
+void pl_sleep_hold(pl_space *space, pl_keeper *heap);
+void pl_sleep_let_go(pl_space *space, pl_keeper *heap);
 
 /* ---- kept.c: contents kept by a sleep ----
  *

@@ -224,31 +224,33 @@ static void settle_segment(pl_space *space, const pl_segment *seg, pl_pace *pace
     pl_pace_step(space, pace, n);
 }
 
-static void settle_heap(pl_space *space, const pl_private *heap)
+static void settle_heap(pl_space *space, const pl_keeper *heap)
 {
     const pl_segment *seg = NULL;
     pl_pace pace;
 
     pl_pace_begin(space, &pace, false);
-    while ((seg = pl_private_next_segment(heap, seg)) != NULL) {
+    while ((seg = pl_keeper_next_segment(heap, seg)) != NULL) {
         settle_segment(space, seg, &pace);
     }
 }
 
-static void wake_up(pl_space *space, pl_private *pool, pl_block **spares)
+static void wake_up(pl_space *space, pl_keeper *keeper, pl_block **spares)
 {
-    pl_slumber *slumber = pool->heap->slumber;
+    pl_heap *heap = pl_heap_of(keeper);
+    pl_slumber *slumber = heap->slumber;
 
     make_holes(space, slumber, spares);
-    pool->heap->slumber = NULL;
-    pl_sleep_let_go(space, pool);
-    pl_kept_leave(space, pool->heap, slumber);
+    heap->slumber = NULL;
+    keeper->rest = PL_TURNING;
+    pl_sleep_let_go(space, keeper);
+    pl_kept_leave(space, heap, slumber);
 }
 
-static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most_bytes,
+static pleat_status wake_locked(pl_space *space, pl_keeper *keeper, uint64_t most_bytes,
                                 pl_slept *told)
 {
-    pl_slumber *slumber = pool->heap->slumber;
+    pl_slumber *slumber = pl_heap_of(keeper)->slumber;
     size_t n = (size_t)((most_bytes - 1) >> space->granule_log2) + 1; /* 0 wraps around to all */
     pl_block *spares = NULL;
     size_t n_left;
@@ -258,8 +260,8 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
     }
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
     pl_settle_everything(space);
-    settle_heap(space, pool);
-    pl_beds_want(space, pool, slumber);
+    settle_heap(space, keeper);
+    pl_beds_want(space, keeper, slumber);
     pleat_status st = set_aside(space, slumber, &spares);
     size_t n_missing = choose(space, slumber, n, &n_left);
     told->needed_bytes = (uint64_t)n_missing << space->granule_log2;
@@ -269,14 +271,14 @@ static pleat_status wake_locked(pl_space *space, pl_private *pool, uint64_t most
         told->bytes = told->needed_bytes;
         told->left_bytes = (uint64_t)n_left << space->granule_log2;
         if (n_left == 0) {
-            wake_up(space, pool, &spares);
+            wake_up(space, keeper, &spares);
         }
     }
     pl_space_put_aside_back(space, &spares);
     return st;
 }
 
-pleat_status pl_pleat_heap_wake(pl_allocator *a, pl_private *heap, uint64_t most_bytes,
+pleat_status pl_pleat_heap_wake(pl_allocator *a, pl_keeper *heap, uint64_t most_bytes,
                                 pl_slept *out)
 {
     pl_space *space = (pl_space *)a;

@@ -1,7 +1,7 @@
 /* carve.c - cuts free blocks and holes out for a flight, and puts them back: see run.h. Guarded by
  * the space's lock. */
 #include "segments/pleat/space/buffer_area.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 
 void pl_carve_make_hole(pl_space *space, pl_block *b)
@@ -61,7 +61,7 @@ void pl_carve_lose(pl_space *space, pl_block *b, bool is_torn)
     size_t n = pl_segment_granules_of(seg, b);
 
     pl_segment_clear_chunks(seg, g, g + n);
-    pl_private_count(seg, 0, b->bytes);
+    pl_keeper_count(seg, 0, b->bytes);
     seg->n_resident -= n;
     pl_space_tell_run(space, PL_ACTION_SEGMENT_UNMAP, seg, b->base, b->bytes);
     (is_torn ? pl_carve_refuse : pl_carve_make_hole)(space, b);

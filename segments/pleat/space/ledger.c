@@ -1,7 +1,7 @@
 /* ledger.c - see ledger.h. */
 #include "segments/pleat/space/ledger.h"
 
-#include "segments/pleat/space/heap.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/live.h"
 
 /* Pages of buffers are in no map, and count as large. */
@@ -24,7 +24,7 @@ void pl_ledger_born(pl_space *space, pl_lane *lane, pl_block *b, size_t requeste
     if (!is_page(b)) {
         pl_ptrmap_insert(&space->blocks.live, b->base, b);
     }
-    pl_heap_begin_live(b);
+    pl_keeper_hear(b->segment, PL_KEEPER_BORN, b);
     pl_space_tell_block(space, PL_ACTION_ALLOC, b);
 }
 
@@ -35,7 +35,7 @@ void pl_ledger_freed(pl_space *space, pl_block *b)
     }
     pl_ledger_count_freed(space, pl_space_lane_at(space, b->lane), b, pool_of(b));
     pl_space_tell_block(space, PL_ACTION_FREE_REQUESTED, b);
-    pl_heap_end_live(b);
+    pl_keeper_hear(b->segment, PL_KEEPER_FREED, b);
     if (__builtin_expect(b->segment->is_private, false)) {
         pl_segment_own(b->segment, b->base, pl_block_end(b));
     }
@@ -46,9 +46,7 @@ void pl_ledger_divided(pl_space *space, pl_lane *lane, const pl_block *b)
     lane->n_live++;
     b->segment->area->n_used++;
     pl_usages_begin(&space->blocks.usages, PLEAT_SIZES_LARGE, 0, 0);
-    if (pl_heap_of(b) != NULL) {
-        pl_stat_add(&pl_heap_of(b)->blocks, 1);
-    }
+    pl_keeper_hear(b->segment, PL_KEEPER_DIVIDED, b);
 }
 
 void pl_ledger_united(pl_space *space, pl_lane *lane, const pl_block *b)
@@ -56,7 +54,5 @@ void pl_ledger_united(pl_space *space, pl_lane *lane, const pl_block *b)
     lane->n_live--;
     b->segment->area->n_used--;
     pl_usages_end(&space->blocks.usages, PLEAT_SIZES_LARGE, 0, 0);
-    if (pl_heap_of(b) != NULL) {
-        pl_stat_sub(&pl_heap_of(b)->blocks, 1);
-    }
+    pl_keeper_hear(b->segment, PL_KEEPER_UNITED, b);
 }

@@ -2,14 +2,14 @@
  *
  *   turned      the block has another state: blocks and bytes by state, users of its granules
  *               (pl_segment_become; between live and free also pl_turn_live and pl_turn_free)
- *   born        a program has the block: its lane and area, the map, figures, heap, observer
+ *   born        a program has the block: its lane and area, the map, figures, keeper, observer
  *   freed       the program gives the block back: the same, but for the area
  *   completed   nobody uses the block any more: its area, observer
  *   pends       bytes of the block wait for the lane's work, or do so no more
  *
  * Callers say what happens, and never count. A walk recomputes all counts (ops/check.c), so a count
  * that a further way forgets is found by the first check. The short ways (ops/quick.h) use the
- * inner parts, as no block there is a page or of a heap, and tell the observer themselves.
+ * inner parts, as no block there is a page or of a keeper, and tell the observer themselves.
  *
  * Guarded by the space's lock. Nothing here fails or drops the lock. */
 #ifndef PLEAT_SEGMENTS_LEDGER_H

@@ -119,8 +119,8 @@ static const pl_index *pending_index(const pl_space *space, const pl_area *area,
     if (lane == PL_LANE_SETTLED) {
         return NULL;
     }
-    return area->pool != NULL ? pl_area_runs(area, lane)
-                              : &pl_space_lane_at(space, lane)->runs[area->class];
+    return area->keeper != NULL ? pl_area_runs(area, lane)
+                                : &pl_space_lane_at(space, lane)->runs[area->class];
 }
 
 bool pl_run_has_pending(const pl_space *space, const pl_area *area, uint32_t lane)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "segments/pleat/space/back.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "vmm/left.h"
 
 pleat_status pl_space_reserve_entries(pl_space *space, void *array, size_t element,
@@ -67,9 +67,9 @@ pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_ar
     return PLEAT_OK;
 }
 
-pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_area_cursor *cursor)
+pl_area *pl_space_next_area(const pl_space *space, const pl_keeper *keeper, pl_area_cursor *cursor)
 {
-    while (pool == NULL && cursor->class < PL_N_CLASSES) {
+    while (keeper == NULL && cursor->class < PL_N_CLASSES) {
         if (cursor->i < space->places.n_areas[cursor->class]) {
             return space->places.areas[cursor->class][cursor->i++];
         }
@@ -78,9 +78,10 @@ pl_area *pl_space_next_area(const pl_space *space, const pl_private *pool, pl_ar
     }
     if (!cursor->is_listing) {
         cursor->is_listing = true;
-        cursor->listed = pool != NULL ? pool->areas : space->places.released;
+        cursor->listed = keeper != NULL ? keeper->areas : space->places.released;
     } else if (cursor->listed != NULL) {
-        bool is_listed = cursor->listed->pool == pool; /* a pool may have got the area meanwhile */
+        bool is_listed = cursor->listed->keeper ==
+                         keeper; /* a keeper may have got the area meanwhile */
         cursor->listed = is_listed ? cursor->listed->next : NULL;
     }
     return cursor->listed;
@@ -123,7 +124,7 @@ pleat_status pl_space_add_segment(pl_space *space, pl_area *area, pl_range range
     if (st != PLEAT_OK) {
         return st;
     }
-    seg->is_private = area->pool != NULL && area->pool->keeps;
+    seg->is_private = area->keeper != NULL && area->keeper->keeps;
     *(area->newest != NULL ? &area->newest->next : &area->segments) = seg;
     area->newest = seg;
     pl_queue_push(&area->holes, seg->first);
@@ -203,13 +204,13 @@ size_t pl_space_cap(const pl_space *space)
 void pl_space_say_block(const pl_space *space, pl_action action, const pl_block *b)
 {
     pl_tell(space->observer, action, b->base, b->requested,
-            pl_space_lane_at(space, b->lane)->stream, pl_private_told(b->segment->area));
+            pl_space_lane_at(space, b->lane)->stream, pl_keeper_told(b->segment->area));
 }
 
 void pl_space_say_run(const pl_space *space, pl_action action, const pl_segment *seg,
                       pleat_devptr base, uint64_t bytes)
 {
-    pl_tell(space->observer, action, base, bytes, seg->area->stream, pl_private_told(seg->area));
+    pl_tell(space->observer, action, base, bytes, seg->area->stream, pl_keeper_told(seg->area));
 }
 
 /* ---- flights --------------------------------------------------------------------------------- */

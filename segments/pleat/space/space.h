@@ -44,7 +44,7 @@ static inline pl_lane *pl_space_lane_of(const pl_space *space, const pl_stream *
 }
 /* The lane's area of the class in the default pool; made if new. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_space_area(pl_space *space, pl_lane *lane, pl_class class, pl_area **out);
-/* The next area of a pool (NULL = the default pool). The caller zeroes `cursor` before the first
+/* The next area of a keeper (NULL = the default pool). The caller zeroes `cursor` before the first
  * call. Returns NULL after the last area. */
 typedef struct pl_area_cursor {
     unsigned i;
@@ -52,7 +52,7 @@ typedef struct pl_area_cursor {
     pl_area *listed;
     bool is_listing;
 } pl_area_cursor;
-pl_area *pl_space_next_area(const pl_space *space, const struct pl_private *pool,
+pl_area *pl_space_next_area(const pl_space *space, const struct pl_keeper *keeper,
                             pl_area_cursor *cursor);
 /* The number of the stream's first lane, given the number of either lane. */
 static inline uint32_t pl_lane_plain(uint32_t number)

@@ -118,7 +118,7 @@ typedef struct pl_space_streams {
     size_t n_private_shared_bytes; /* PL_BLOCK_SHARED of private pools */
 } pl_space_streams;
 
-/* Addresses: segments, their areas, and the private pools that own areas.
+/* Addresses: segments, their areas, and the keepers that own areas.
  * I4  every free block is indexed as run.h says
  * I5  each queue holds the blocks that its name says; stale blocks are in `stale`, holes in
  *     the `holes` of their area */
@@ -129,11 +129,11 @@ typedef struct pl_space_places {
     pl_area *noted;                                /* closed buffers without memory: buffer.h */
     size_t n_noted;                                /* in `noted` */
     size_t n_buffers;                              /* open buffers */
-    struct pl_pool_list pools;                     /* private pools not yet released */
-    uint64_t n_pools_made;
-    struct pl_private *draining; /* released pools whose graphs may still run; oldest first */
-    struct pl_private *last_draining;
-    pl_area *released; /* areas of former private pools: see private.h */
+    struct pl_keeper_list keepers;                 /* not yet released */
+    uint64_t n_keepers_made;
+    struct pl_keeper *draining; /* released pools whose graphs may still run; oldest first */
+    struct pl_keeper *last_draining;
+    pl_area *released; /* areas of former keepers */
     pl_area *last_released;
     pl_tree segments;    /* by address */
     size_t n_walking;    /* walks over segments that may drop the lock: no segment goes */

@@ -1,23 +1,23 @@
 /* walk.c - see walk.h. */
 #include "segments/pleat/space/walk.h"
 
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 
-pl_walk pl_walk_of(pl_space *space, const pl_private *pool, pl_walk_order order)
+pl_walk pl_walk_of(pl_space *space, const pl_keeper *keeper, pl_walk_order order)
 {
-    pl_walk walk = { .space = space, .pool = pool, .order = order };
+    pl_walk walk = { .space = space, .keeper = keeper, .order = order };
 
     pl_pace_begin(space, &walk.pace, false);
     return walk;
 }
 
-/* The pool's lowest segment that reaches beyond `at`. Segments are few, as every further segment of
- * an area is at least as large as all before. */
-static pl_segment *lowest_from(const pl_private *pool, pleat_devptr at)
+/* The keeper's lowest segment that reaches beyond `at`. Segments are few, as every further segment
+ * of an area is at least as large as all before. */
+static pl_segment *lowest_from(const pl_keeper *keeper, pleat_devptr at)
 {
     pl_segment *lowest = NULL;
 
-    for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
+    for (const pl_area *area = keeper->areas; area != NULL; area = area->next) {
         for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
             bool is_lower = lowest == NULL || seg->range.base < lowest->range.base;
             lowest = seg->range.base + seg->range.bytes > at && is_lower ? seg : lowest;
@@ -80,8 +80,8 @@ static bool begin_segment(pl_walk *walk)
     bool is_listed = walk->order == PL_WALK_AS_LISTED;
 
     pl_walk_lose(walk);
-    walk->seg = is_listed ? pl_private_next_segment(walk->pool, walk->seg)
-                          : lowest_from(walk->pool, walk->at);
+    walk->seg = is_listed ? pl_keeper_next_segment(walk->keeper, walk->seg)
+                          : lowest_from(walk->keeper, walk->at);
     if (walk->seg == NULL) {
         return false;
     }

@@ -1,11 +1,11 @@
-/* walk.h - a walk over the blocks of a pool that now and then drops the lock.
+/* walk.h - a walk over the blocks of a keeper that now and then drops the lock.
  *
  * Long work looks at very many blocks, and must not keep other threads out meanwhile. So a walk
  * counts its steps (pl_pace), drops the lock when they are many, and finds its place again by its
  * address: blocks may have come, gone or merged. What lies below the address is done.
  *
- * The pool and its segments are held: nothing of them goes during the walk. Guarded by the space's
- * lock. */
+ * The keeper and its segments are held: nothing of them goes during the walk. Guarded by the
+ * space's lock. */
 #ifndef PLEAT_SEGMENTS_WALK_H
 #define PLEAT_SEGMENTS_WALK_H
 
@@ -13,13 +13,13 @@
 
 typedef enum pl_walk_order {
     PL_WALK_BY_ADDRESS, /* of segments: for lists that are ordered so. Buffers are left out */
-    PL_WALK_AS_LISTED,  /* pl_private_next_segment: for very many segments. Buffers, too */
+    PL_WALK_AS_LISTED,  /* pl_keeper_next_segment: for very many segments. Buffers, too */
 } pl_walk_order;
 
 /* The position of a walk. */
 typedef struct pl_walk {
     pl_space *space;
-    const struct pl_private *pool;
+    const struct pl_keeper *keeper;
     pl_walk_order order;
     pl_segment *seg;    /* NULL = to be found */
     pl_block *block;    /* covers `at`; NULL = to be found, from `anchor` if set */
@@ -30,7 +30,7 @@ typedef struct pl_walk {
     pl_pace pace;
 } pl_walk;
 
-pl_walk pl_walk_of(pl_space *space, const struct pl_private *pool, pl_walk_order order);
+pl_walk pl_walk_of(pl_space *space, const struct pl_keeper *keeper, pl_walk_order order);
 /* The block that covers `at`, or else the first block behind, with `at` set to its base. NULL at
  * the end. */
 pl_block *pl_walk_block(pl_walk *walk);

@@ -2,6 +2,7 @@
  * lock. */
 #include "segments/pleat/streams/capture_see.h"
 
+#include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/pass.h"
 
 enum { LOOK_SOME = 512, RELEASE_SOME = 256 };

@@ -118,7 +118,7 @@ static pleat_status enter(pl_space *space, pl_lane *lane, pl_capture_info *info)
  * without a tick of the context only if all its captures are linked and watched. */
 static void use_pool(pl_capture *capture, pl_private *pool)
 {
-    pl_private_keep(pool);
+    pl_keeper_keep(&pool->base);
     if (capture->pool == pool) {
         return;
     }
@@ -135,13 +135,16 @@ static void use_pool(pl_capture *capture, pl_private *pool)
     pool->n_captures++;
 }
 
-void pl_capture_see_use(const pl_capture *capture, pl_private *pool)
+void pl_capture_see_use(const pl_capture *capture, pl_keeper *keeper)
 {
-    pl_private_keep(pool);
+    pl_private *pool = pl_private_of(keeper);
+
+    pl_keeper_keep(keeper);
     pool->is_unwatched = pool->is_unwatched || (capture->pool != pool && !capture->is_broken);
 }
 
-pleat_status pl_capture_see(pl_space *space, pl_lane *lane, pl_capture_info *info, pl_private *pool)
+pleat_status pl_capture_see(pl_space *space, pl_lane *lane, pl_capture_info *info,
+                            pl_keeper *keeper)
 {
     if (__builtin_expect(!info->is_capturing, true)) {
         if (__builtin_expect(lane->capture != NULL, false)) {
@@ -160,8 +163,8 @@ pleat_status pl_capture_see(pl_space *space, pl_lane *lane, pl_capture_info *inf
         lane->capture->is_broken = true;
         pl_capture_see_end(space, lane->capture); /* the program may end the capture later */
     }
-    if (pool != NULL) {
-        use_pool(lane->capture, pool);
+    if (keeper != NULL) {
+        use_pool(lane->capture, pl_private_of(keeper));
     }
     return PLEAT_OK;
 }

@@ -46,14 +46,14 @@ static inline uint64_t pl_capture_number_of(const pl_space *space, const pl_lane
     return capture != NULL ? capture->number : 0;
 }
 
-/* Set lane->capture to the capture that the call found for the lane's stream. `pool`: the pool of
+/* Set lane->capture to the capture that the call found for the lane's stream. `keeper`: the pool of
  * the request, or NULL. May drop the lock for a new capture. If another thread ends the capture
  * meanwhile, *info says afterwards that the stream is at rest. PLEAT_OK or ENOMEM_HOST. */
 pleat_status pl_capture_see(pl_space *space, pl_lane *lane, pl_capture_info *info,
-                            struct pl_private *pool);
+                            struct pl_keeper *keeper);
 /* The capture frees or uses a block of the pool. So the graph may use the pool, even if the capture
  * has allocated nothing in the pool. */
-void pl_capture_see_use(const pl_capture *capture, struct pl_private *pool);
+void pl_capture_see_use(const pl_capture *capture, struct pl_keeper *keeper);
 /* The lane's stream is gone. Its capture has ended if no further stream was last seen in the
  * capture. */
 void pl_capture_lose_lane(pl_space *space, pl_lane *lane);

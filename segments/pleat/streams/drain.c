@@ -6,7 +6,7 @@
 
 enum { DRAIN_LOOKS = 8, OPEN_SOME = 1024 };
 
-void pl_private_open_segment(pl_space *space, pl_segment *seg)
+void pl_drain_open(pl_space *space, pl_segment *seg)
 {
     seg->is_private = false;
     seg->is_opening = true;
@@ -20,18 +20,18 @@ void pl_private_open_segment(pl_space *space, pl_segment *seg)
 static void open_area(pl_space *space, pl_area *area)
 {
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
-        pl_private_open_segment(space, seg);
+        pl_drain_open(space, seg);
     }
-    area->pool = NULL; /* area->lane and area->stream stay until a pool has the area again */
-    pl_private_release_area(space, area);
+    area->keeper = NULL; /* area->lane and area->stream stay until a keeper has the area again */
+    pl_keeper_release_area(space, area);
 }
 
-static void push_draining(pl_space *space, pl_private *pool)
+static void push_draining(pl_space *space, pl_keeper *keeper)
 {
-    pool->next = NULL;
+    keeper->next = NULL;
     *(space->places.draining != NULL ? &space->places.last_draining->next
-                                     : &space->places.draining) = pool;
-    space->places.last_draining = pool;
+                                     : &space->places.draining) = keeper;
+    space->places.last_draining = keeper;
 }
 
 static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
@@ -71,12 +71,12 @@ static bool is_drained(const pl_space *space, const pl_private *pool)
 
 /* Take the first drained pool out of the list, oldest first. Looks at a few pools: pools not
  * drained go to the end. */
-static pl_private *next_drained(pl_space *space)
+static pl_keeper *next_drained(pl_space *space)
 {
     for (unsigned n = DRAIN_LOOKS; n > 0 && space->places.draining != NULL; n--) {
-        pl_private *pool = space->places.draining;
+        pl_keeper *pool = space->places.draining;
         space->places.draining = pool->next;
-        if (is_drained(space, pool)) {
+        if (is_drained(space, pl_private_of(pool))) {
             return pool;
         }
         push_draining(space, pool);
@@ -84,12 +84,12 @@ static pl_private *next_drained(pl_space *space)
     return NULL;
 }
 
-bool pl_private_drain(pl_space *space)
+bool pl_drain_some(pl_space *space)
 {
-    pl_private *pool = next_drained(space);
+    pl_keeper *pool = next_drained(space);
     bool any = false;
 
-    if (pool != NULL && !pl_capture_forget_pool(space, pool)) {
+    if (pool != NULL && !pl_capture_forget_pool(space, pl_private_of(pool))) {
         pool->next = space->places.draining; /* the next call makes more captures forget the pool */
         space->places.last_draining = space->places.draining != NULL ? space->places.last_draining
                                                                      : pool;
@@ -112,10 +112,10 @@ bool pl_private_drain(pl_space *space)
     return any;
 }
 
-void pl_private_begin_drain(pl_space *space, pl_private *pool)
+void pl_drain_begin(pl_space *space, pl_private *pool)
 {
-    push_draining(space, pool);
-    pool->is_draining = true;
+    push_draining(space, &pool->base);
+    pool->base.is_told = false;
     pool->over_tick = space->streams.newest_stamp;
     space->streams.context.clock.next = ++space->streams.newest_stamp;
 }

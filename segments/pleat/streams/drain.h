@@ -1,5 +1,5 @@
-/* drain.h - a released private pool ends when its graphs are over. Then the default pool gets the
- * areas.
+/* drain.h - what keepers let go. A released private pool ends when its graphs are over; then the
+ * default pool gets the areas.
  *
  * Guarded by the device lock; never calls the driver. */
 #ifndef PLEAT_SEGMENTS_DRAIN_H
@@ -8,11 +8,11 @@
 #include "segments/pleat/space/private.h"
 
 /* The pool is released, and stays only until its graphs are over. */
-void pl_private_begin_drain(pl_space *space, pl_private *pool);
+void pl_drain_begin(pl_space *space, pl_private *pool);
 /* Give the areas of a drained pool to the default pool, and open some of the waiting segments: a
  * bounded step. Returns whether anything changed. */
-bool pl_private_drain(pl_space *space);
-/* No graph uses the segment's free memory any more. pl_private_drain makes the memory loose. */
-void pl_private_open_segment(pl_space *space, pl_segment *seg);
+bool pl_drain_some(pl_space *space);
+/* No graph uses the segment's free memory any more. pl_drain_some makes the memory loose. */
+void pl_drain_open(pl_space *space, pl_segment *seg);
 
 #endif

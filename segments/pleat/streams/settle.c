@@ -5,7 +5,7 @@
  * (handover.h). Guarded by the device lock, dropped for queries of fences (tick.c). */
 #include "segments/pleat/streams/settle.h"
 
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/capture_see.h"
@@ -101,10 +101,10 @@ void pl_settle_everything(pl_space *space)
     pl_capture_look_well(space);
     for (unsigned n = MOST_ROUNDS; n > 0 && is_more; n--) {
         is_more = pl_capture_look(space);
-        is_more = pl_private_drain(space) || is_more;
+        is_more = pl_drain_some(space) || is_more;
         is_more = pl_settle_all(space) || is_more;
     }
-    while (space->places.opening != NULL && pl_private_drain(space)) { /* until none is opening */
+    while (space->places.opening != NULL && pl_drain_some(space)) { /* until none is opening */
         pl_space_yield(space);
     }
 }

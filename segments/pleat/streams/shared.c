@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/ledger.h"
-#include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 #include "segments/pleat/streams/tick.h"
@@ -215,7 +215,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
     pl_block_uses *uses = b->uses;
     uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;
 
-    b->is_private = b->segment->is_private && pl_private_told(b->segment->area) != NULL;
+    b->is_private = b->segment->is_private && pl_keeper_told(b->segment->area) != NULL;
     /* A block that came and went in one capture is used by its graph only, not by the stream. */
     uses->owner_stamp = in != NULL && uses->birth == in ? 0 : pl_lane_stamp(space, owner);
     owner->n_refs++;

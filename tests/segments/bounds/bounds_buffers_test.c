@@ -13,7 +13,7 @@ enum { OWN = 1, OTHER = 2, N_BUFFERS = 9000, N_PAGES = 18000, N_BLOCKS = 20000 }
 #define GRANULE (2 * MIB)
 
 static pleat_devptr buffers[N_BUFFERS];
-static pl_private *heap;
+static pl_keeper *heap;
 static pl_shared_chunk chunks[N_PAGES];
 static pl_shared_block named[N_BLOCKS];
 

@@ -24,7 +24,7 @@ static void open_untold(void)
 }
 
 /* Allocates without a walk over everything. */
-static pleat_devptr get(pl_private *pool, size_t bytes, unsigned stream)
+static pleat_devptr get(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     pl_allocator *a = pleat.a;
     pleat_devptr ptr = 0;
@@ -41,7 +41,7 @@ static void put(pleat_devptr ptr, unsigned stream)
 }
 
 /* Capture graphs, each with a separate block, or all with the same block of the pool. */
-static void capture_graphs(pl_private *pool)
+static void capture_graphs(pl_keeper *pool)
 {
     put(get(NULL, 512, OTHER), OTHER);
     for (size_t i = 0; i < N_GRAPHS; i++) {
@@ -106,7 +106,7 @@ END_TEST
 
 START_TEST(a_pool_of_very_many_graphs_rests_and_goes)
 {
-    pl_private *pool;
+    pl_keeper *pool;
     ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     capture_graphs(pool);
     captures_begin(OWN);

@@ -3,7 +3,7 @@
 /* labels: unit */
 #include <check.h>
 
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "tests/support/own.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
@@ -13,7 +13,7 @@ enum { OWN = 1, OTHER = 2, THIRD = 3, N_POOLS = 5000 };
 
 #define GRANULE (2 * MIB)
 
-static pl_private *pools[N_POOLS];
+static pl_keeper *pools[N_POOLS];
 static pleat_devptr blocks[N_POOLS];
 static cu_graph graphs[N_POOLS];
 
@@ -42,14 +42,14 @@ static void open_large_pools(void)
     open_on("capacity:640200M,depth:1048576", 512 * GIB);
 }
 
-static pleat_status try_get(pl_private *pool, size_t bytes, unsigned stream, pleat_devptr *out)
+static pleat_status try_get(pl_keeper *pool, size_t bytes, unsigned stream, pleat_devptr *out)
 {
     pl_allocator *a = pleat.a;
     return pool != NULL ? a->ops->alloc_asked(a, pool, bytes, pleat.streams[stream], NULL, out)
                         : a->ops->alloc(a, bytes, pleat.streams[stream], out);
 }
 
-static pleat_devptr get(pl_private *pool, size_t bytes, unsigned stream)
+static pleat_devptr get(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 0;
     ck_assert_int_eq(try_get(pool, bytes, stream, &ptr), PLEAT_OK);
@@ -62,7 +62,7 @@ static void put(pleat_devptr ptr, unsigned stream)
 }
 
 /* Served or refused, as memory is left. */
-static void ask(pl_private *pool, size_t bytes, unsigned stream)
+static void ask(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr;
     if (try_get(pool, bytes, stream, &ptr) == PLEAT_OK) {
@@ -70,7 +70,7 @@ static void ask(pl_private *pool, size_t bytes, unsigned stream)
     }
 }
 
-static void refuse(pl_private *pool, unsigned stream)
+static void refuse(pl_keeper *pool, unsigned stream)
 {
     pleat_devptr ptr;
     ck_assert_int_eq(try_get(pool, GIB, stream, &ptr), PLEAT_ENOMEM_DEVICE);
@@ -89,7 +89,7 @@ static void fill_segments(void)
 {
     const pl_area area = { .class = PL_CLASS_LARGE };
     for (size_t i = 0; i < N_POOLS; i++) {
-        blocks[i] = get(pools[i], pl_private_want((pl_space *)pleat.a, &area) * GRANULE, OWN);
+        blocks[i] = get(pools[i], pl_keeper_want((pl_space *)pleat.a, &area) * GRANULE, OWN);
     }
     pleat_stats s;
     pleat.a->ops->stats(pleat.a, &s);

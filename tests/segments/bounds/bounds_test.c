@@ -166,7 +166,7 @@ END_TEST
 
 START_TEST(a_private_pool_of_many_pieces_opens_by_and_by)
 {
-    pl_private *pool;
+    pl_keeper *pool;
     ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     put(get(512, OTHER), OTHER);
     for (size_t i = 0; i < N; i++) {

@@ -135,7 +135,7 @@ static size_t metadata_bytes(void)
 static pleat_devptr bases[N_MANY];
 static pleat_devptr few[N_FEW];
 
-static void make_many(pl_private *heap, uint64_t bytes)
+static void make_many(pl_keeper *heap, uint64_t bytes)
 {
     for (unsigned i = 0; i < N_MANY; i++) {
         pleat_status st = pleat.a->ops->buffers->open(pleat.a, heap, 64 * MIB, 0, 0, &bases[i]);
@@ -158,7 +158,7 @@ static uint64_t n_ranges(void)
 
 START_TEST(a_trim_lets_those_without_memory_go)
 {
-    pl_private *heap = NULL;
+    pl_keeper *heap = NULL;
     ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "kv", &heap), PLEAT_OK);
     make_many(NULL, 2 * MIB); /* slabs of blocks stay */
     close_many();
@@ -209,14 +209,14 @@ START_TEST(what_the_driver_does_not_take_back_serves_the_next)
 }
 END_TEST
 
-static pl_private *open_room(void)
+static pl_keeper *open_room(void)
 {
-    pl_private *heap = NULL;
+    pl_keeper *heap = NULL;
     ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "kv", &heap), PLEAT_OK);
     return heap;
 }
 
-static void rest_and_wake(pl_private *heap, bool is_kept)
+static void rest_and_wake(pl_keeper *heap, bool is_kept)
 {
     pl_sleep_how how = { .is_kept = is_kept };
     pl_slept told;
@@ -230,7 +230,7 @@ static void rest_and_wake(pl_private *heap, bool is_kept)
     pleat_assert_sound();
 }
 
-static void make_few(pl_private *heap)
+static void make_few(pl_keeper *heap)
 {
     for (unsigned i = 0; i < N_FEW; i++) {
         pleat_status st = pleat.a->ops->buffers->open(pleat.a, heap, 64 * MIB, 0, 0, &few[i]);
@@ -241,7 +241,7 @@ static void make_few(pl_private *heap)
 
 START_TEST(those_of_a_room_that_was_asleep_go)
 {
-    pl_private *heap = open_room();
+    pl_keeper *heap = open_room();
     make_few(heap);
     uint64_t n = n_ranges();
     rest_and_wake(heap, false);
@@ -251,7 +251,7 @@ END_TEST
 
 START_TEST(those_of_a_room_that_retains_stay)
 {
-    pl_private *heap = open_room();
+    pl_keeper *heap = open_room();
     pleat.a->ops->tags->retain(pleat.a, heap, true);
     make_few(heap);
     rest_and_wake(heap, true);
@@ -352,7 +352,7 @@ static void trim_meanwhile(void)
 
 START_TEST(none_goes_under_a_walk)
 {
-    pl_private *heap = open_room();
+    pl_keeper *heap = open_room();
     make_many(heap, 2 * MIB);
     make_many(heap, 2 * MIB);
     uint64_t n = n_ranges();

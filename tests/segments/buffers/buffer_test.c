@@ -38,7 +38,7 @@ static model buffers[N_BUFFERS];
 static owned blocks[N_BLOCKS];
 static uint64_t last_seed;
 static random_source draws;
-static pl_private *heap;
+static pl_keeper *heap;
 static bool is_asleep;
 static size_t n_refused; /* since the heap slept */
 

@@ -273,7 +273,7 @@ END_TEST
 /* If the pool keeps its memory, as from a checkpoint on. */
 START_TEST(memory_of_a_private_pool_stays)
 {
-    pl_private *pool;
+    pl_keeper *pool;
     pl_roster roster;
     pleat_devptr ptr;
     keep("................................");

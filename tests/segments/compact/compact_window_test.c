@@ -42,8 +42,8 @@ static void keep(const char *pattern)
 
 static pl_device_options device_options; /* of the allocators to be opened */
 
-static bool is_in_heap;  /* are the blocks those of a heap? */
-static pl_private *heap; /* is_in_heap */
+static bool is_in_heap; /* are the blocks those of a heap? */
+static pl_keeper *heap; /* is_in_heap */
 
 static pleat_devptr make(size_t bytes)
 {

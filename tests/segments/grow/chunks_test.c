@@ -128,7 +128,7 @@ START_TEST(a_wake_is_no_large_request)
 {
     pl_sleep_how how = { .is_kept = false };
     pl_slept told;
-    pl_private *heap;
+    pl_keeper *heap;
     pleat_devptr ptr;
     open_with(SIM, 128, PL_GROWTH_BALANCED, PL_SHORT_REFUSE);
     get(864);
@@ -531,7 +531,7 @@ END_TEST
  * created. */
 START_TEST(a_captured_request_gets_what_is_in_large_chunks_of_the_default_pool)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     put_used(low);
     put_used(high);
     pools_begin_capture(2);
@@ -553,7 +553,7 @@ END_TEST
 START_TEST(what_a_private_pool_has_freed_is_tied_only_after_the_pool)
 {
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 0), PLEAT_OK);
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr all = pools_get(pool, (size_t)N_LARGE * GRANULE, 1);
     pleat_put(all, 1);
     pleat_devptr one = pools_get(pool, GRANULE, 1);

@@ -175,7 +175,7 @@ static void meet_shortage(random_source *r)
 typedef struct asking {
     unsigned stream;
     bool is_capture;
-    pl_private *pool; /* NULL = the default pool */
+    pl_keeper *pool; /* NULL = the default pool */
 } asking;
 
 static asking begin_asking(random_source *r)

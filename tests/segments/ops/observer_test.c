@@ -36,7 +36,7 @@ typedef struct owned {
 } owned;
 
 static replay said;
-static pl_private *pools[N_POOLS]; /* NULL = none; used by a single thread */
+static pl_keeper *pools[N_POOLS]; /* NULL = none; used by a single thread */
 
 static void open_watched(const pl_allocator_ops *ops, const char *sim_conf,
                          pl_allocator_options *options)
@@ -101,7 +101,7 @@ static size_t request(random_source *r)
 
 static void take(owned *o, random_source *r)
 {
-    pl_private *pool = random_once_in(r, 2) ? pools[random_below(r, N_POOLS)] : NULL;
+    pl_keeper *pool = random_once_in(r, 2) ? pools[random_below(r, N_POOLS)] : NULL;
     size_t bytes = request(r);
     o->stream = (unsigned)random_below(r, CACHE_N_STREAMS);
     pleat_status st = pool ? cache.a->ops->alloc_asked(cache.a, pool, bytes,
@@ -129,7 +129,7 @@ static void give_up(owned *o, random_source *r)
 static void change_pool(random_source *r)
 {
     const pl_allocator_ops *ops = cache.a->ops;
-    pl_private **pool = &pools[random_below(r, N_POOLS)];
+    pl_keeper **pool = &pools[random_below(r, N_POOLS)];
     if (!ops->pools) {
         return;
     }

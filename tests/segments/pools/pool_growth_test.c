@@ -11,7 +11,7 @@ enum { GRANULE = 2 << 20, N_GRANULES = 1024, N_GRAPHS = 12, N_DRAWN = 40 };
 
 #define BYTES ((size_t)N_GRANULES * GRANULE)
 
-static pl_private *pool;
+static pl_keeper *pool;
 
 static void open_idle(void)
 {
@@ -267,7 +267,7 @@ END_TEST
 START_TEST(ten_thousand_pools_leave_addresses_to_others)
 {
     enum { N_POOLS = 10000 };
-    static pl_private *pools[N_POOLS];
+    static pl_keeper *pools[N_POOLS];
     for (int i = 0; i < N_POOLS; i++) {
         pleat_devptr ptr;
         ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pools[i]), PLEAT_OK);

@@ -17,7 +17,7 @@ enum { POOLED = 1, BESIDE = 2, OWN = 3, LATE = 4, SMALL = 512, N_BLOCKS = 800 };
 #define GRANULE (2 * MIB)
 
 static void (*meanwhile)(void); /* runs once in the next call that drops the lock */
-static pl_private *pool;
+static pl_keeper *pool;
 static pleat_devptr blocks[N_BLOCKS];
 
 static pl_space *space_of_pleat(void)
@@ -26,7 +26,7 @@ static pl_space *space_of_pleat(void)
 }
 
 /* Without a walk over everything, unlike pools_get. */
-static pleat_devptr get(pl_private *in, size_t bytes, unsigned stream)
+static pleat_devptr get(pl_keeper *in, size_t bytes, unsigned stream)
 {
     const pl_allocator_ops *ops = pleat.a->ops;
     pl_stream *on = pleat.streams[stream];
@@ -42,7 +42,7 @@ static void put(pleat_devptr ptr, unsigned stream)
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[stream]), PLEAT_OK);
 }
 
-static void get_granules(pl_private *in, size_t n, unsigned stream)
+static void get_granules(pl_keeper *in, size_t n, unsigned stream)
 {
     for (size_t i = 0; i < n; i++) {
         blocks[i] = get(in, GRANULE, stream);
@@ -66,7 +66,7 @@ static void trim_at_once(uint64_t keep_bytes)
 
 static void settle(void)
 {
-    pl_private *any = pools_open_one();
+    pl_keeper *any = pools_open_one();
     pleat.sim.finish();
     pools_rest(any);
     pools_release(any);
@@ -126,7 +126,7 @@ static void breathe_in_flight(void)
  * pool has used it. The first area becomes loose before the second. */
 static pleat_devptr have_a_pool_with_loose_granules(void)
 {
-    pl_private *earlier = pools_open_one();
+    pl_keeper *earlier = pools_open_one();
     pleat_devptr low = get(earlier, GRANULE, POOLED);
     pleat_devptr middle = get(earlier, 3 * GRANULE, POOLED);
     pleat_devptr high = get(earlier, 2 * GRANULE, POOLED);
@@ -216,8 +216,8 @@ static void begin_pool(void)
  * stream. The second has very many holes of one granule. */
 static void leave_two_areas(void)
 {
-    pl_private *low = pools_open_one();
-    pl_private *high = pools_open_one();
+    pl_keeper *low = pools_open_one();
+    pl_keeper *high = pools_open_one();
     get_granules(low, N_BLOCKS, BESIDE);
     pleat_devptr smallest = get(high, GRANULE, POOLED);
     pleat_devptr pending = get(high, GRANULE, POOLED);
@@ -246,7 +246,7 @@ START_TEST(a_place_is_not_used_when_a_pool_has_got_its_area)
     meanwhile = begin_pool;
     pl_lock_breath = breathe;
     pleat_devptr ptr = pleat_get(24 * GRANULE, OWN);
-    ck_assert_ptr_null(pl_space_segment_at(space_of_pleat(), ptr)->area->pool);
+    ck_assert_ptr_null(pl_space_segment_at(space_of_pleat(), ptr)->area->keeper);
     meanwhile = NULL;
     pleat_put(ptr, OWN);
     pools_release(pool);

@@ -20,7 +20,7 @@ static struct model {
     unsigned n_refused;
     unsigned first_stream; /* the first of N_STREAMS */
     uint64_t limit;        /* 0 = none */
-    pl_private *pools[N_POOLS];
+    pl_keeper *pools[N_POOLS];
     unsigned generation[N_POOLS];
     struct model_block {
         pleat_devptr ptr; /* 0 = not live */
@@ -40,7 +40,7 @@ static void model_seen(void *context, const pl_piece *piece)
             continue;
         }
         bool is_open = b->pool < N_POOLS && model.generation[b->pool] == b->generation;
-        const pl_private *want = is_open ? model.pools[b->pool] : NULL;
+        const pl_keeper *want = is_open ? model.pools[b->pool] : NULL;
         *is_wrong = *is_wrong || piece->private_in != want;
     }
 }
@@ -155,7 +155,7 @@ enum { CAPTURE = 3, LAUNCH = 4, N_GRAPHS = 6, N_GRAPH_BLOCKS = 24 };
 /* Graphs of a pool, captured on one stream and launched on a second, in any order. Other requests
  * use neither stream. */
 static struct graphs {
-    pl_private *pool; /* NULL = none */
+    pl_keeper *pool; /* NULL = none */
     bool is_capturing;
     cu_graph_exec execs[N_GRAPHS];
     size_t n;

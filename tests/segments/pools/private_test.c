@@ -31,7 +31,7 @@ static void name(unsigned stream)
 
 START_TEST(a_pools_free_block_serves_the_pool_again_and_nobody_else)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, GRANULE, 1);
     pleat_put(ptr, 1);
     pleat_devptr other = pools_get_default(GRANULE, 1);
@@ -45,8 +45,8 @@ END_TEST
 
 START_TEST(two_pools_share_nothing)
 {
-    pl_private *one = pools_open_one();
-    pl_private *two = pools_open_one();
+    pl_keeper *one = pools_open_one();
+    pl_keeper *two = pools_open_one();
     pleat_devptr ptr = pools_get(one, GRANULE, 1);
     pleat_put(ptr, 1);
     pleat_devptr other = pools_get(two, GRANULE, 1);
@@ -60,7 +60,7 @@ END_TEST
 
 START_TEST(a_full_device_does_not_touch_a_pools_free_memory)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, (size_t)32 * GRANULE, 1);
     pleat_put(ptr, 1);
     pools_get_default((size_t)32 * GRANULE, 1);
@@ -79,7 +79,7 @@ END_TEST
 
 START_TEST(a_pool_grows_into_what_the_default_pool_caches)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_put(pools_get_default((size_t)N_GRANULES * GRANULE, 1), 1);
     pleat_put(pools_get(pool, (size_t)40 * GRANULE, 1), 1);
     pleat_put(pools_get(pool, (size_t)60 * GRANULE, 2), 2);
@@ -91,7 +91,7 @@ END_TEST
 
 START_TEST(the_limit_counts_pools_in)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, (uint64_t)16 * GRANULE), PLEAT_OK);
     pleat_devptr ptr = pools_get(pool, (size_t)10 * GRANULE, 1);
     ck_assert_int_eq(pools_refused(pool, (size_t)10 * GRANULE, 1), PLEAT_ENOMEM_DEVICE);
@@ -105,7 +105,7 @@ END_TEST
 
 START_TEST(a_live_block_survives_its_pool)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, 3 * GRANULE, 1);
     pleat_devptr gone = pools_get(pool, 3 * GRANULE, 1);
     pleat_record(ptr, 2);
@@ -121,7 +121,7 @@ END_TEST
 
 START_TEST(frees_that_others_used_outlive_the_pool)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, 3 * GRANULE, 1);
     pleat_work_after(2, 1, ptr, 3 * GRANULE);
     pleat_record(ptr, 2);
@@ -133,7 +133,7 @@ END_TEST
 
 START_TEST(other_streams_of_the_pool_get_what_is_settled)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, (size_t)N_GRANULES * GRANULE, 1);
     pleat_put(ptr, 1);
     pleat.sim.finish();
@@ -146,7 +146,7 @@ END_TEST
 
 START_TEST(what_another_stream_is_done_with_serves_before_the_pool_grows)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, GRANULE, 1);
     pleat_record(ptr, 2);
     pleat_put(ptr, 1);
@@ -161,7 +161,7 @@ END_TEST
 /* A default request that is refused is not "pending" because memory pends in a pool. */
 START_TEST(a_pools_pending_memory_is_not_waited_for_by_others)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, (size_t)N_GRANULES * GRANULE, 1);
     pleat_put(ptr, 1);
     ck_assert_int_eq(pleat_refused(GRANULE, 2), PLEAT_ENOMEM_DEVICE);
@@ -172,7 +172,7 @@ END_TEST
 
 START_TEST(destruction_takes_open_pools_along)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_put(pools_get(pool, 3 * GRANULE, 1), 1);
     (void)pools_get(pools_open_one(), 3 * GRANULE, 2);
 }
@@ -182,7 +182,7 @@ END_TEST
 
 START_TEST(a_capture_reuses_what_it_freed_itself)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     pleat_devptr ptr = pools_get(pool, GRANULE, 1);
     for (int i = 0; i < 100; i++) {
@@ -204,7 +204,7 @@ END_TEST
 
 START_TEST(another_stream_of_the_capture_does_not_get_it)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     cu_event fork = NULL;
     cu_event join = NULL;
     pl_driver *drv = pleat.sim.drv;
@@ -240,7 +240,7 @@ END_TEST
 /* The graph may be launched while earlier work of the stream still runs. */
 START_TEST(a_capture_does_not_use_what_pends_from_before)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr before = pools_get(pool, GRANULE, 1);
     pleat_put(before, 1);
     pools_begin_capture(1);
@@ -255,7 +255,7 @@ END_TEST
 /* Memory used and freed in one capture serves the next at once, even on a different stream. */
 START_TEST(two_graphs_share_a_pool)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     pleat_devptr ptr = pools_get(pool, 4 * GRANULE, 1);
     pleat_put(ptr, 1);
@@ -277,7 +277,7 @@ END_TEST
 
 /* The output of a first graph, which has run, and which the stream itself then used, outside of any
  * graph's order. */
-static pleat_devptr run_for_output(pl_private *pool, cu_graph_exec *exec)
+static pleat_devptr run_for_output(pl_keeper *pool, cu_graph_exec *exec)
 {
     pools_begin_capture(1);
     pleat_devptr output = pools_get(pool, GRANULE, 1);
@@ -289,7 +289,7 @@ static pleat_devptr run_for_output(pl_private *pool, cu_graph_exec *exec)
 }
 
 /* The block was freed in a second capture, which ends here: it waits for the stream's own use. */
-static void end_with_output(pl_private *pool, pleat_devptr output, cu_graph_exec one)
+static void end_with_output(pl_keeper *pool, pleat_devptr output, cu_graph_exec one)
 {
     cu_graph_exec two = pools_end_capture(1);
     pools_rest(pool);
@@ -305,7 +305,7 @@ static void end_with_output(pl_private *pool, pleat_devptr output, cu_graph_exec
 START_TEST(an_output_that_a_later_capture_frees_waits_for_its_last_use)
 {
     cu_graph_exec one;
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr output = run_for_output(pool, &one);
     pools_begin_capture(1);
     pleat_put(pools_get(pool, 2 * GRANULE, 1), 1);
@@ -318,7 +318,7 @@ END_TEST
 START_TEST(an_output_that_others_are_done_with_waits_for_its_own_stream)
 {
     cu_graph_exec one;
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr output = run_for_output(pool, &one);
     pleat_record(output, 2);
     pools_begin_capture(1);
@@ -344,7 +344,7 @@ static bool is_among(pleat_devptr ptr, const pleat_devptr *all, size_t n)
 START_TEST(what_came_and_went_in_a_capture_waits_for_nothing)
 {
     static pleat_devptr gone[N_SMALL];
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     for (size_t i = 0; i < N_SMALL; i++) {
         gone[i] = pools_get(pool, 4096, 1);
@@ -366,7 +366,7 @@ END_TEST
 
 START_TEST(an_output_that_is_freed_later_goes_back_to_the_pool)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     pleat_devptr output = pools_get(pool, GRANULE, 1);
     cu_graph_exec exec = pools_end_capture(1);
@@ -382,7 +382,7 @@ END_TEST
 
 START_TEST(a_capture_grows_into_settled_memory_of_the_default_pool)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr keep = pools_get_default(GRANULE, 3);
     pleat_put(pools_get_default((size_t)60 * GRANULE, 1), 1);
     pools_begin_capture(2);
@@ -404,7 +404,7 @@ static void free_captured(const pleat_devptr *ptr, unsigned n, unsigned user)
     }
 }
 
-static void get_many(pl_private *pool, pleat_devptr *ptr, unsigned n)
+static void get_many(pl_keeper *pool, pleat_devptr *ptr, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         ptr[i] = pools_get(pool, GRANULE, 1);
@@ -413,7 +413,7 @@ static void get_many(pl_private *pool, pleat_devptr *ptr, unsigned n)
 
 START_TEST(what_a_capture_used_comes_back_when_it_ends)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr[N_GRANULES];
     get_many(pool, ptr, N_GRANULES);
     pools_begin_capture(2);
@@ -429,7 +429,7 @@ END_TEST
  * the frees, nobody waits behind the others. */
 START_TEST(the_pools_blocks_do_not_wait_for_the_graph)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr[3];
     pleat_devptr before = pools_get_default(GRANULE, 1);
     pleat_devptr between = pools_get_default(GRANULE, 1);
@@ -457,7 +457,7 @@ END_TEST
 /* The running capture uses so many blocks that a request looks at only some of them. */
 START_TEST(a_capture_that_goes_on_does_not_hide_one_that_ended)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr[N_GRANULES - 1];
     pleat_devptr other = pleat_get(512, 2);
     get_many(pool, ptr, N_GRANULES - 1);
@@ -476,7 +476,7 @@ END_TEST
 
 START_TEST(a_capture_is_told_when_what_it_needs_pends)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_put(pools_get_default((size_t)60 * GRANULE, 1), 1);
     pools_begin_capture(2);
     ck_assert_int_eq(pools_refused(pool, (size_t)50 * GRANULE, 2), PLEAT_EPENDING);
@@ -489,7 +489,7 @@ END_TEST
 /* The graph still runs when its pool is released. Nobody gets the memory before the graph's end. */
 START_TEST(released_memory_waits_for_the_last_launch)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     pleat_put(pools_get(pool, (size_t)N_GRANULES * GRANULE, 1), 1);
     cu_graph_exec exec = pools_end_capture(1);
@@ -503,7 +503,7 @@ END_TEST
 /* The graph uses and frees a block of the pool, but allocates nothing there. */
 START_TEST(released_memory_waits_for_a_graph_that_only_freed_some)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr = pools_get(pool, (size_t)60 * GRANULE, 1);
     pools_begin_capture(1);
     pleat_work(1, ptr, (size_t)60 * GRANULE);
@@ -521,7 +521,7 @@ END_TEST
 /* No graph has the memory. So it is pending in the usual way, in any number of pieces. */
 START_TEST(a_release_of_a_pool_that_no_graph_used_records_nothing)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr[N_GRANULES];
     get_many(pool, ptr, N_GRANULES);
     for (unsigned i = 0; i < N_GRANULES; i += 2) {
@@ -540,7 +540,7 @@ END_TEST
 /* The driver tells when the graphs are gone; until then nobody gets the memory. */
 START_TEST(a_release_of_a_pool_whose_graphs_are_watched_records_nothing)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     pleat_devptr ptr = pools_get(pool, (size_t)60 * GRANULE, 1);
     pleat_put(ptr, 1);
@@ -561,7 +561,7 @@ END_TEST
 START_TEST(a_release_of_a_pool_whose_capture_broke_records_nothing)
 {
     cu_graph graph = NULL;
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pools_begin_capture(1);
     pleat_put(pools_get(pool, (size_t)60 * GRANULE, 1), 1);
     (void)pl_cu_ctx_synchronize(pleat.sim.drv); /* forbidden in a capture, which breaks */
@@ -580,7 +580,7 @@ END_TEST
 /* The release needs an event, which would break the capture. So the event is recorded later. */
 START_TEST(a_release_beside_a_capture_waits_for_its_end)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr[4];
     get_many(pool, ptr, 4);
     pleat_put(ptr[0], 1);
@@ -603,7 +603,7 @@ END_TEST
 static bool live_through(uint64_t k, bool is_lasting, bool is_captured)
 {
     pl_allocator *a = pleat.a;
-    pl_private *pool = NULL;
+    pl_keeper *pool = NULL;
     pleat_devptr ptr[3] = { 0 };
     if (is_captured) {
         pools_begin_capture(1);
@@ -658,7 +658,7 @@ START_TEST(thousands_of_pools_leave_nothing_behind)
     pleat_devptr first = 0;
 
     for (int i = 0; i < N_CYCLES; i++) {
-        pl_private *pool = NULL;
+        pl_keeper *pool = NULL;
         pleat_devptr ptr = 0;
         ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
         pools_begin_capture(1 + (unsigned)i % 2);
@@ -684,7 +684,7 @@ END_TEST
 
 START_TEST(thousands_of_pools_are_open_at_once)
 {
-    pl_private *pools[N_CYCLES];
+    pl_keeper *pools[N_CYCLES];
     uint64_t address = 0;
 
     for (int round = 0; round < 2; round++) {
@@ -715,7 +715,7 @@ END_TEST
 /* A small pool does not pin all memory of an earlier large one. */
 START_TEST(a_later_pool_pins_only_what_it_touches)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_put(pools_get(pool, (size_t)60 * GRANULE, 1), 1);
     pleat.sim.finish();
     pools_release(pool);
@@ -743,7 +743,7 @@ static uint64_t pinned_or_live(void)
 START_TEST(a_later_pool_does_not_pin_what_pends)
 {
     name(2);
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_put(pools_get(pool, (size_t)60 * GRANULE, 1), 1);
     pools_release(pool);
     pool = pools_open_one();
@@ -761,7 +761,7 @@ END_TEST
 /* Memory freed by two lanes in the first pool lies side by side in the second. */
 START_TEST(a_request_of_a_pool_that_is_refused_pins_nothing)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_devptr ptr[4] = { 0 };
     for (unsigned i = 0; i < 4; i++) {
         ptr[i] = pools_get(pool, (size_t)(10 * GRANULE + 4711), 1 + i % 2);
@@ -793,7 +793,7 @@ START_TEST(what_pends_waits_for_no_later_tick_in_the_next_pool)
     name(2);
     pleat_devptr live = pools_get_default(512, 1);
     pleat_devptr late = pools_get_default(512, 1);
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     pleat_put(pools_get(pool, 10 * GRANULE, 1), 1);
     pools_release(pool);
     pleat_put(late, 1);
@@ -815,7 +815,7 @@ START_TEST(memory_that_goes_from_pool_to_pool_settles)
 {
     enum { LIVE = 4, CYCLES = 300, FEW = 12 };
     struct {
-        pl_private *pool;
+        pl_keeper *pool;
         cu_graph_exec exec;
         pleat_devptr ptr;
     } graphs[LIVE] = { 0 };

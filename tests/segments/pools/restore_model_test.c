@@ -24,7 +24,7 @@ typedef struct block {
 } block;
 
 typedef struct pool {
-    pl_private *in; /* NULL = released */
+    pl_keeper *in; /* NULL = released */
     unsigned generation;
     block blocks[N_BLOCKS];
 } pool;
@@ -65,7 +65,7 @@ static void work_on(block *b)
     pleat_work(b->stream, b->ptr, b->bytes);
 }
 
-static void step_block(random_source *r, pl_private *in, block *b)
+static void step_block(random_source *r, pl_keeper *in, block *b)
 {
     pl_allocator *a = pleat.a;
 
@@ -346,7 +346,7 @@ START_TEST(others_go_on_meanwhile)
 {
     random_source r = { 4711 + (uint64_t)_i };
     pl_allocator *a = pleat.a;
-    pl_private *in = pools_open_one();
+    pl_keeper *in = pools_open_one();
     static pleat_devptr many[N_MANY];
     static size_t sizes[N_MANY];
     pl_roster roster;
@@ -398,7 +398,7 @@ START_TEST(graphs_are_captured_one_on_the_other)
 {
     enum { CAPTURE = 3, N = 5, ROUNDS = 4 };
     pl_allocator *a = pleat.a;
-    pl_private *in = pools_open_one();
+    pl_keeper *in = pools_open_one();
     pleat_devptr outputs[N];
     pleat_devptr next[N];
     pl_roster first;

@@ -13,7 +13,7 @@
 /* These blocks fill half of the map's 2^14 slots in the second pool. */
 enum { N_DEFAULT = 3000, N_FIRST = 6000, N_SECOND = 8000 };
 
-static pl_private *pools[2];
+static pl_keeper *pools[2];
 static pl_roster rosters[2];
 static pleat_devptr blocks[N_SECOND];
 
@@ -22,7 +22,7 @@ static size_t n_unmoved(void)
     return ((pl_space *)pleat.a)->blocks.live.n_unmoved;
 }
 
-static pleat_devptr get(pl_private *in)
+static pleat_devptr get(pl_keeper *in)
 {
     const pl_allocator_ops *ops = pleat.a->ops;
     pleat_devptr ptr = 0;

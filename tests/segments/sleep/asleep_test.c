@@ -11,7 +11,7 @@ enum { OWN = 1, OTHER = 2, N_AWAKE = 3, N_LONG = 200, N_PAGES = 150, N_SMALL = 6
 
 #define GRANULE (2 * MIB)
 
-static pl_private *heap;
+static pl_keeper *heap;
 
 static void open_room(void)
 {
@@ -157,7 +157,7 @@ START_TEST(what_waits_under_a_room_that_sleeps_is_shown_nowhere)
 {
     enum { N = 3, N_PINNED = 7 }; /* a pool with a checkpoint pins them */
     pleat_devptr waits[N] = { get(4 * GRANULE), get(GRANULE / 2), get(GRANULE) };
-    pl_private *pool;
+    pl_keeper *pool;
     pleat_devptr ptr = 0;
     pl_roster roster;
     ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);

@@ -5,13 +5,13 @@
 
 #include "segments/pleat/grow/place.h"
 #include "segments/pleat/grow/request.h"
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/run.h"
 #include "tests/support/segments/segments_rig.h"
 #include "tests/support/suite.h"
 
 static pl_segment *seg;
-static pl_private room;
+static pl_keeper room;
 
 /* Four granules of free memory, none of them loose yet. */
 static void open_opening(void)
@@ -35,7 +35,7 @@ static void open_loose(void)
 
 static void close_rig(void)
 {
-    seg->area->pool = NULL;
+    seg->area->keeper = NULL;
     seg->is_private = false;
     rig_close();
 }
@@ -86,8 +86,8 @@ END_TEST
 START_TEST(a_room_that_fell_asleep_pins_what_comes_back)
 {
     pl_block *b = carve(pl_carve_take);
-    room.is_asleep = true;
-    seg->area->pool = &room;
+    room.rest = PL_TURNING;
+    seg->area->keeper = &room;
     seg->is_private = true;
     pl_segment_own_all(seg);
     size_t n = pl_segment_pin_granules(seg, 0, 3);
@@ -101,8 +101,8 @@ END_TEST
 /* Unused memory of a pool is still for every request. */
 START_TEST(a_pool_leaves_loose_what_it_has_not_used)
 {
-    room.is_asleep = false;
-    seg->area->pool = &room;
+    room.rest = PL_AWAKE;
+    seg->area->keeper = &room;
     seg->is_private = true;
     pl_block *b = carve(pl_carve_take);
     pl_carve_restore(&rig, b);

@@ -16,7 +16,7 @@ static void open_tight(void)
     pleat_walk_every(100);
 }
 
-static pleat_status ask(pl_private *pool, size_t bytes, unsigned stream)
+static pleat_status ask(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr;
     pleat_status st = pleat.a->ops->alloc_asked(pleat.a, pool, bytes, pleat.streams[stream], NULL,
@@ -28,7 +28,7 @@ static pleat_status ask(pl_private *pool, size_t bytes, unsigned stream)
     return st;
 }
 
-static void fill_device(pl_private *pool, size_t bytes, unsigned stream)
+static void fill_device(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     while (ask(pool, bytes, stream) == PLEAT_OK) {
     }
@@ -84,7 +84,7 @@ END_TEST
 /* A pool's request looks at memory of the default pool first, of which there is none. */
 START_TEST(a_pools_blocks_are_found_among_themselves)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     for (size_t i = 0; i < MANY; i++) {
         small[i] = pools_get(pool, 512, 2);
     }

@@ -91,7 +91,7 @@ static void finish_and_trim(void)
 START_TEST(what_others_give_back_meanwhile_serves_a_request_in_a_capture)
 {
     leave_pending(100 * MIB);
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     captures_begin(1);
     ck_assert_int_eq(pools_refused(pool, 100 * MIB, 1), PLEAT_EPENDING);
     others = finish_and_trim;
@@ -108,7 +108,7 @@ enum { N_BLOCKS = 80 * 1024, ROUNDS = 64, OPENED_AT_ONCE = 1024 };
 static pleat_devptr blocks[N_BLOCKS];
 
 /* Without a walk over everything, unlike pleat_get. */
-static void get_blocks(pl_private *pool)
+static void get_blocks(pl_keeper *pool)
 {
     const pl_allocator_ops *ops = pleat.a->ops;
     for (size_t i = 0; i < N_BLOCKS; i++) {
@@ -144,7 +144,7 @@ END_TEST
 /* It is left once the graph is gone, and is more than the rounds of settling look at. */
 START_TEST(opening_what_a_pool_left_yields_every_few_blocks)
 {
-    pl_private *pool = pools_open_one();
+    pl_keeper *pool = pools_open_one();
     captures_begin(1);
     get_blocks(pool);
     cu_graph graph = captures_end_with_graph(1);

@@ -23,36 +23,36 @@ void pools_close(void)
     pleat_close();
 }
 
-pl_private *pools_open_idle(void)
+pl_keeper *pools_open_idle(void)
 {
-    pl_private *pool = NULL;
+    pl_keeper *pool = NULL;
     ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
     return pool;
 }
 
-pl_private *pools_open_one(void)
+pl_keeper *pools_open_one(void)
 {
-    pl_private *pool = pools_open_idle();
+    pl_keeper *pool = pools_open_idle();
     pl_roster roster;
     ck_assert_int_eq(pleat.a->ops->pools->save(pleat.a, pool, &roster), PLEAT_OK);
     pleat.a->ops->pools->drop_roster(pleat.a, &roster);
     return pool;
 }
 
-void pools_release(pl_private *pool)
+void pools_release(pl_keeper *pool)
 {
     pleat.a->ops->pools->release(pleat.a, pool);
     pleat_assert_sound();
     told_assert_agrees(pleat.a);
 }
 
-void pools_rest(pl_private *pool)
+void pools_rest(pl_keeper *pool)
 {
     pleat.a->ops->pools->rest(pleat.a, pool);
     pleat_assert_sound();
 }
 
-pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream)
+pleat_devptr pools_get(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 0;
     ck_assert_int_eq(
@@ -64,7 +64,7 @@ pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream)
     return ptr;
 }
 
-pleat_status pools_refused(pl_private *pool, size_t bytes, unsigned stream)
+pleat_status pools_refused(pl_keeper *pool, size_t bytes, unsigned stream)
 {
     pleat_devptr ptr = 4711;
     pleat_status st = pleat.a->ops->alloc_asked(pleat.a, pool, bytes, pleat.streams[stream], NULL,
@@ -83,7 +83,7 @@ pleat_devptr pools_get_default(size_t bytes, unsigned stream)
     return ptr;
 }
 
-uint64_t pools_reserved(pl_private *pool)
+uint64_t pools_reserved(pl_keeper *pool)
 {
     pleat_stat out[PLEAT_N_SIZES];
     pleat.a->ops->pools->reserved(pleat.a, pool, out);

@@ -12,16 +12,16 @@ void pools_close(void);
 
 /* The call must succeed. Every walker passes afterwards. The first opens a pool that keeps nothing,
  * the second a pool that keeps its memory, as after a checkpoint or a capture. */
-pl_private *pools_open_idle(void);
-pl_private *pools_open_one(void);
-void pools_release(pl_private *pool);
-void pools_rest(pl_private *pool);
+pl_keeper *pools_open_idle(void);
+pl_keeper *pools_open_one(void);
+void pools_release(pl_keeper *pool);
+void pools_rest(pl_keeper *pool);
 /* and write to the block */
-pleat_devptr pools_get(pl_private *pool, size_t bytes, unsigned stream);
+pleat_devptr pools_get(pl_keeper *pool, size_t bytes, unsigned stream);
 /* pools_get without a pool */
 pleat_devptr pools_get_default(size_t bytes, unsigned stream);
-pleat_status pools_refused(pl_private *pool, size_t bytes, unsigned stream); /* must fail */
-uint64_t pools_reserved(pl_private *pool);
+pleat_status pools_refused(pl_keeper *pool, size_t bytes, unsigned stream); /* must fail */
+uint64_t pools_reserved(pl_keeper *pool);
 
 void pools_begin_capture(unsigned stream);
 cu_graph_exec pools_end_capture(unsigned stream);

@@ -246,7 +246,7 @@ void replay_init(replay *r)
     r->observer.is_on = true;
 }
 
-void replay_release(replay *r, const pl_private *pool)
+void replay_release(replay *r, const pl_keeper *pool)
 {
     for (size_t i = 0; i < r->told.n_blocks; i++) {
         replay_block *block = &r->told.blocks[i];

@@ -48,7 +48,7 @@ typedef struct replay {
 
 void replay_init(replay *r); /* the observer is on */
 /* The private pool is gone. Its blocks now belong to no pool. */
-void replay_release(replay *r, const pl_private *pool);
+void replay_release(replay *r, const pl_keeper *pool);
 /* `is_alone`: no second thread is at work. Then even a visit without pieces can be compared. */
 void replay_compare(replay *r, pl_allocator *a, bool is_alone);
 /* Fail the test if anything was wrong. */

@@ -1,7 +1,6 @@
-/* private.c - see private.h. Guarded by the device lock. */
-#include "segments/pleat/space/private.h"
+/* keeper.c - see keeper.h. Guarded by the device lock. */
+#include "segments/pleat/space/keeper.h"
 
-#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/run.h"
 
 enum { LEAST_SEGMENT = 8 /* granules */, PARTS = 64 };
@@ -9,9 +8,9 @@ enum { QUIET_LOOKS = 256, RECYCLE_LOOKS = 8 };
 
 /* ---- areas ----------------------------------------------------------------------------------- */
 
-/* May a new pool get the area? No, if a block in the area is live, shared, captured or in flight,
+/* May a new keeper get the area? No, if a block in the area is live, shared, captured or in flight,
  * if a segment is opening, or if the blocks are too many to look at. Makes the indexes that pending
- * blocks need in a private pool. */
+ * blocks need in a keeper's area. */
 static bool may_recycle(pl_space *space, pl_area *area)
 {
     size_t n_looks = QUIET_LOOKS;
@@ -31,9 +30,9 @@ static bool may_recycle(pl_space *space, pl_area *area)
     return true;
 }
 
-pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *seg)
+pl_segment *pl_keeper_next_segment(const pl_keeper *keeper, const pl_segment *seg)
 {
-    const pl_area *area = seg != NULL ? seg->area->next : pool->areas;
+    const pl_area *area = seg != NULL ? seg->area->next : keeper->areas;
     bool is_last = seg != NULL && seg->area->class == PL_CLASS_BUFFER;
 
     if (seg != NULL && seg->next != NULL) {
@@ -44,7 +43,7 @@ pl_segment *pl_private_next_segment(const pl_private *pool, const pl_segment *se
             return NULL;
         }
         is_last = is_last || area == NULL;
-        area = area != NULL ? area->next : pool->buffers;
+        area = area != NULL ? area->next : keeper->buffers;
     }
     return area->segments;
 }
@@ -59,7 +58,7 @@ static size_t resident_bytes(const pl_area *area)
     return n;
 }
 
-void pl_private_release_area(pl_space *space, pl_area *area)
+void pl_keeper_release_area(pl_space *space, pl_area *area)
 {
     area->next = NULL;
     *(space->places.released != NULL ? &space->places.last_released->next
@@ -67,8 +66,8 @@ void pl_private_release_area(pl_space *space, pl_area *area)
     space->places.last_released = area;
 }
 
-/* Take an area that a pool may get out of the released areas. Others go to the end of the list.
- * NULL if a pool may get none of the first RECYCLE_LOOKS areas. */
+/* Take an area that a keeper may get out of the released areas. Others go to the end of the list.
+ * NULL if a keeper may get none of the first RECYCLE_LOOKS areas. */
 static pl_area *recycle(pl_space *space)
 {
     for (unsigned n = RECYCLE_LOOKS; n > 0 && space->places.released != NULL; n--) {
@@ -77,7 +76,7 @@ static pl_area *recycle(pl_space *space)
         if (may_recycle(space, area)) {
             return area;
         }
-        pl_private_release_area(space, area);
+        pl_keeper_release_area(space, area);
     }
     return NULL;
 }
@@ -123,10 +122,10 @@ static void requeue_pending(pl_space *space, pl_segment *seg)
     }
 }
 
-/* The pool owns nothing in the segment yet: pending and settled memory stay everybody's. */
+/* The keeper owns nothing in the segment yet: pending and settled memory stay everybody's. */
 static void make_apart(pl_space *space, pl_segment *seg)
 {
-    seg->is_private = seg->area->pool->keeps;
+    seg->is_private = seg->area->keeper->keeps;
     pl_segment_own_none(seg);
     requeue_pending(space, seg);
 }
@@ -143,10 +142,10 @@ static void give_to(pl_space *space, pl_area *area, const pl_lane *lane)
 
 /* Give the lane an area whose stream is gone: a pool that outlives many streams would else gather
  * an area for each. NULL: no such area. */
-static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *lane,
+static pl_area *inherit(pl_space *space, const pl_keeper *keeper, const pl_lane *lane,
                         pl_class class)
 {
-    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+    for (pl_area *area = keeper->areas; area != NULL; area = area->next) {
         pl_lock_touch(1);
         if (area->class == class && pl_lane_is_gone(pl_space_lane_at(space, area->lane))) {
             give_to(space, area, lane);
@@ -156,16 +155,16 @@ static pl_area *inherit(pl_space *space, const pl_private *pool, const pl_lane *
     return NULL;
 }
 
-static void enter(pl_space *space, pl_private *pool, pl_area *area, const pl_lane *lane)
+static void enter(pl_space *space, pl_keeper *keeper, pl_area *area, const pl_lane *lane)
 {
     give_to(space, area, lane);
-    area->pool = pool;
-    area->next = pool->areas;
-    pool->areas = area;
+    area->keeper = keeper;
+    area->next = keeper->areas;
+    keeper->areas = area;
     for (pl_segment *seg = area->segments; seg != NULL; seg = seg->next) {
         make_apart(space, seg);
     }
-    pl_stat_add(&pool->reserved, resident_bytes(area));
+    pl_stat_add(&keeper->reserved, resident_bytes(area));
 }
 
 /* Requests of a capture use the indexes of both lanes. */
@@ -177,13 +176,13 @@ static pleat_status reserve_indexes(pl_space *space, pl_area *area, const pl_lan
 }
 
 /* The lane's own area. Without it, an area to share if the pool has enough areas; else NULL. */
-static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class class)
+static pl_area *find_area(const pl_keeper *keeper, const pl_lane *lane, pl_class class)
 {
     uint32_t number = pl_lane_plain(lane->number);
     pl_area *shared = NULL;
     unsigned n = 0;
 
-    for (pl_area *area = pool->areas; area != NULL; area = area->next) {
+    for (pl_area *area = keeper->areas; area != NULL; area = area->next) {
         pl_lock_touch(1);
         if (area->class != class) {
             continue;
@@ -196,13 +195,13 @@ static pl_area *find_area(const pl_private *pool, const pl_lane *lane, pl_class 
     return n >= PL_MOST_AREAS ? shared : NULL;
 }
 
-pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *lane, pl_class class,
-                             pl_area **out)
+pleat_status pl_keeper_area(pl_space *space, pl_keeper *keeper, const pl_lane *lane, pl_class class,
+                            pl_area **out)
 {
-    pl_area *area = find_area(pool, lane, class);
+    pl_area *area = find_area(keeper, lane, class);
 
     if (area == NULL) {
-        area = inherit(space, pool, lane, class);
+        area = inherit(space, keeper, lane, class);
     }
     if (area == NULL) {
         area = recycle(space);
@@ -210,7 +209,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
         if (area == NULL) {
             return PLEAT_ENOMEM_HOST;
         }
-        enter(space, pool, area, lane);
+        enter(space, keeper, area, lane);
         area->class = class; /* only now: pending runs were indexed by the old class */
     }
     *out = area;
@@ -226,7 +225,7 @@ pleat_status pl_private_area(pl_space *space, pl_private *pool, const pl_lane *l
  * a fixed part of what is left would leave next to nothing after some thousand areas.
  *
  * Each further segment is at least as large as all earlier segments together. */
-size_t pl_private_want(const pl_space *space, const pl_area *area)
+size_t pl_keeper_want(const pl_space *space, const pl_area *area)
 {
     uint64_t budget;
     double left = (double)pl_range_left_bytes(space->dev, &budget) / (double)budget;
@@ -243,59 +242,32 @@ size_t pl_private_want(const pl_space *space, const pl_area *area)
     return want < have ? have : want;
 }
 
-/* ---- heaps (heap.h) -------------------------------------------------------------------------- */
+/* ---- keepers --------------------------------------------------------------------------------- */
 
-pleat_status pl_heap_promise(pl_heap *heap, uint64_t bytes)
-{
-    uint64_t have = heap->allocated_bytes.current + heap->promised_bytes;
-
-    if (heap->limit_bytes != 0 && (have >= heap->limit_bytes || bytes > heap->limit_bytes - have)) {
-        return PLEAT_ENOMEM_DEVICE;
-    }
-    heap->promised_bytes += bytes;
-    return PLEAT_OK;
-}
-
-void pl_heap_count_begin(pl_heap *heap, const pl_block *b)
-{
-    heap->n_births++;
-    pl_stat_add(&heap->blocks, 1);
-    pl_stat_add(&heap->allocated_bytes, b->bytes);
-    pl_stat_add(&heap->requested_bytes, b->requested);
-}
-
-void pl_heap_count_end(pl_heap *heap, const pl_block *b)
-{
-    pl_stat_sub(&heap->blocks, 1);
-    pl_stat_sub(&heap->allocated_bytes, b->bytes);
-    pl_stat_sub(&heap->requested_bytes, b->requested);
-}
-
-/* ---- the pools ------------------------------------------------------------------------------- */
-
-void pl_private_keep(pl_private *pool)
+void pl_keeper_keep(pl_keeper *keeper)
 {
     pl_segment *seg = NULL;
 
-    if (pool->keeps) {
+    if (keeper->keeps) {
         return;
     }
-    pool->keeps = true;
-    while ((seg = pl_private_next_segment(pool, seg)) != NULL) {
+    keeper->keeps = true;
+    while ((seg = pl_keeper_next_segment(keeper, seg)) != NULL) {
         seg->is_private = true;
         pl_segment_own_none(seg);
     }
 }
 
-pl_private *pl_private_make(pl_space *space)
+void *pl_keeper_make(pl_space *space, const pl_keeper_kind *kind, size_t bytes)
 {
-    pl_private *pool = pl_meta_calloc(&space->meta, 1, sizeof(*pool));
+    pl_keeper *keeper = pl_meta_calloc(&space->meta, 1, bytes);
 
-    if (pool != NULL) {
-        pool->number = ++space->places.n_pools_made;
-        LIST_INSERT_HEAD(&space->places.pools, pool, link);
+    if (keeper != NULL) {
+        keeper->kind = kind;
+        keeper->number = ++space->places.n_keepers_made;
+        LIST_INSERT_HEAD(&space->places.keepers, keeper, link);
     }
-    return pool;
+    return keeper;
 }
 
 /* ---- the end, and the walker ----------------------------------------------------------------- */
@@ -309,25 +281,28 @@ static void destroy_areas(pl_space *space, pl_area *area)
     }
 }
 
-static void destroy_pool(pl_space *space, pl_private *pool)
+static void destroy(pl_space *space, pl_keeper *keeper)
 {
-    destroy_areas(space, pool->areas);
-    destroy_areas(space, pool->buffers);
-    pl_meta_free(&space->meta, pool);
+    if (keeper->kind->fini != NULL) {
+        keeper->kind->fini(space, keeper);
+    }
+    destroy_areas(space, keeper->areas);
+    destroy_areas(space, keeper->buffers);
+    pl_meta_free(&space->meta, keeper);
 }
 
-void pl_private_destroy_all(pl_space *space)
+void pl_keeper_destroy_all(pl_space *space)
 {
     destroy_areas(space, space->places.released);
-    while (!LIST_EMPTY(&space->places.pools)) {
-        pl_private *pool = LIST_FIRST(&space->places.pools);
-        LIST_REMOVE(pool, link);
-        destroy_pool(space, pool);
+    while (!LIST_EMPTY(&space->places.keepers)) {
+        pl_keeper *keeper = LIST_FIRST(&space->places.keepers);
+        LIST_REMOVE(keeper, link);
+        destroy(space, keeper);
     }
     while (space->places.draining != NULL) {
-        pl_private *pool = space->places.draining;
-        space->places.draining = pool->next;
-        destroy_pool(space, pool);
+        pl_keeper *keeper = space->places.draining;
+        space->places.draining = keeper->next;
+        destroy(space, keeper);
     }
 }
 
@@ -345,47 +320,43 @@ static bool has_stray_block(const pl_segment *seg, bool is_draining)
     return false;
 }
 
-/* A heap that is falling asleep, or waking, has private segments and others. */
-static bool is_strange(const pl_private *pool, const pl_segment *seg)
+static bool is_strange(const pl_keeper *keeper, const pl_segment *seg)
 {
-    bool is_private = pool->heap == NULL ? pool->keeps : pool->heap->slumber != NULL;
-    bool may_be_private = is_private || pool->is_asleep;
-
-    return seg->area->pool != pool || (is_private && !seg->is_private) ||
-           (seg->is_private && !may_be_private);
+    return seg->area->keeper != keeper ||
+           (keeper->rest != PL_TURNING && keeper->keeps != seg->is_private);
 }
 
-static int check_pool(const pl_space *space, const pl_private *pool)
+static int check_keeper(const pl_space *space, const pl_keeper *keeper)
 {
     const pl_segment *seg = NULL;
     size_t bytes = 0;
 
-    while ((seg = pl_private_next_segment(pool, seg)) != NULL) {
+    while ((seg = pl_keeper_next_segment(keeper, seg)) != NULL) {
         bytes += seg->n_resident << seg->granule_log2;
-        if (is_strange(pool, seg) ||
-            (pool->heap == NULL && has_stray_block(seg, pool->is_draining))) {
+        if (is_strange(keeper, seg) ||
+            (keeper->kind->serves_captures && has_stray_block(seg, !keeper->is_told))) {
             return 1;
         }
     }
-    for (const pl_area *area = pool->areas; area != NULL; area = area->next) {
+    for (const pl_area *area = keeper->areas; area != NULL; area = area->next) {
         if (area->class == PL_CLASS_BUFFER) {
             return 1;
         }
     }
-    return space->flights.n == 0 && bytes != pool->reserved.current;
+    return space->flights.n == 0 && bytes != keeper->reserved.current;
 }
 
-int pl_private_check(const pl_space *space)
+int pl_keeper_check(const pl_space *space)
 {
-    const pl_private *pool = LIST_FIRST(&space->places.pools);
+    const pl_keeper *keeper = LIST_FIRST(&space->places.keepers);
 
-    for (; pool != NULL; pool = LIST_NEXT(pool, link)) {
-        if (check_pool(space, pool) != 0) {
+    for (; keeper != NULL; keeper = LIST_NEXT(keeper, link)) {
+        if (check_keeper(space, keeper) != 0) {
             return 1;
         }
     }
-    for (pool = space->places.draining; pool != NULL; pool = pool->next) {
-        if (check_pool(space, pool) != 0) {
+    for (keeper = space->places.draining; keeper != NULL; keeper = keeper->next) {
+        if (check_keeper(space, keeper) != 0) {
             return 1;
         }
     }
