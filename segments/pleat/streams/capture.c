@@ -81,17 +81,6 @@ void pl_capture_forget_parts(pl_space *space, pl_capture *capture)
     }
 }
 
-static bool took_part(const pl_capture *capture, const void *handle)
-{
-    const pl_part *part = capture->parts;
-
-    while (part != NULL && part->participant->handle != handle) {
-        pl_lock_touch(1);
-        part = part->next;
-    }
-    return part != NULL;
-}
-
 static pleat_status find_or_add_participant(pl_space *space, void *handle, pl_participant **out)
 {
     pl_participant **at = find_participant(space, handle);
@@ -111,7 +100,7 @@ pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *ha
 {
     pl_participant *participant;
 
-    if (pl_capture_is_released(capture) || capture->is_disowned || took_part(capture, handle)) {
+    if (pl_capture_is_released(capture) || capture->is_disowned) {
         return PLEAT_OK;
     }
     pl_part *part = pl_meta_calloc(&space->meta, 1, sizeof(*part));

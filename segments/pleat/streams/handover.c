@@ -237,6 +237,7 @@ static pl_lane *missing_for(const pl_space *space, const pl_lane *user, const pl
 /* After the newest tick of `other`. */
 static pleat_status order(pl_space *space, pl_lane *user, pl_lane *other)
 {
+    pl_assert(other->n_ticks > 0);
     pl_tick tick = other->ticks[(other->first_tick + other->n_ticks - 1) % PL_LANE_TICKS];
 
     pl_fence_share(tick.fence, 1);
@@ -274,12 +275,14 @@ static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, boo
 pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
                          bool is_private, size_t *n_moved)
 {
-    uint64_t behind = pl_handover_behind(user, other->number);
+    uint64_t ordered = pl_handover_behind(user, other->number);
+    uint64_t passed = other->clock.passed; /* needs no order, and no further look of a settling */
+    uint64_t behind = ordered > passed ? ordered : passed;
     haul h = { 0 };
 
     bool is_enough = adopt_enough(space, user, other, behind, n_granules, is_private, &h);
     pleat_status st = PLEAT_OK;
-    if (!is_enough && other->n_ticks > 0 && other->recorded_tick > behind) {
+    if (!is_enough && other->recorded_tick > behind) {
         st = order(space, user, other);
         if (st == PLEAT_OK) {
             behind = pl_handover_behind(user, other->number);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "segments/pleat/space/space.h"
+#include "segments/pleat/streams/capture.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
 #include "vmm/driver_state.h"
@@ -50,6 +51,32 @@ START_TEST(a_capture_that_breaks_before_its_graph_is_watched_keeps_nothing)
     pleat_put(ptr, 1);
     ck_assert_uint_eq(pleat_trim(0, true), 20 * MIB);
     ck_assert_uint_eq(pleat_counted().pinned_granules, 0);
+}
+END_TEST
+
+/* A program may go on for long before it ends the capture. */
+START_TEST(calls_in_a_broken_capture_add_nothing)
+{
+    enum { N = 1000 };
+    captures_begin(1);
+    pleat_devptr ptr = pleat_get(MIB, 1);
+    (void)pl_cu_ctx_synchronize(pleat.sim.drv);
+    for (int i = 0; i < N; i++) {
+        captures_name_stream(1);
+    }
+    pl_space *space = (pl_space *)pleat.a;
+    const pl_capture *capture;
+    size_t n_parts = 0;
+    LIST_FOREACH(capture, &space->captures.all, all)
+    {
+        for (const pl_part *part = capture->parts; part != NULL; part = part->next) {
+            n_parts++;
+        }
+    }
+    ck_assert_uint_le(n_parts, 1);
+    ck_assert_uint_le(space->captures.n, 2); /* the broken one, and what the last call saw */
+    end_broken(1);
+    pleat_put(ptr, 1);
 }
 END_TEST
 
@@ -245,6 +272,7 @@ END_TEST
 SUITE(segments_capture_window)
 {
     TCase *broken = suite_case(suite, "broken", open_plain, pleat_close);
+    tcase_add_test(broken, calls_in_a_broken_capture_add_nothing);
     tcase_add_test(broken, a_capture_that_breaks_before_its_graph_is_watched_keeps_nothing);
     TCase *unnamed = suite_case(suite, "not named yet", open_plain, pleat_close);
     tcase_add_test(unnamed, a_trim_that_does_not_wait_spares_a_capture_that_has_just_begun);

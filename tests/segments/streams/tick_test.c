@@ -1,7 +1,9 @@
 /* tick_test.c - when a stream gets a tick, and which memory settles by the tick. */
 /* labels: unit */
 #include <check.h>
+#include <pthread.h>
 
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
@@ -328,6 +330,59 @@ START_TEST(a_tick_of_the_context_that_is_refused_is_tried_again)
 }
 END_TEST
 
+/* A stream dies that leaves a twentieth of the memory: worth a tick of the context, and not urgent.
+ * Returns how many such ticks were recorded in so many calls of another stream. */
+static uint64_t n_ticks_in(unsigned n_calls)
+{
+    enum { N = 5, N_LIVE = 95, BYTES = 8 * MIB };
+    pleat_devptr dead[N];
+    for (int i = 0; i < N_LIVE; i++) {
+        pleat_get(BYTES, 1);
+    }
+    for (int i = 0; i < N; i++) {
+        dead[i] = pleat_get(BYTES, 2);
+    }
+    pleat_renew_stream(2);
+    for (int i = 0; i < N; i++) {
+        pleat_put(dead[i], 1);
+    }
+    for (unsigned i = 0; i < n_calls; i += 2) {
+        pleat_put(pleat_get(512, 1), 1);
+    }
+    return pleat_calls("cuCtxRecordEvent");
+}
+
+enum { DUE_CALLS = 4096, DUE_AFTER_CAPTURES = 20480 };
+
+START_TEST(a_tick_of_the_context_is_recorded_after_a_thousand_calls)
+{
+    ck_assert_uint_eq(n_ticks_in(DUE_CALLS), 1);
+}
+END_TEST
+
+static void *capture_once(void *arg)
+{
+    ck_assert_int_eq(pl_device_enter(pleat.dev), PLEAT_OK);
+    captures_begin(3);
+    captures_name_stream(3);
+    captures_end(3);
+    pl_device_leave(pleat.dev);
+    return arg;
+}
+
+/* The first tick finds that the thread that captured is gone. Another may begin at any time then,
+ * so no moment is safe. */
+START_TEST(or_after_many_more_once_captures_were_seen)
+{
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, capture_once, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_eq(n_ticks_in(DUE_CALLS), 1);
+    ck_assert_uint_eq(n_ticks_in(DUE_CALLS), 1);
+    ck_assert_uint_eq(n_ticks_in(DUE_AFTER_CAPTURES), 2);
+}
+END_TEST
+
 SUITE(segments_tick)
 {
     TCase *settling = suite_case(suite, "settling", open_plain, pleat_close);
@@ -353,4 +408,6 @@ SUITE(segments_tick)
     tcase_add_test(silent, uses_by_streams_that_died_are_over_by_and_by);
     tcase_add_test(silent, streams_that_died_share_a_tick_of_the_context);
     tcase_add_test(silent, a_tick_of_the_context_that_is_refused_is_tried_again);
+    tcase_add_test(silent, a_tick_of_the_context_is_recorded_after_a_thousand_calls);
+    tcase_add_test(silent, or_after_many_more_once_captures_were_seen);
 }
