@@ -24,8 +24,8 @@
 typedef enum pl_line_kind {
     PL_LINE_SHARED,  /* shared and captured blocks: they come to their next demand */
     PL_LINE_PENDING, /* free blocks: they are settled */
-    PL_LINE_PRIVATE, /* the same, in granules that a private pool owns; in a capture's clock, shared
-                      * blocks of private pools */
+    PL_LINE_PRIVATE, /* the same, in granules that a keeper owns; in a capture's clock, shared
+                      * blocks of keepers that serve captures */
     PL_N_LINES
 } pl_line_kind;
 

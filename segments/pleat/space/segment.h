@@ -56,8 +56,8 @@ typedef struct pl_segment {
     pl_range reserved;       /* const: as reserved by the driver */
     unsigned granule_log2;   /* const */
     bool has_large;          /* some chunk of several granules was mapped here */
-    bool is_private;         /* owned granules are never loose: pools that keep, heaps asleep */
-    bool is_opening;         /* was private; granules become loose some at a time: private.h */
+    bool is_private;         /* its keeper keeps: owned granules are never loose (keeper.h) */
+    bool is_opening;         /* was private; granules become loose some at a time: drain.h */
     bool is_left;            /* at destruction: stays mapped, as work may run on it */
     pleat_devptr opened;     /* is_opening: granules below this address are done */
     struct pl_segment *next_opening;
@@ -74,7 +74,7 @@ typedef struct pl_segment {
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
-    uint64_t *owned;  /* is_private: a block of the pool ended in the granule; else no meaning */
+    uint64_t *owned;  /* is_private: a block of the keeper ended in the granule; else no meaning */
     uint64_t *asleep; /* those with PL_CHUNK_ASLEEP */
     pl_users *users;  /* by granule */
     size_t n_loose;

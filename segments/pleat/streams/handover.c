@@ -275,14 +275,13 @@ static size_t order_the_rest(pl_space *space, pl_lane *user, pl_lane *other, boo
 pleat_status pl_handover(pl_space *space, pl_lane *user, pl_lane *other, size_t n_granules,
                          bool is_private, size_t *n_moved)
 {
-    uint64_t ordered = pl_handover_behind(user, other->number);
-    uint64_t passed = other->clock.passed; /* needs no order, and no further look of a settling */
-    uint64_t behind = ordered > passed ? ordered : passed;
+    uint64_t behind = pl_handover_behind(user, other->number);
     haul h = { 0 };
 
     bool is_enough = adopt_enough(space, user, other, behind, n_granules, is_private, &h);
     pleat_status st = PLEAT_OK;
-    if (!is_enough && other->recorded_tick > behind) {
+    /* What has passed is settled for everybody, though not at once: no order is needed for it. */
+    if (!is_enough && other->n_ticks > 0 && other->recorded_tick > behind) {
         st = order(space, user, other);
         if (st == PLEAT_OK) {
             behind = pl_handover_behind(user, other->number);

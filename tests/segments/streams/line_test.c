@@ -3,6 +3,9 @@
 /* labels: unit */
 #include <check.h>
 
+#include "segments/pleat/space/space.h"
+#include "segments/pleat/streams/handover.h"
+#include "segments/pleat/streams/tick.h"
 #include "tests/support/segments/segments_pools.h"
 #include "tests/support/suite.h"
 
@@ -100,10 +103,34 @@ START_TEST(a_pools_blocks_are_found_among_themselves)
 }
 END_TEST
 
+/* Another thread may poll between the settling of a request and its handover. */
+START_TEST(what_has_passed_but_is_not_settled_is_handed_to_nobody)
+{
+    pl_space *space = (pl_space *)pleat.a;
+    (void)pleat_get_and_use(512, 1);
+    pleat_devptr ptr = pleat_get_and_use(GRANULE, 2);
+    pleat_put(ptr, 2);
+    (void)pl_space_enter(space);
+    pl_lane *user = pl_space_lane_of(space, pleat.streams[1], false);
+    pl_lane *other = pl_space_lane_of(space, pleat.streams[2], false);
+    pl_tick_record(space, other);
+    ck_assert_int_eq(pl_tick_wait(space, other, 1000), PLEAT_OK);
+    ck_assert_uint_eq(other->n_ticks, 0);
+    ck_assert(pl_handover_is_possible(space, other, false)); /* it pends, and would be had */
+    size_t n_moved = 1;
+    uint64_t n_waits = pleat_calls("cuStreamWaitEvent");
+    ck_assert_int_eq(pl_handover(space, user, other, SIZE_MAX, false, &n_moved), PLEAT_OK);
+    pl_space_leave(space);
+    ck_assert_uint_eq(n_moved, 0);
+    ck_assert_uint_eq(pleat_calls("cuStreamWaitEvent"), n_waits);
+}
+END_TEST
+
 SUITE(segments_line)
 {
     TCase *tcase = suite_case(suite, "lines", open_tight, pleat_close);
     tcase_add_test(tcase, shared_blocks_hide_no_free_ones);
     tcase_add_loop_test(tcase, free_blocks_hide_no_shared_ones, 3, 5);
     tcase_add_test(tcase, a_pools_blocks_are_found_among_themselves);
+    tcase_add_test(tcase, what_has_passed_but_is_not_settled_is_handed_to_nobody);
 }
