@@ -238,6 +238,31 @@ START_TEST(the_reserve_serves_beside_a_stream_that_hangs)
 }
 END_TEST
 
+/* Pending memory would suffice with the reserve, but may not be waited for. */
+START_TEST(memory_moves_beside_pending_memory_too)
+{
+    enum { N_LIVE = 187, N_PENDING = 31, N_WANTED = 34 }; /* of 256 granules, 4 are reserved */
+    uint64_t use;
+    instance = api_make(API_PLEAT, "capacity:512M,backing:memory",
+                        MIXED ",short:compact,wait_ms:0");
+    first = api_alloc(instance, 0, (size_t)N_LIVE * GRANULE, NULL);
+    lay_large();
+    void *busy = api_stream(instance, 0);
+    void *other = api_stream(instance, 0);
+    pleat_devptr pends = api_alloc(instance, 0, (size_t)N_PENDING * GRANULE, busy);
+    ck_assert_int_eq(sim.use(busy, other, pends, GRANULE, &use), 0);
+    api_free(instance, 0, pends, busy);
+    pleat_devptr ptr = api_alloc(instance, 0, (size_t)N_WANTED * GRANULE, NULL);
+    ck_assert_uint_eq(api_stats(instance, 0).tied_granules, 0);
+    ck_assert_int_eq(sim.use_end(busy, use), 0);
+    api_free(instance, 0, ptr, NULL);
+    api_free(instance, 0, first, NULL);
+    api_stream_end(instance, 0, busy);
+    api_stream_end(instance, 0, other);
+    clear();
+}
+END_TEST
+
 /* Chunks of a quarter would tie 28 of 60 MiB, which is too much (tests/api/oom_test.c has a case
  * where it is not). */
 START_TEST(the_advice_is_counted)
@@ -313,6 +338,7 @@ SUITE(api_compact)
     TCase *failing = suite_case(suite, "failing", api_sim_load, NULL);
     tcase_add_loop_test(failing, memory_moves_before_the_reserve_is_touched, 0, 2);
     tcase_add_test(failing, the_reserve_serves_beside_a_stream_that_hangs);
+    tcase_add_test(failing, memory_moves_beside_pending_memory_too);
     tcase_add_loop_test(failing, a_failure_in_the_move_is_no_loss, 0, 60);
     tcase_add_test(laid_out, the_advice_is_counted);
     TCase *whom = suite_case(suite, "whom it serves", api_sim_load, NULL);
