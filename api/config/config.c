@@ -27,9 +27,10 @@ static pleat_status refuse_key(const char *source, pl_span name)
         pl_text_add(&text, "%s%s", i > 0 ? ", " : "", known);
         pl_nearest_offer(&nearest, (pl_span){ known, strlen(known) });
     }
-    return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'%s known: %s", source,
-                        pl_key_echo_bytes(name), name.at, pl_nearest_say(&nearest, ";", hint),
-                        names);
+    bool is_near = pl_nearest_say(&nearest, "", hint)[0] != '\0'; /* then the list would hide it */
+    return pl_error_set(PLEAT_ECONF, 0, "%s: unknown key '%.*s'%s%s", source,
+                        pl_key_echo_bytes(name), name.at,
+                        is_near ? hint : "; known: ", is_near ? "" : names);
 }
 
 /* ---- reading strings ---- */

@@ -211,7 +211,8 @@ static const struct bad_conf {
     const char *conf;
     const char *parts[6];
 } bad_confs[] = {
-    { "limits:1", { "conf", "unknown key 'limits'", "limit", "growth", "max_split_size_mb" } },
+    { "limits:1", { "conf", "unknown key 'limits'", "did you mean 'limit'?" } },
+    { "qqqq:1", { "conf", "unknown key 'qqqq'", "limit", "growth", "max_split_size_mb" } },
     { "Limit:1", { "unknown key 'Limit'" } },
     { "limit", { "'limit'", "key:value" } },
     { ":3", { "key:value" } },

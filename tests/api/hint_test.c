@@ -107,7 +107,8 @@ START_TEST(a_configuration_with_a_slip_says_which)
 {
     pleat instance;
     ck_assert_int_eq(pleat_create("limt:80G", &instance), PLEAT_ECONF);
-    api_expect(PLEAT_ECONF, "unknown key 'limt'; did you mean 'limit'? known: driver, ");
+    api_expect(PLEAT_ECONF, "unknown key 'limt'; did you mean 'limit'?");
+    ck_assert_ptr_null(strstr(pleat_last_error()->text, "known: ")); /* 45 names would hide it */
     ck_assert_int_eq(pleat_create("qqqqqq:80G", &instance), PLEAT_ECONF);
     api_expect(PLEAT_ECONF, "unknown key 'qqqqqq'; known: driver, ");
     ck_assert_int_eq(pleat_create("limit:80GB", &instance), PLEAT_ECONF);
