@@ -133,6 +133,14 @@ def test_a_card_has_what_the_pages_say() -> None:
     assert run("--card", "24 gb", "sh", "-c", "echo $PLEAT_SIM").stdout.startswith("capacity:2")
 
 
+def test_a_card_is_known_by_the_name_of_its_gpu() -> None:
+    told = {name: run("--card", name, "sh", "-c", "echo $PLEAT_SIM").stdout
+            for name in ("24GB", "24G", "L4", "a10g", "rtx 4090", "RTX4090", "H20", "RTX PRO 6000")}
+    assert told["24GB"] == told["24G"] == told["L4"] == told["a10g"]
+    assert told["rtx 4090"] == told["RTX4090"] != told["L4"]
+    assert told["H20"] == told["RTX PRO 6000"] != ""
+
+
 # A program that needs some GiB, depending on the allocator, and logs each run.
 NEEDY = '''#!/bin/sh
 capacity=$(echo "$PLEAT_SIM" | sed 's/capacity:\\([0-9]*\\),.*/\\1/')
@@ -280,6 +288,7 @@ def test_wrong_usage_is_told() -> None:
         (("--allocator", "other", "true"), "takes native"),
         (("--allocator", "native,pleat", "true"), "a list with --fit only"),
         (("--card", "25GB", "true"), "there is no card 25GB, but"),
+        (("--card", "A100", "true"), "cards A100 have several sizes"),
         (("--card", "80GB", "--memory", "8G", "true"), "which of the two"),
         (("--step", "1G", "true"), "--step goes with --fit"),
         (("--json", "told.json", "true"), "--json and --html go with --check"),

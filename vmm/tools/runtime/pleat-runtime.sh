@@ -6,7 +6,7 @@
 #   pleat-runtime --fit [OPTION...] PROGRAM [ARGUMENT...]  the least device that it needs
 #
 #   --memory SIZE        memory of each device, such as 80G or 139.8G; default 80G
-#   --card NAME          the same by the name of a card: what a 24GB, 40GB, 80GB, ... card really has
+#   --card NAME          the same by the name of a card or GPU: what a 24GB, 80GB, L4, ... really has
 #   --context SIZE       of it the driver keeps for each process's context on a device; default 500M,
 #                        0 for none
 #   --compute M.N        compute capability; default 9.0 (PyTorch sizes its workspaces by it)
@@ -34,6 +34,7 @@
 set -euo pipefail
 
 readonly cards='@PLEAT_CARDS@' # NAME=MIB ...: bench/base/cards.c
+readonly gpus='@PLEAT_GPUS@'   # likewise, by the names of GPUs; some have two sizes
 
 usage() {
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'
@@ -77,14 +78,17 @@ bytes_of() {
 
 # card_bytes NAME: what a card has in all, the context included.
 card_bytes() {
-    local name=${1//[[:space:]]/} card
-    for card in $cards; do
-        if [ "${card%=*}" = "${name^^}" ]; then
-            printf '%s\n' $((${card#*=} << 20))
-            return
+    local name=${1//[[:space:]]/} card mib=''
+    name=${name^^}
+    for card in $cards $gpus; do
+        if [ "${card%=*}" = "$name" ] || [ "${card%=*}" = "${name}B" ]; then
+            [ -z "$mib" ] || fail "--card: cards $1 have several sizes: give the size"
+            mib=${card#*=}
         fi
     done
-    fail "--card: there is no card $1, but $(sed 's/=[0-9]*//g; s/ /, /g' <<<"$cards")"
+    name=$(sed 's/=[0-9]*//g; s/ /, /g' <<<"$cards")
+    [ -n "$mib" ] || fail "--card: there is no card $1, but $name; or by a GPU: L4, RTX 4090, H100"
+    printf '%s\n' $((mib << 20))
 }
 
 find_runtime() {
