@@ -217,6 +217,25 @@ def test_a_sleeping_tag_is_known(check: Any) -> None:
     assert empty["kind"] == "no-contents" and empty["count"] == 1
 
 
+def test_a_copy_into_a_sleeping_tag_says_whose_memory_it_is(check: Any) -> None:
+    code = """
+        import torch, pleat.torch
+        with pleat.torch.tag("kv"):
+            kv = torch.zeros(1 << 20, device="cuda")
+        torch.cuda.synchronize()
+        pleat.torch.sleep("kv", keep="discard")
+        try:
+            kv.copy_(torch.ones(1 << 20))
+        except RuntimeError:
+            pass
+        """
+    told, _ = check(code, "pleat")
+    (asleep,) = told["findings"]
+    assert asleep["kind"] == "unmapped" and "wake" in asleep["missing"]
+    assert asleep["block"]["bytes"] == 4 << 20
+    assert first(asleep["block"]["allocated"]) == line_of(code, "kv = torch.zeros")
+
+
 def test_custom_operators_are_known_by_their_schema(check: Any) -> None:
     code = """
         import torch

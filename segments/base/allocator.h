@@ -161,7 +161,7 @@ typedef struct pl_buffer_ops {
     pleat_status (*query)(pl_allocator *a, pleat_devptr ptr, pleat_buffer_info *out);
 } pl_buffer_ops;
 
-/* Heaps: memory for the blocks of a tag. A heap is a pool whose blocks lie together. Requests name
+/* Heaps: memory for the blocks of a tag, which lie together. Requests name
  * the heap in alloc_asked. A heap's free memory is for every request. */
 typedef struct pl_tag_ops {
     /* A heap stays until the allocator is destroyed. ENOMEM_HOST. */

@@ -5,7 +5,7 @@ header, but for the arrows stated here. Prose is wrapped."""
 import re
 import sys
 
-from source import all_files, c_files, read, report
+from source import all_files, c_files, includes, read, report
 
 API_HEADERS = ["api/pleat.h", "api/pleat_pool.h", "api/pleat_tag.h", "api/pleat_share.h",
                "api/pleat_checkpoint.h", "api/pleat_buffer.h", "api/pleat_host.h",
@@ -130,25 +130,41 @@ def check_spine(text, known):
 
 # Headers of what a reader of the spine can leave out. A capture is the third kind of clock, and its
 # headers are no room's here: docs/design/captures.md.
-ROOMS = re.compile(r'#include "segments/pleat/((?:pools|sleep|compact|buffers)/\w+\.h|'
-                   r'(?:space/(?:private|heap|buffer_area)|grow/recast|streams/drain)\.h)"')
-ASSEMBLE = {"ops/ops.c", "ops/lifecycle.c", "ops/check.c"} # rooms meet here, by design
+ROOMS = re.compile(r"segments/pleat/(?:(?:pools|sleep|compact|buffers)/\w+|grow/recast|streams/drain|"
+                   r"space/(?:private|heap|buffer_area))\.h|vmm/(?:share|mapping_watch)\.h")
 ARROWS = {
+    "ops/ops.c": {"pools/pool_ops.h", "sleep/tag_ops.h", "compact/compact.h"}, # the table
+    "ops/lifecycle.c": {"buffers/buffer.h", "compact/still.h"}, # the end of all rooms
+    "ops/check.c": {"buffers/buffer.h"},
+    "ops/free_op.c": {"pools/checkpoint.h"}, # a block that a restore is about to free
     "grow/fit.c": {"streams/drain.h"}, # what keepers let go, when memory is short
     "streams/settle.c": {"streams/drain.h"},
     "grow/grow.c": {"buffers/buffer.h", "grow/recast.h"}, # pages; addresses of closed buffers
     "grow/trim.c": {"buffers/buffer.h"},
     "space/carve.c": {"space/buffer_area.h"},
-    "ops/free_op.c": {"pools/checkpoint.h"}, # a block that a restore is about to free
 }
 
 
-def check_rooms(name, text):
+def rooms_of(path, text_of, seen):
+    """Room headers that the file includes, itself or by other headers."""
+    for _, name in includes(text_of(path)):
+        if name in seen or not name.startswith(("segments/pleat/", "vmm/")):
+            continue
+        seen.add(name)
+        if ROOMS.fullmatch(name):
+            yield name.removeprefix("segments/pleat/")
+        elif name.startswith("segments/pleat/"):
+            yield from rooms_of(name, text_of, seen)
+
+
+def check_rooms(name, text_of):
     """A file of the spine, by its name in the table, includes no header of a room."""
-    for match in ROOMS.finditer(text):
-        if name not in ASSEMBLE and match.group(1) not in ARROWS.get(name, ()):
-            line = text.count("\n", 0, match.start()) + 1
-            yield f"segments/pleat/{name}:{line}: the spine includes a room's {match.group(1)}"
+    found = set(rooms_of(f"segments/pleat/{name}", text_of, set()))
+    stated = ARROWS.get(name, set())
+    for header in sorted(found - stated):
+        yield f"segments/pleat/{name}: the spine includes a room's {header}, by itself or another"
+    for header in sorted(stated - found):
+        yield f"segments/pleat/{name}: an arrow to {header} is stated, and not there"
 
 
 def spine_files(text):
@@ -171,7 +187,7 @@ def main():
     problems += check_spine(read(SPINE_PAGE), known)
     for name in spine_files(read(SPINE_PAGE)):
         if f"segments/pleat/{name}" in known:
-            problems += check_rooms(name, read(f"segments/pleat/{name}"))
+            problems += check_rooms(name, read)
     return report(problems)
 
 

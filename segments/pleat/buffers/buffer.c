@@ -328,8 +328,10 @@ static void put_back(pl_space *space, pl_area *area)
     seg->tally->n_blocks[PL_BLOCK_HOLE]++;
     seg->tally->bytes[PL_BLOCK_HOLE] += seg->first->bytes;
     pl_tree_insert(&space->places.segments, &seg->node);
-    if (area->keeper != NULL) {
+    if (area->keeper != NULL) { /* the heap may have fallen asleep meanwhile, or woken */
         pl_area_link(area, &area->keeper->buffers);
+        seg->is_private = area->keeper->keeps;
+        pl_segment_own_all(seg);
     }
     pl_buffer_rest(space, area->buffer);
 }

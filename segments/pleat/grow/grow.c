@@ -19,7 +19,7 @@
  *
  * No run of any area of the request's pool holds the request: a resident fit was looked for in all
  * areas of both size classes. (Areas that released private pools left are the default pool's:
- * private.h. A pool's own free granules are pinned, but a place over them pins no further
+ * keeper.h. A pool's own free granules are pinned, but a place over them pins no further
  * granules.) In every such area pl_place_search considered the places that pin least. A new segment
  * is opened whenever ceil(bytes / granule) would fit under C but no gap is long enough.
  *
@@ -358,7 +358,7 @@ static bool may_round(const pl_request *rq, const pl_flight *f, size_t n_missing
 }
 
 /* Cut out the place that was found. EPENDING: while the lock was dropped, others took part of the
- * place, a new pool got the released area (private.h), or the heap began to go to sleep. */
+ * place, a new keeper got the released area (keeper.h), or the heap began to go to sleep. */
 static pleat_status reserve(pl_space *space, const pl_request *rq, pl_flight *f, size_t allowed)
 {
     pl_segment *seg = f->place.segment;

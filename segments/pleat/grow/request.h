@@ -76,7 +76,7 @@ typedef struct pl_attempt {
     bool pends;      /* memory pends that might spare the request that answer */
 } pl_attempt;
 
-/* May it use memory that pends behind a capture of its stream? */
+/* Is it a private pool's? */
 static inline bool pl_request_is_private(const pl_request *rq)
 {
     return pl_keeper_serves_captures(rq->keeper);

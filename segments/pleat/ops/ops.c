@@ -10,7 +10,6 @@
 #include "segments/pleat/grow/trim.h"
 #include "segments/pleat/ops/quick.h"
 #include "segments/pleat/pools/pool_ops.h"
-#include "segments/pleat/sleep/sleep.h"
 #include "segments/pleat/sleep/tag_ops.h"
 #include "segments/pleat/space/keeper.h"
 #include "segments/pleat/space/ledger.h"

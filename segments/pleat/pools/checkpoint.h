@@ -2,7 +2,7 @@
  *
  * A roster of a pool refers to the lanes of its blocks, so that blocks can get their owners back.
  * The lanes and their streams' objects stay as long as the roster. From its first
- * checkpoint on a pool keeps the memory of blocks that end (private.h), so the roster holds none.
+ * checkpoint on a pool keeps the memory of blocks that end (keeper.h), so the roster holds none.
  *
  * A block that a restore is about to free is claimed (is_claimed). The block is live
  * for all walkers, but a call that names the block waits until the restore is over. */

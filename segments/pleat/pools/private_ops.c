@@ -7,7 +7,7 @@
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 
-static const pl_keeper_kind kind = { .serves_captures = true };
+const pl_keeper_kind pl_private_kind = { .serves_captures = true };
 
 /* ---- open and rest --------------------------------------------------------------------------- */
 
@@ -15,7 +15,7 @@ pleat_status pl_pleat_private_open(pl_allocator *a, pl_keeper **out)
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_private *pool = pl_keeper_make(space, &kind, sizeof(*pool));
+    pl_private *pool = pl_keeper_make(space, &pl_private_kind, sizeof(*pool));
     if (pool != NULL) {
         pool->base.is_told = true;
         *out = &pool->base;

@@ -41,23 +41,14 @@ static void hear(pl_keeper *keeper, pl_keeper_event event, const pl_block *b)
     }
 }
 
-static void free_slumber(pl_space *space, pl_slumber *slumber)
-{
-    if (slumber != NULL) {
-        pl_keep_close(slumber->keep);
-        pl_meta_free(&space->meta, slumber->beds);
-        pl_meta_free(&space->meta, slumber);
-    }
-}
-
 /* Frees kept contents, too. */
 static void fini(pl_space *space, pl_keeper *keeper)
 {
-    free_slumber(space, pl_heap_of(keeper)->slumber);
-    free_slumber(space, pl_heap_of(keeper)->retained);
+    pl_kept_end(space, pl_heap_of(keeper)->slumber);
+    pl_kept_end(space, pl_heap_of(keeper)->retained);
 }
 
-static const pl_keeper_kind kind = {
+const pl_keeper_kind pl_heap_kind = {
     .admit = admit, .dismiss = dismiss, .hear = hear, .fini = fini
 };
 
@@ -67,7 +58,7 @@ pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_keeper **ou
 {
     pl_space *space = pl_space_enter((pl_space *)a);
 
-    pl_heap *heap = pl_keeper_make(space, &kind, sizeof(*heap));
+    pl_heap *heap = pl_keeper_make(space, &pl_heap_kind, sizeof(*heap));
     if (heap != NULL) {
         heap->base.tag = tag;
         *out = &heap->base;

@@ -8,10 +8,12 @@
 
 /* ---- retained -------------------------------------------------------------------------------- */
 
-static void drop(pl_space *space, pl_slumber *slumber)
+void pl_kept_end(pl_space *space, pl_slumber *slumber)
 {
-    pl_beds_drop(space, slumber);
-    pl_meta_free(&space->meta, slumber);
+    if (slumber != NULL) {
+        pl_beds_drop(space, slumber);
+        pl_meta_free(&space->meta, slumber);
+    }
 }
 
 void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber)
@@ -23,7 +25,7 @@ void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber)
         heap->retained = slumber;
         return;
     }
-    drop(space, slumber);
+    pl_kept_end(space, slumber);
 }
 
 /* The beds of a segment are side by side. Both lists have segments in the same order
@@ -118,7 +120,7 @@ void pl_kept_take(pl_space *space, pl_heap *heap, pl_slumber *slumber, bool is_o
     slumber->keep = old->keep;
     slumber->is_heir = true;
     old->keep = NULL;
-    drop(space, old);
+    pl_kept_end(space, old);
 }
 
 void pl_kept_return(pl_space *space, pl_heap *heap, pl_slumber *slumber)
@@ -127,7 +129,7 @@ void pl_kept_return(pl_space *space, pl_heap *heap, pl_slumber *slumber)
     pl_bed *bed;
 
     if (!slumber->is_heir) {
-        drop(space, slumber);
+        pl_kept_end(space, slumber);
         return;
     }
     while ((bed = pl_beds_next(&walk)) != NULL) {
@@ -142,9 +144,7 @@ void pl_kept_drop(pl_space *space, pl_heap *heap)
     pl_slumber *old = heap->retained;
 
     heap->retained = NULL;
-    if (old != NULL) {
-        drop(space, old);
-    }
+    pl_kept_end(space, old);
 }
 
 void pl_pleat_heap_retain(pl_allocator *a, pl_keeper *heap, bool is_retained)

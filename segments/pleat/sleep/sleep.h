@@ -145,6 +145,8 @@ void pl_kept_leave(pl_space *space, pl_heap *heap, pl_slumber *slumber);
 void pl_kept_take(pl_space *space, pl_heap *heap, pl_slumber *slumber, bool is_on_host);
 /* The heap has not fallen asleep: end the slumber, but not a keep taken over. May drop the lock. */
 void pl_kept_return(pl_space *space, pl_heap *heap, pl_slumber *slumber);
+/* Frees the slumber, and its keep; NULL is fine. Drops the lock. */
+void pl_kept_end(pl_space *space, pl_slumber *slumber);
 /* Nothing is retained any more. */
 void pl_kept_drop(pl_space *space, pl_heap *heap);
 

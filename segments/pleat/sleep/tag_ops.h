@@ -6,7 +6,7 @@
 
 #include "segments/base/allocator.h"
 
-/* sleep.c, wake.c, kept.c */
+/* heap.c, sleep.c, wake.c, kept.c */
 pleat_status pl_pleat_heap_open(pl_allocator *a, const char *tag, pl_keeper **out);
 void pl_pleat_heap_set_limit(pl_allocator *a, pl_keeper *heap, uint64_t bytes);
 void pl_pleat_heap_read(pl_allocator *a, pl_keeper *heap, pl_heap_figures *out);

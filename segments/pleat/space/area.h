@@ -18,7 +18,7 @@
  * large class only. So free memory in a buffer serves requests by its chunks, never by its
  * addresses. */
 typedef enum pl_class {
-    PL_CLASS_SMALL, /* requests below pl_space.small_bytes; more for a keeper that keeps: fit.c */
+    PL_CLASS_SMALL, /* requests below pl_space.small_bytes; more in private pools: fit.c */
     PL_CLASS_LARGE,
     PL_N_CLASSES, /* in which requests look */
     PL_CLASS_BUFFER = PL_N_CLASSES,

@@ -1,9 +1,9 @@
 /* heap.h - heaps: keepers of the blocks of one tag.
  *
  * A heap's blocks share granules only among themselves. Otherwise they are like the default pool's:
- * for captures, for waits and for requests that need memory. So a heap keeps nothing, except while
- * it is asleep. A heap may have a limit, can sleep (sleep.h), and stays until the device is closed.
- * Guarded by the device lock. */
+ * for captures, for waits and for requests that need memory. So a heap keeps nothing until it falls
+ * asleep, and nothing once it has woken: in between it owns every granule. A heap may have a limit,
+ * can sleep (sleep.h), and stays until the device is closed. Guarded by the device lock. */
 #ifndef PLEAT_SEGMENTS_PLEAT_HEAP_H
 #define PLEAT_SEGMENTS_PLEAT_HEAP_H
 
@@ -30,10 +30,12 @@ typedef struct pl_heap {
     struct pl_area_list closed[PL_N_BUFFER_SIZES]; /* closed buffers of the heap, by size */
 } pl_heap;
 
-/* NULL for NULL. Tags, sleep and buffers know no other keepers. */
+extern const pl_keeper_kind pl_heap_kind; /* sleep/heap.c */
+
+/* NULL for NULL. The caller knows that the keeper is a heap: it has a tag, or owns a buffer. */
 static inline pl_heap *pl_heap_of(pl_keeper *keeper)
 {
-    pl_assert(keeper == NULL || !keeper->kind->serves_captures);
+    pl_assert(keeper == NULL || keeper->kind == &pl_heap_kind);
     return (pl_heap *)keeper;
 }
 

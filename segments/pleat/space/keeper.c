@@ -284,7 +284,9 @@ static void destroy_areas(pl_space *space, pl_area *area)
 static void destroy(pl_space *space, pl_keeper *keeper)
 {
     if (keeper->kind->fini != NULL) {
+        pl_space_enter(space);
         keeper->kind->fini(space, keeper);
+        pl_space_leave(space);
     }
     destroy_areas(space, keeper->areas);
     destroy_areas(space, keeper->buffers);

@@ -6,17 +6,16 @@
  * the same for all memory.
  *
  * Free memory of a keeper serves everybody by its chunks, as free memory of the default pool does,
- * until the keeper keeps: a pool since a capture uses it or a checkpoint is taken, a heap while it
- * is asleep. From then on one rule holds for what a graph, a restore or the wake may need again:
+ * until the keeper keeps what a graph, a restore or a wake may need again. One rule holds then:
  *
- *   A granule in which a block of the keeper has ended is owned, and never becomes loose.
+ *   An owned granule never becomes loose.
  *
- * While a block lives, nothing takes its memory. Takes, trims and limits move loose granules only.
- * So owned granules stay pinned in place until the keeper lets them go. It owns no further
- * granules: the rest of the memory in its segments serves everybody.
- *
- * Why at a block's end, and not at its birth: a graph may use blocks that were in the pool before
- * the capture. A block that had ended before is nobody's.
+ * Takes, trims and limits move loose granules only, and nothing takes a live block's memory. So
+ * what is owned stays in place until the keeper lets it go. A pool keeps since a capture used it,
+ * or a checkpoint was taken, and owns a granule once a block of the pool has ended there; the rest
+ * of its memory serves everybody. (Not once a block was born there: a graph may use blocks that
+ * were in the pool before the capture, and a block that had ended before is nobody's.) A heap keeps
+ * from when it falls asleep until it has woken, and owns all granules meanwhile.
  *
  * What a keeper lets go (streams/drain.h) opens: granules under free blocks become loose, some at a
  * time, and can be taken. Areas without a keeper go to space.places.released, where requests look
@@ -38,10 +37,10 @@ typedef enum pl_keeper_event {
     PL_KEEPER_UNITED
 } pl_keeper_event;
 
-/* What a kind of keeper does besides owning areas. NULL: nothing. No function drops the lock. */
+/* What a kind of keeper does besides owning areas. NULL: nothing. Only fini may drop the lock. */
 typedef struct pl_keeper_kind {
     /* Requests of a capture use memory that was freed in the capture, and may grow in place only.
-     * So no block of the keeper is ever captured. */
+     * So no block is captured before the keeper is released. */
     bool serves_captures;
     /* A request for the bytes begins, and is over: PLEAT_OK, or ENOMEM_DEVICE beyond a limit. */
     pleat_status (*admit)(pl_keeper *keeper, uint64_t bytes);
@@ -50,11 +49,11 @@ typedef struct pl_keeper_kind {
     void (*fini)(pl_space *space, pl_keeper *keeper); /* frees its members' memory */
 } pl_keeper_kind;
 
-/* Does the keeper serve requests? */
+/* Are its requests served, or refused by PLEAT_EASLEEP? */
 typedef enum pl_keeper_rest {
-    PL_AWAKE,   /* yes; else PLEAT_EASLEEP */
-    PL_TURNING, /* no: some segments are private, others not yet, or no more */
-    PL_ASLEEP,  /* no: its memory is gone */
+    PL_AWAKE,
+    PL_TURNING, /* refused: some segments are private, others not yet, or no more */
+    PL_ASLEEP,  /* refused: only a wake brings its memory back */
 } pl_keeper_rest;
 
 /* I1  area->keeper is the keeper for each of its areas; `buffers` has those of PL_CLASS_BUFFER;
@@ -71,8 +70,8 @@ struct pl_keeper {
     pl_area *buffers;           /* of a heap's buffers; may be very many */
     pleat_stat reserved;        /* bytes */
     const char *tag; /* const: what programs call it, as long as the process lives; or NULL */
-    bool is_told;    /* observers hear of it by its address, not as the default pool */
-    bool keeps; /* owns granules of blocks that end: its segments are private, and new ones, too */
+    bool is_told;    /* a pool, not yet released: observers hear of it by its address */
+    bool keeps;      /* its segments are private, and new ones, too */
     pl_keeper_rest rest;
 };
 

@@ -28,9 +28,12 @@ typedef struct pl_private {
     bool is_unwatched;   /* ... unless the driver does not watch some graph */
 } pl_private;
 
+extern const pl_keeper_kind pl_private_kind; /* pools/private_ops.c */
+
+/* The caller knows that the keeper is a pool: it serves captures, or observers are told of it. */
 static inline pl_private *pl_private_of(pl_keeper *keeper)
 {
-    pl_assert(keeper->kind->serves_captures);
+    pl_assert(keeper->kind == &pl_private_kind);
     return (pl_private *)keeper;
 }
 

@@ -74,7 +74,7 @@ typedef struct pl_segment {
     uint64_t *vacant;
     uint64_t *loose;
     uint64_t *loose_any;
-    uint64_t *owned;  /* is_private: a block of the keeper ended in the granule; else no meaning */
+    uint64_t *owned;  /* is_private: never loose, see keeper.h; else no meaning */
     uint64_t *asleep; /* those with PL_CHUNK_ASLEEP */
     pl_users *users;  /* by granule */
     size_t n_loose;

@@ -42,15 +42,24 @@ static pl_participant **find_participant(pl_space *space, const void *handle)
     return at;
 }
 
-/* In order of the captures' numbers; searched from the newest, as a new part mostly is. */
+/* The participant's newest part of the capture or of an older one; NULL = none. Searched from the
+ * newest, as the capture mostly is the newest. */
+static pl_part *last_part_until(const pl_participant *participant, const pl_capture *capture)
+{
+    pl_part *part = participant->newest;
+
+    while (part != NULL && part->capture->number > capture->number) {
+        pl_lock_touch(1);
+        part = part->older;
+    }
+    return part;
+}
+
+/* In order of the captures' numbers. */
 static void add_part(pl_participant *participant, pl_part *part)
 {
-    pl_part *older = participant->newest;
+    pl_part *older = last_part_until(participant, part->capture);
 
-    while (older != NULL && older->capture->number > part->capture->number) {
-        pl_lock_touch(1);
-        older = older->older;
-    }
     part->participant = participant;
     part->older = older;
     part->newer = older != NULL ? older->newer : participant->oldest;
@@ -98,10 +107,14 @@ static pleat_status find_or_add_participant(pl_space *space, void *handle, pl_pa
 
 pleat_status pl_capture_take_part(pl_space *space, pl_capture *capture, void *handle)
 {
-    pl_participant *participant;
+    pl_participant *participant = *find_participant(space, handle);
 
     if (pl_capture_is_released(capture) || capture->is_disowned) {
         return PLEAT_OK;
+    }
+    const pl_part *last = participant != NULL ? last_part_until(participant, capture) : NULL;
+    if (last != NULL && last->capture == capture) {
+        return PLEAT_OK; /* e.g. pleat took the capture for over: each call comes here then */
     }
     pl_part *part = pl_meta_calloc(&space->meta, 1, sizeof(*part));
     if (part == NULL || find_or_add_participant(space, handle, &participant) != PLEAT_OK) {

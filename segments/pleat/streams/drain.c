@@ -1,6 +1,7 @@
 /* drain.c - see drain.h. Guarded by the device lock. */
 #include "segments/pleat/streams/drain.h"
 
+#include "segments/pleat/space/private.h"
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 

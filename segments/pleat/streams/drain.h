@@ -5,10 +5,12 @@
 #ifndef PLEAT_SEGMENTS_DRAIN_H
 #define PLEAT_SEGMENTS_DRAIN_H
 
-#include "segments/pleat/space/private.h"
+#include "segments/pleat/space/space.h"
+
+struct pl_private;
 
 /* The pool is released, and stays only until its graphs are over. */
-void pl_drain_begin(pl_space *space, pl_private *pool);
+void pl_drain_begin(pl_space *space, struct pl_private *pool);
 /* Give the areas of a drained pool to the default pool, and open some of the waiting segments: a
  * bounded step. Returns whether anything changed. */
 bool pl_drain_some(pl_space *space);

@@ -1,5 +1,5 @@
 /* private_breath_test.c - areas of private pools get new owners during a call that drops the lock
- * (private.h). */
+ * (keeper.h). */
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>

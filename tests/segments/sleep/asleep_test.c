@@ -1,11 +1,15 @@
 /* asleep_test.c - the figures of granules while a heap sleeps. They count only granules with
  * memory, for any mix of live, pending and free blocks at the sleep, and for frees during the
- * sleep. */
+ * sleep. And what other threads see while the heap turns. */
 /* labels: unit */
 #include <check.h>
+#include <pthread.h>
 
+#include "segments/pleat/space/keeper.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
+#include "vmm/base/lock.h"
+#include "vmm/driver_state.h"
 
 enum { OWN = 1, OTHER = 2, N_AWAKE = 3, N_LONG = 200, N_PAGES = 150, N_SMALL = 64 };
 
@@ -210,6 +214,94 @@ START_TEST(a_sleep_and_a_wake_that_fail_count_what_has_memory)
 }
 END_TEST
 
+/* ---- windows ----------------------------------------------------------------------------------
+ */
+
+static __typeof__(((pl_driver_table *)NULL)->address_free) plain_free;
+static bool has_turned;
+
+static void *turn(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(pl_device_enter(pleat.dev), PLEAT_OK);
+    if (heap->rest == PL_AWAKE) {
+        rest();
+    } else {
+        wake(0);
+    }
+    pl_device_leave(pleat.dev);
+    return NULL;
+}
+
+static cu_result turn_and_refuse(cu_devptr ptr, size_t bytes)
+{
+    (void)ptr;
+    (void)bytes;
+    if (!has_turned) {
+        pthread_t thread;
+        has_turned = true;
+        ck_assert_int_eq(pthread_create(&thread, NULL, turn, NULL), 0);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    }
+    return 999;
+}
+
+/* The driver refuses to take a closed buffer's addresses back, and meanwhile its heap falls asleep,
+ * or wakes. The buffer that comes back is as the heap is now. */
+START_TEST(addresses_that_stay_are_as_private_as_their_heap)
+{
+    pl_driver_table *table = &pleat.sim.drv->table;
+    pleat_devptr base = 0;
+    uint64_t won;
+    pleat_devptr ptr = get(GRANULE);
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, heap, 64 * MIB, 0, 0, &base), PLEAT_OK);
+    change(base, PL_BUFFER_CLOSE, 0, 0);
+    if (_i == 1) {
+        rest();
+    }
+    plain_free = table->address_free;
+    table->address_free = turn_and_refuse;
+    (void)pleat.a->ops->trim(pleat.a, 0, false, &won);
+    table->address_free = plain_free;
+    ck_assert(has_turned);
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    ck_assert_int_eq(heap->rest, _i == 1 ? PL_AWAKE : PL_ASLEEP);
+    if (_i == 0) {
+        wake(0);
+    }
+    put(ptr);
+}
+END_TEST
+
+static unsigned n_breaths;
+
+static void check_at_breath(void)
+{
+    void (*own)(void) = pl_lock_breath;
+    pl_lock_breath = NULL;
+    n_breaths++;
+    ck_assert_int_eq(pleat.a->ops->check(pleat.a), 0);
+    pl_lock_breath = own;
+}
+
+/* A wake opens one segment after the other, and lets other threads in between. */
+START_TEST(a_heap_that_wakes_is_whole_at_each_moment)
+{
+    enum { N_BUFFERS = 40 };
+    for (unsigned i = 0; i < N_BUFFERS; i++) {
+        pleat_devptr base = 0;
+        ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, heap, 2 * GRANULE, 0, 0, &base),
+                         PLEAT_OK);
+        change(base, PL_BUFFER_RESIZE, 0, GRANULE);
+    }
+    rest();
+    pl_lock_breath = check_at_breath;
+    wake(0);
+    pl_lock_breath = NULL;
+    ck_assert_uint_gt(n_breaths, 0);
+}
+END_TEST
+
 SUITE(segments_asleep)
 {
     TCase *tcase = suite_case(suite, "figures", open_room, pleat_close);
@@ -219,4 +311,7 @@ SUITE(segments_asleep)
     tcase_add_test(tcase, a_room_that_wakes_in_parts_is_live_in_parts);
     tcase_add_test(tcase, what_waits_under_a_room_that_sleeps_is_shown_nowhere);
     tcase_add_test(tcase, a_sleep_and_a_wake_that_fail_count_what_has_memory);
+    TCase *windows = suite_case(suite, "windows", open_room, pleat_close);
+    tcase_add_loop_test(windows, addresses_that_stay_are_as_private_as_their_heap, 0, 2);
+    tcase_add_test(windows, a_heap_that_wakes_is_whole_at_each_moment);
 }

@@ -12,6 +12,7 @@
 #include "segments/pleat/streams/capture.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
+#include "vmm/base/lock.h"
 #include "vmm/driver_state.h"
 
 static void open_plain(void)
@@ -54,29 +55,78 @@ START_TEST(a_capture_that_breaks_before_its_graph_is_watched_keeps_nothing)
 }
 END_TEST
 
-/* A program may go on for long before it ends the capture. */
-START_TEST(calls_in_a_broken_capture_add_nothing)
+enum { N_CALLS = 10000 };
+
+static size_t n_parts(void)
 {
-    enum { N = 1000 };
-    captures_begin(1);
-    pleat_devptr ptr = pleat_get(MIB, 1);
-    (void)pl_cu_ctx_synchronize(pleat.sim.drv);
-    for (int i = 0; i < N; i++) {
-        captures_name_stream(1);
-    }
-    pl_space *space = (pl_space *)pleat.a;
+    const pl_space *space = (pl_space *)pleat.a;
     const pl_capture *capture;
-    size_t n_parts = 0;
+    size_t n = 0;
     LIST_FOREACH(capture, &space->captures.all, all)
     {
         for (const pl_part *part = capture->parts; part != NULL; part = part->next) {
-            n_parts++;
+            n++;
         }
     }
-    ck_assert_uint_le(n_parts, 1);
-    ck_assert_uint_le(space->captures.n, 2); /* the broken one, and what the last call saw */
+    return n;
+}
+
+/* A program may go on for long before it ends the capture. */
+START_TEST(calls_in_a_broken_capture_add_nothing)
+{
+    captures_begin(1);
+    pleat_devptr ptr = pleat_get(MIB, 1);
+    (void)pl_cu_ctx_synchronize(pleat.sim.drv);
+    for (int i = 0; i < N_CALLS; i++) {
+        captures_name_stream(1);
+    }
+    ck_assert_uint_le(n_parts(), 1);
+    ck_assert_uint_le(((pl_space *)pleat.a)->captures.n, 2);
     end_broken(1);
     pleat_put(ptr, 1);
+}
+END_TEST
+
+/* The route of a pool ends within its capture, which counts as ended then. */
+START_TEST(calls_in_a_capture_that_counts_as_ended_add_nothing)
+{
+    pl_keeper *pool;
+    pleat_devptr ptr;
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
+    captures_begin(1);
+    ck_assert_int_eq(pleat.a->ops->alloc_asked(pleat.a, pool, MIB, pleat.streams[1], NULL, &ptr),
+                     PLEAT_OK);
+    pleat.a->ops->pools->rest(pleat.a, pool);
+    for (int i = 0; i < N_CALLS; i++) {
+        (void)pleat.a->ops->record_stream(pleat.a, ptr, pleat.streams[1]);
+    }
+    ck_assert_uint_eq(n_parts(), 1);
+    pl_lock_reset_touched();
+    captures_end(1);
+    (void)pleat_trim(0, false);
+    ck_assert_uint_le(pl_lock_most_touched(), PL_LOCK_MOST_TOUCHED);
+    pleat_put(ptr, 1);
+    pleat.a->ops->pools->release(pleat.a, pool);
+}
+END_TEST
+
+/* The stream that was named is retired, and its fellow, which no call has named, goes on. */
+START_TEST(calls_in_a_capture_whose_stream_is_retired_add_nothing)
+{
+    cu_event fork = NULL;
+    pl_driver *drv = pleat.sim.drv;
+    ck_assert_int_eq(pl_cu_event_create(drv, &fork, 2), CU_SUCCESS);
+    captures_begin(2);
+    ck_assert_int_eq(pl_cu_event_record(drv, fork, pleat.handles[2]), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_stream_wait_event(drv, pleat.handles[1], fork, 0), CU_SUCCESS);
+    captures_name_stream(1);
+    pleat.a->ops->retire_stream(pleat.a, pleat.streams[1]);
+    for (int i = 0; i < N_CALLS; i++) {
+        captures_name_stream(2);
+    }
+    ck_assert_uint_eq(n_parts(), 2);
+    ck_assert_int_eq(pl_cu_event_destroy(drv, fork), CU_SUCCESS);
+    captures_end(2);
 }
 END_TEST
 
@@ -273,6 +323,8 @@ SUITE(segments_capture_window)
 {
     TCase *broken = suite_case(suite, "broken", open_plain, pleat_close);
     tcase_add_test(broken, calls_in_a_broken_capture_add_nothing);
+    tcase_add_test(broken, calls_in_a_capture_that_counts_as_ended_add_nothing);
+    tcase_add_test(broken, calls_in_a_capture_whose_stream_is_retired_add_nothing);
     tcase_add_test(broken, a_capture_that_breaks_before_its_graph_is_watched_keeps_nothing);
     TCase *unnamed = suite_case(suite, "not named yet", open_plain, pleat_close);
     tcase_add_test(unnamed, a_trim_that_does_not_wait_spares_a_capture_that_has_just_begun);

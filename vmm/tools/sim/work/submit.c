@@ -6,6 +6,7 @@
 #include "vmm/tools/sim/memory/memory.h"
 #include "vmm/tools/sim/work/capture.h"
 #include "vmm/tools/sim/work/hazard.h"
+#include "vmm/tools/sim/work/late.h"
 #include "vmm/tools/sim/work/sim_context.h"
 
 cu_result sim_submit_to(sim_stream *stream, const sim_task *task, bool is_counted)
@@ -50,9 +51,11 @@ static cu_result check_address(int device, const pleat_sim_access *access)
     uint64_t any;
     cu_result result = CU_SUCCESS;
     if (!sim_hazard_is_usable(device, access, 1, &first, &any)) {
-        sim_hazard_add(PLEAT_SIM_UNMAPPED_ACCESS, access->ptr, access->bytes,
-                       "a memset, copy or stream write of bytes without mapping or access, or of "
-                       "no live block");
+        pleat_sim_hazard *hazard = sim_hazard_add(
+            PLEAT_SIM_UNMAPPED_ACCESS, access->ptr, access->bytes,
+            "a memset, copy or stream write of bytes without mapping or access, or of no live "
+            "block");
+        sim_late_explain(hazard, first);
         result = CU_INVALID_VALUE;
     }
     return result;
