@@ -319,6 +319,22 @@ START_TEST(who_is_refused_for_a_capture_that_may_last_learns_whose_it_is)
 }
 END_TEST
 
+/* The driver refuses to wait for all work, and pleat knows of no capture. */
+START_TEST(who_is_refused_for_a_capture_that_nobody_named_learns_where_the_memory_is)
+{
+    leave_memory();
+    captures_begin(1);
+    ck_assert_int_eq(pleat_refused(120 * MIB, 3), PLEAT_EPENDING);
+    const char *detail = pl_driver_last_error()->detail;
+    ck_assert_msg(strstr(detail, "pends on the stream") != NULL, "%s", detail);
+    cu_graph graph = NULL;
+    (void)pl_cu_stream_end_capture(pleat.sim.drv, pleat.handles[1], &graph);
+    if (graph != NULL) {
+        captures_destroy(graph);
+    }
+}
+END_TEST
+
 SUITE(segments_capture_window)
 {
     TCase *broken = suite_case(suite, "broken", open_plain, pleat_close);
@@ -333,4 +349,6 @@ SUITE(segments_capture_window)
     tcase_add_test(unnamed, who_made_captures_and_rests_is_not_waited_for_for_long);
     TCase *lasting = suite_case(suite, "may last", open_plain, pleat_close);
     tcase_add_test(lasting, who_is_refused_for_a_capture_that_may_last_learns_whose_it_is);
+    tcase_add_test(lasting,
+                   who_is_refused_for_a_capture_that_nobody_named_learns_where_the_memory_is);
 }
