@@ -46,6 +46,7 @@ typedef struct tally {
     atomic_uint_fast64_t n_refused;
     atomic_uint_fast64_t n_lent;
     atomic_uint_fast64_t n_trimmed;
+    atomic_uint n_at_work; /* workers with operations left */
 } tally;
 
 typedef struct worker {
@@ -201,11 +202,21 @@ static void operate(worker *w)
     }
 }
 
+/* A thread that has done its operations goes on until all have: one after the other they would not
+ * fill the device. */
+static bool has_step(worker *w, uint64_t i)
+{
+    if (i == w->n_ops + 1) {
+        atomic_fetch_sub(&w->tally->n_at_work, 1);
+    }
+    return i <= w->n_ops || atomic_load(&w->tally->n_at_work) > 0;
+}
+
 static void *work(void *arg)
 {
     worker *w = arg;
     expect(w, pl_device_enter(pleat.dev) == PLEAT_OK);
-    for (uint64_t i = 1; i <= w->n_ops && atomic_load(&w->tally->n_wrong) == 0; i++) {
+    for (uint64_t i = 1; has_step(w, i) && atomic_load(&w->tally->n_wrong) == 0; i++) {
         operate(w);
         if (i % CHECK_EVERY == 0) {
             expect(w, pleat.a->ops->check(pleat.a) == 0);
@@ -226,7 +237,7 @@ static void *work(void *arg)
 static void play(const scene *s)
 {
     static worker workers[N_THREADS];
-    tally t = { 0 };
+    tally t = { .n_at_work = N_THREADS };
     size_t n_ops = (size_t)suite_part(s->n_ops);
     n_ops = n_ops < LEAST_OPS ? LEAST_OPS : n_ops;
     memset(workers, 0, sizeof(workers));

@@ -24,6 +24,17 @@ typedef struct owned {
 
 static atomic_uint n_errors;
 static atomic_uint n_refused;
+static atomic_uint n_at_work; /* threads that have steps left */
+
+/* A thread that has done its steps goes on until all have: one after the other they would not fill
+ * the device. */
+static bool has_step(size_t step)
+{
+    if (step == N_STEPS + 1) {
+        n_at_work--;
+    }
+    return step <= N_STEPS || atomic_load(&n_at_work) > 0;
+}
 
 static void expect(bool is_right)
 {
@@ -50,6 +61,7 @@ static void run_threads(void *(*main)(void *argument))
 {
     pthread_t threads[N_THREADS];
     random_source sources[N_THREADS];
+    n_at_work = N_THREADS;
     for (uint64_t i = 0; i < N_THREADS; i++) {
         sources[i].state = i;
         ck_assert_int_eq(pthread_create(&threads[i], NULL, main, &sources[i]), 0);
@@ -91,7 +103,7 @@ static void *fill_and_compare(void *argument)
     random_source *r = argument;
     owned own[N_OWN] = { { 0 } };
     expect(pl_device_enter(cache.dev) == PLEAT_OK);
-    for (size_t step = 1; step <= N_STEPS; step++) {
+    for (size_t step = 1; has_step(step); step++) {
         owned *o = &own[random_below(r, N_OWN)];
         if (o->ptr != 0) {
             give_up(o, r);
@@ -132,7 +144,7 @@ static void *ask_for_much(void *argument)
     random_source *r = argument;
     const pl_allocator_ops *ops = cache.a->ops;
     owned own[N_OWN] = { { 0 } };
-    for (size_t step = 1; step <= N_STEPS; step++) {
+    for (size_t step = 1; has_step(step); step++) {
         owned *o = &own[random_below(r, N_OWN)];
         pl_stream *stream = cache.streams[draw_stream(r)];
         if (o->ptr == 0) {
