@@ -216,28 +216,6 @@ START_TEST(memory_moves_before_the_reserve_is_touched)
 }
 END_TEST
 
-/* A stream hangs, so nothing can move, and what pends there does not come. The reserve serves. */
-START_TEST(the_reserve_serves_beside_a_stream_that_hangs)
-{
-    enum { N_LIVE = 180, N_PENDING = 8, N_WANTED = 34 };
-    uint64_t use;
-    lay_out_with_room("capacity:512M,backing:memory", N_LIVE);
-    void *hung = api_stream(instance, 0);
-    void *other = api_stream(instance, 0);
-    pleat_devptr pends = api_alloc(instance, 0, (size_t)N_PENDING * GRANULE, hung);
-    ck_assert_int_eq(sim.use(hung, other, pends, GRANULE, &use), 0);
-    api_free(instance, 0, pends, hung);
-    pleat_devptr ptr = api_alloc(instance, 0, (size_t)N_WANTED * GRANULE, NULL);
-    ck_assert_uint_eq(api_stats(instance, 0).tied_granules, N_LARGE - 2);
-    ck_assert_int_eq(sim.use_end(hung, use), 0);
-    api_free(instance, 0, ptr, NULL);
-    api_free(instance, 0, first, NULL);
-    api_stream_end(instance, 0, hung);
-    api_stream_end(instance, 0, other);
-    clear();
-}
-END_TEST
-
 /* Pending memory would suffice with the reserve, but may not be waited for. */
 START_TEST(memory_moves_beside_pending_memory_too)
 {
@@ -337,7 +315,6 @@ SUITE(api_compact)
     tcase_add_test(is_short, nothing_moves_under_a_capture);
     TCase *failing = suite_case(suite, "failing", api_sim_load, NULL);
     tcase_add_loop_test(failing, memory_moves_before_the_reserve_is_touched, 0, 2);
-    tcase_add_test(failing, the_reserve_serves_beside_a_stream_that_hangs);
     tcase_add_test(failing, memory_moves_beside_pending_memory_too);
     tcase_add_loop_test(failing, a_failure_in_the_move_is_no_loss, 0, 60);
     tcase_add_test(laid_out, the_advice_is_counted);

@@ -1,5 +1,5 @@
-/* heap.c - see space/heap.h: what a heap adds to a keeper, and what it tells of itself. Guarded by
- * the device lock. */
+/* heap.c - see space/heap.h: a heap's table as a keeper, and its figures. Guarded by the device
+ * lock. */
 #include "segments/pleat/space/heap.h"
 
 #include "segments/pleat/sleep/sleep.h"

@@ -10,12 +10,14 @@
  *
  *   An owned granule never becomes loose.
  *
- * Takes, trims and limits move loose granules only, and nothing takes a live block's memory. So
- * what is owned stays in place until the keeper lets it go. A pool keeps since a capture used it,
- * or a checkpoint was taken, and owns a granule once a block of the pool has ended there; the rest
- * of its memory serves everybody. (Not once a block was born there: a graph may use blocks that
- * were in the pool before the capture, and a block that had ended before is nobody's.) A heap keeps
- * from when it falls asleep until it has woken, and owns all granules meanwhile.
+ * Takes, trims and limits move loose granules only, and nothing takes a live block's memory. So an
+ * owned granule keeps its memory until the keeper lets it go.
+ *
+ *   a pool   keeps since a capture used it, or a checkpoint was taken. It owns a granule once a
+ *            block of the pool has ended there. The rest of its memory serves everybody. Why at the
+ *            end of a block, and not at its birth: a graph may use blocks from before the capture,
+ *            and what had ended before is nobody's
+ *   a heap   keeps from when it falls asleep until it has woken. Meanwhile it owns all granules
  *
  * What a keeper lets go (streams/drain.h) opens: granules under free blocks become loose, some at a
  * time, and can be taken. Areas without a keeper go to space.places.released, where requests look
