@@ -22,9 +22,8 @@ static void look_at_zero(int device)
 {
     pl_use use = pl_use_enter(pl_default_peek());
     pl_gpu *gpu = use.instance ? pl_use_find_gpu(use.instance, device) : NULL;
-    pl_stream *legacy = gpu ? pl_stream_legacy(gpu->dev) : NULL; /* NULL: each call looks itself */
-    if (legacy && pl_green_notices(gpu->dev) && gpu->ops->doubt_stream) {
-        gpu->ops->doubt_stream(gpu->allocator, legacy);
+    if (gpu && pl_stream_legacy(gpu->dev)) { /* else each call that names handle 0 looks itself */
+        (void)pl_green_notices(gpu->dev);
     }
     if (use.instance) {
         pl_use_leave(use);
@@ -111,11 +110,7 @@ void pleat_torch_doubt_stream(int device, void *stream)
         const pl_gpu *gpu = pl_use_gpu(use.instance, device);
         pl_stream *known;
         if (gpu && pl_stream_get(gpu->dev, stream, &known) == PLEAT_OK) {
-            if (gpu->ops->doubt_stream && pl_stream_is_told(known)) {
-                gpu->ops->doubt_stream(gpu->allocator, known);
-            } else {
-                pl_stream_doubt(known);
-            }
+            pl_stream_doubt(known);
             pl_stream_put(known);
         }
         pl_use_leave(use);

@@ -270,9 +270,6 @@ typedef struct pl_allocator_ops {
     /* The stream is about to be destroyed, or has been. Fence the frees on the stream while that is
      * possible, then let go of the stream (pl_stream_put). NULL where streams are kept. */
     void (*retire_stream)(pl_allocator *a, pl_stream *stream);
-    /* Do not trust the stream's handle any more (pl_stream_doubt). NULL: there is nothing to
-     * forget. */
-    void (*doubt_stream)(pl_allocator *a, pl_stream *stream);
     const pl_pool_ops *pools;     /* NULL where the allocator has no private pools */
     const pl_buffer_ops *buffers; /* NULL where it has no buffers */
     const pl_tag_ops *tags;       /* NULL where it has no heaps */

@@ -188,7 +188,6 @@ const pl_allocator_ops pl_pleat_ops = {
     .release_capture_of = pl_pleat_release_capture_of,
     .let_captures_go = pl_pleat_let_captures_go,
     .retire_stream = pl_pleat_retire_stream,
-    .doubt_stream = pl_pleat_doubt_stream,
     .expect_captures = pl_pleat_expect_captures,
     .pools = &pool_ops,
     .buffers = &buffer_ops,

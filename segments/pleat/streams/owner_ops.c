@@ -179,11 +179,3 @@ void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream)
     pl_lanes_look_for_gone(space, 1);
     pl_space_leave(space);
 }
-
-void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream)
-{
-    pl_space *space = pl_space_enter((pl_space *)a);
-
-    pl_stream_doubt(stream);
-    pl_space_leave(space);
-}

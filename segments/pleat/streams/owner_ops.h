@@ -7,7 +7,6 @@
 #include "segments/base/allocator.h"
 
 void pl_pleat_retire_stream(pl_allocator *a, pl_stream *stream);
-void pl_pleat_doubt_stream(pl_allocator *a, pl_stream *stream);
 pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle);
 void pl_pleat_let_captures_go(pl_allocator *a);
 void pl_pleat_expect_captures(pl_allocator *a, bool is_expected);
