@@ -4,7 +4,10 @@
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
 
+#include "segments/pleat/space/heap.h"
 #include "segments/pleat/space/keeper.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
@@ -302,6 +305,93 @@ START_TEST(a_heap_that_wakes_is_whole_at_each_moment)
 }
 END_TEST
 
+/* ---- retained memory ------------------------------------------------------------------------ */
+
+enum { PAGE = 16 * KIB, N_KEPT = 2000 };
+
+static void open_small_granules(void)
+{
+    pleat_open("capacity:1G,granularity:16K,backing:memory,depth:1048576", NULL);
+    ck_assert_int_eq(pleat.a->ops->tags->open(pleat.a, "weights", &heap), PLEAT_OK);
+}
+
+static void keep(void)
+{
+    pl_sleep_how how = { .is_kept = true };
+    pl_slept told;
+    ck_assert_int_eq(pleat.a->ops->tags->sleep(pleat.a, heap, &how, &told), PLEAT_OK);
+}
+
+static uint64_t steps_of_a_second_sleep(bool is_retained)
+{
+    pleat_devptr stays = get(N_KEPT * PAGE);
+    pleat_devptr goes = get(PAGE);
+    pleat_devptr comes = 0;
+    pleat.a->ops->tags->retain(pleat.a, heap, is_retained);
+    keep();
+    wake(0);
+    put(goes);
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, heap, 64 * PAGE, PAGE, 0, &comes),
+                     PLEAT_OK);
+    change(comes, PL_BUFFER_COMMIT, 0, PAGE);
+    uint64_t since = ((pl_space *)pleat.a)->n_pieces;
+    keep();
+    uint64_t n = ((pl_space *)pleat.a)->n_pieces - since;
+    wake(0);
+    put(stays);
+    change(comes, PL_BUFFER_CLOSE, 0, 0);
+    return n;
+}
+
+/* To match retained memory with what sleeps now is two walks over both lists. Each step counts, so
+ * that other threads get in between. */
+START_TEST(a_sleep_that_reuses_retained_memory_counts_its_steps)
+{
+    uint64_t n_plain = steps_of_a_second_sleep(false);
+    uint64_t n_again = steps_of_a_second_sleep(true);
+    fprintf(stderr, "%zu %zu\n", (size_t)n_plain, (size_t)n_again);
+    ck_assert_uint_ge(n_again - n_plain, (uint64_t)4 * N_KEPT);
+}
+END_TEST
+
+static pthread_t dropper;
+static _Atomic bool has_dropped;
+
+static void *drop(void *arg)
+{
+    (void)arg;
+    pleat.a->ops->tags->retain(pleat.a, heap, false);
+    has_dropped = true;
+    return NULL;
+}
+
+static void drop_at_breath(void)
+{
+    pl_lock_breath = NULL;
+    ck_assert_int_eq(pthread_create(&dropper, NULL, drop, NULL), 0);
+    for (unsigned i = 0; i < 20 && !has_dropped; i++) {
+        usleep(1000);
+    }
+    ck_assert(!has_dropped);
+}
+
+/* Else the sleep would read the list that the other thread frees. */
+START_TEST(retained_memory_stays_while_a_sleep_matches_it)
+{
+    pleat_devptr ptr = get(N_KEPT * PAGE);
+    pleat.a->ops->tags->retain(pleat.a, heap, true);
+    keep();
+    wake(0);
+    pl_lock_breath = drop_at_breath;
+    keep();
+    ck_assert_int_eq(pthread_join(dropper, NULL), 0);
+    ck_assert(has_dropped);
+    wake(0);
+    ck_assert_ptr_null(pl_heap_of(heap)->retained);
+    put(ptr);
+}
+END_TEST
+
 SUITE(segments_asleep)
 {
     TCase *tcase = suite_case(suite, "figures", open_room, pleat_close);
@@ -314,4 +404,7 @@ SUITE(segments_asleep)
     TCase *windows = suite_case(suite, "windows", open_room, pleat_close);
     tcase_add_loop_test(windows, addresses_that_stay_are_as_private_as_their_heap, 0, 2);
     tcase_add_test(windows, a_heap_that_wakes_is_whole_at_each_moment);
+    TCase *retained = suite_case(suite, "retained", open_small_granules, pleat_close);
+    tcase_add_test(retained, a_sleep_that_reuses_retained_memory_counts_its_steps);
+    tcase_add_test(retained, retained_memory_stays_while_a_sleep_matches_it);
 }
