@@ -4,7 +4,6 @@
 /* labels: unit */
 #include <check.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "segments/pleat/space/heap.h"
@@ -349,8 +348,34 @@ START_TEST(a_sleep_that_reuses_retained_memory_counts_its_steps)
 {
     uint64_t n_plain = steps_of_a_second_sleep(false);
     uint64_t n_again = steps_of_a_second_sleep(true);
-    fprintf(stderr, "%zu %zu\n", (size_t)n_plain, (size_t)n_again);
     ck_assert_uint_ge(n_again - n_plain, (uint64_t)4 * N_KEPT);
+}
+END_TEST
+
+static uint64_t steps_to_find(pleat_devptr ptr, size_t bytes)
+{
+    uint64_t since = ((pl_space *)pleat.a)->n_pieces;
+    void *at = NULL;
+    ck_assert_int_eq(pleat.a->ops->tags->kept(pleat.a, ptr, bytes, NULL, &at), PLEAT_OK);
+    ck_assert_ptr_nonnull(at);
+    return ((pl_space *)pleat.a)->n_pieces - since;
+}
+
+/* What lies behind other segments, behind other granules of a segment, or in very many granules. */
+START_TEST(what_is_kept_is_found_in_steps)
+{
+    pleat_devptr ptr = get(N_KEPT * PAGE);
+    pleat_devptr last = 0;
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, heap, 64 * PAGE, PAGE, 0, &last),
+                     PLEAT_OK);
+    change(last, PL_BUFFER_COMMIT, 0, PAGE);
+    keep();
+    ck_assert_uint_ge(steps_to_find(last, PAGE), N_KEPT);
+    ck_assert_uint_ge(steps_to_find(ptr + (N_KEPT - 1) * PAGE, PAGE), N_KEPT - 1);
+    ck_assert_uint_ge(steps_to_find(ptr, N_KEPT * PAGE), N_KEPT - 1);
+    wake(0);
+    put(ptr);
+    change(last, PL_BUFFER_CLOSE, 0, 0);
 }
 END_TEST
 
@@ -406,5 +431,6 @@ SUITE(segments_asleep)
     tcase_add_test(windows, a_heap_that_wakes_is_whole_at_each_moment);
     TCase *retained = suite_case(suite, "retained", open_small_granules, pleat_close);
     tcase_add_test(retained, a_sleep_that_reuses_retained_memory_counts_its_steps);
+    tcase_add_test(retained, what_is_kept_is_found_in_steps);
     tcase_add_test(retained, retained_memory_stays_while_a_sleep_matches_it);
 }
