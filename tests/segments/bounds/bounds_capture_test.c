@@ -122,6 +122,21 @@ START_TEST(a_pool_of_very_many_graphs_rests_and_goes)
 }
 END_TEST
 
+/* The owner promises to launch them no more. So the pool goes after a tick of the context, and very
+ * many captures forget it. */
+START_TEST(a_pool_goes_before_its_very_many_graphs)
+{
+    pl_keeper *pool;
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
+    capture_graphs(pool);
+    pleat.a->ops->pools->release(pleat.a, pool);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(resident_bytes(), 0);
+    destroy_from(0);
+    assert_bounded();
+}
+END_TEST
+
 /* A stream's oldest graph goes first, whatever graphs other streams have. */
 START_TEST(owners_say_one_after_the_other_that_very_many_are_gone)
 {
@@ -249,6 +264,7 @@ SUITE(segments_bounds_capture)
     tcase_add_checked_fixture(told, open_told, pleat_close);
     tcase_add_test(told, a_graph_that_goes_is_found_among_very_many);
     tcase_add_test(told, a_pool_of_very_many_graphs_rests_and_goes);
+    tcase_add_test(told, a_pool_goes_before_its_very_many_graphs);
     tcase_add_test(told, all_captures_let_go_by_and_by);
     tcase_add_test(told, very_many_graphs_of_several_blocks_go);
     tcase_add_test(told, an_input_of_very_many_graphs_is_freed_before_they_go);
