@@ -117,6 +117,17 @@ START_TEST(a_captured_request_that_needs_pending_memory_is_told_so)
 }
 END_TEST
 
+/* Nothing is free anywhere, so the end of the capture would help nobody. */
+START_TEST(a_captured_request_on_a_device_that_is_in_use_is_out_of_memory)
+{
+    enum { N = 128 * MIB / GRANULE };
+    captures_begin(1);
+    pleat_get((size_t)N * GRANULE, 1);
+    ck_assert_int_eq(pleat_refused(GRANULE, 1), PLEAT_ENOMEM_DEVICE);
+    captures_end(1);
+}
+END_TEST
+
 /* ---- what is freed meanwhile --------------------------------------------------------------- */
 
 START_TEST(blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone)
@@ -495,6 +506,7 @@ SUITE(segments_capture)
     tcase_add_test(captured, a_captured_request_uses_nothing_that_pends);
     tcase_add_test(captured, a_captured_request_uses_what_is_settled);
     tcase_add_test(captured, a_captured_request_that_needs_pending_memory_is_told_so);
+    tcase_add_test(captured, a_captured_request_on_a_device_that_is_in_use_is_out_of_memory);
     TCase *kept = suite_case(suite, "kept", open_plain, pleat_close);
     add_kept_tests(kept);
     tcase_add_test(kept, a_release_does_not_give_away_what_a_living_graph_uses);
