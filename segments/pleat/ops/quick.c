@@ -221,13 +221,6 @@ static inline void enter(pl_index *index, pl_block *b)
     }
 }
 
-static inline void loosen(pl_space *space, pl_block *b, size_t first, size_t last)
-{
-    size_t n_looks = 0;
-
-    pl_space_loosen(space, pl_segment_loosen_between(b->segment, b, first, last, &n_looks));
-}
-
 /* A block to free, and its free neighbours. */
 typedef struct freed {
     pl_block *block;
@@ -279,7 +272,7 @@ static HOT void free_beside(pl_space *space, pl_lane *lane, const freed *f)
         stand_alone(space, lane, b, f->stamp);
     }
     enter(index, b);
-    loosen(space, b, first, last);
+    pl_space_loosen(space, pl_segment_loosen_between(seg, first, last));
 }
 
 /* `slot`: the slot of b in the map. */

@@ -212,55 +212,6 @@ size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to)
                                                     : loosen_row(seg, from, to);
 }
 
-/* Are all blocks free from b down to `low`, and from b up to `high`, the outer ends of the granules
- * under b? is_one: low and high bound a single granule. Then a single block in use decides for both
- * ends, so the walk goes both ways at once and stops at the first block in use. */
-static size_t look_around(const pl_block *b, pleat_devptr low, pleat_devptr high, bool is_one,
-                          bool *is_free_below, bool *is_free_above)
-{
-    const pl_block *below = b;
-    const pl_block *above = b;
-    size_t n_looks = 0;
-
-    *is_free_below = true;
-    *is_free_above = true;
-    for (;;) {
-        bool is_down = *is_free_below && below->base > low;
-        bool is_up = *is_free_above && pl_block_end(above) < high;
-        if (!is_down && !is_up) {
-            return n_looks;
-        }
-        n_looks += (size_t)is_down + (size_t)is_up;
-        if (is_down) {
-            below = below->prev;
-            *is_free_below = below->state == PL_BLOCK_FREE;
-        }
-        if (is_up) {
-            above = above->next;
-            *is_free_above = above->state == PL_BLOCK_FREE;
-        }
-        if (is_one && !(*is_free_below && *is_free_above)) {
-            return n_looks;
-        }
-    }
-}
-
-size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
-                                 size_t *n_looks)
-{
-    pleat_devptr low = pl_segment_address(seg, first);
-    pleat_devptr high = pl_segment_address(seg, last + 1);
-    bool is_free_below;
-    bool is_free_above;
-
-    *n_looks = look_around(b, low, high, first == last, &is_free_below, &is_free_above);
-    pl_lock_touch(*n_looks);
-    size_t from = first + !is_free_below;
-    size_t to = last + 1 - !is_free_above;
-
-    return from < to ? pl_segment_loosen_granules(seg, from, to) : 0;
-}
-
 size_t pl_segment_loose_run(const pl_segment *seg, size_t from, size_t most)
 {
     return count_row(seg->loose, true, from, most);

@@ -341,9 +341,6 @@ static void bring_up(pl_space *space, pl_block *b)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* So many looks at blocks in a granule cost as much as bringing a piece of a run up to date. */
-enum { LOOKS_A_PIECE = 8 };
-
 void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
 {
     pl_segment_become(b->segment, &space->blocks.store, b, PL_BLOCK_FREE);
@@ -353,14 +350,11 @@ void pl_run_free(pl_space *space, pl_block *b, uint32_t lane, uint64_t stamp)
     queue(space, b);
     pleat_devptr base = b->base;
     pleat_devptr end = pl_block_end(b);
-    size_t n_looks = 0;
     b = merge_alike(space, b);
     if (b->lane != PL_LANE_SETTLED) { /* grown by a freed block, so it goes last */
         pl_queue_renew(&line_of(pl_space_lane_at(space, b->lane), b)->queue, b);
     }
-    size_t n = pl_segment_loosen(b->segment, b, base, end, &n_looks);
-    space->n_pieces += n_looks / LOOKS_A_PIECE;
-    pl_space_loosen(space, n);
+    pl_space_loosen(space, pl_segment_loosen(b->segment, base, end));
     bring_up(space, b);
 }
 

@@ -107,46 +107,45 @@ void pl_live_turn(pl_tally *tally, const pl_users *users, bool comes)
     tally->n_shared_granules -= users->n_shared > 0 && users->n_captured == 0 ? n : 0;
 }
 
-/* Count a captured or a shared block in a granule: n = 1 adds a block, UINT32_MAX removes it. */
-static void count_waiting_in(pl_tally *tally, pl_users *users, bool is_captured, uint32_t n)
+/* The counter of blocks like b, which is neither live nor free; NULL = not counted. */
+static uint32_t *counter_of(pl_users *users, const pl_block *b)
+{
+    switch ((pl_block_state)b->state) {
+    case PL_BLOCK_CAPTURED:
+        return &users->n_captured;
+    case PL_BLOCK_SHARED:
+        return b->is_private ? &users->n_others : &users->n_shared;
+    case PL_BLOCK_FLIGHT:
+        return &users->n_others;
+    default:
+        return NULL;
+    }
+}
+
+/* n = 1: a block comes; UINT32_MAX: it goes. */
+static void count_in(pl_tally *tally, pl_users *users, const pl_block *b, uint32_t n)
 {
     tally->n_shared_granules -= has_shared_only(users);
-    *(is_captured ? &users->n_captured : &users->n_shared) += n;
+    *counter_of(users, b) += n;
     tally->n_shared_granules += has_shared_only(users);
 }
 
-static void count_waiting(pl_segment *seg, pl_tally *tally, const pl_block *b, uint32_t n)
+/* Of a block that is neither live nor free. */
+static __attribute__((noinline)) void count(pl_segment *seg, pl_tally *tally, const pl_block *b,
+                                            uint32_t n)
 {
-    bool is_captured = b->state == PL_BLOCK_CAPTURED;
     size_t first = pl_segment_granule(seg, b->base);
     size_t last = pl_segment_granule(seg, pl_block_end(b) - 1);
 
-    count_waiting_in(tally, &seg->users[first], is_captured, n);
+    if (counter_of(&seg->users[first], b) == NULL) {
+        return;
+    }
+    count_in(tally, &seg->users[first], b, n);
     if (last > first) {
-        count_waiting_in(tally, &seg->users[last], is_captured, n);
-        size_t n_within = n == 1 ? last - first - 1 : first + 1 - last;
-        tally->n_shared_granules += is_captured ? 0 : n_within;
-    }
-}
-
-static inline bool is_waiting(const pl_block *b)
-{
-    return b->state == PL_BLOCK_CAPTURED || (b->state == PL_BLOCK_SHARED && !b->is_private);
-}
-
-static __attribute__((noinline)) void leave_waiting(pl_segment *seg, pl_tally *tally,
-                                                    const pl_block *b)
-{
-    if (is_waiting(b)) {
-        count_waiting(seg, tally, b, UINT32_MAX);
-    }
-}
-
-static __attribute__((noinline)) void enter_waiting(pl_segment *seg, pl_tally *tally,
-                                                    const pl_block *b)
-{
-    if (is_waiting(b)) {
-        count_waiting(seg, tally, b, 1);
+        count_in(tally, &seg->users[last], b, n);
+        if (b->state == PL_BLOCK_SHARED && !b->is_private) {
+            tally->n_shared_granules += n == 1 ? last - first - 1 : first + 1 - last;
+        }
     }
 }
 
@@ -162,7 +161,7 @@ static inline void change(pl_segment *seg, pl_tally *tally, pl_block *b, pl_bloc
         tally->n_blocks[was]--;
         tally->bytes[was] -= b->bytes;
         if (was != PL_BLOCK_FREE) {
-            leave_waiting(seg, tally, b);
+            count(seg, tally, b, UINT32_MAX);
         }
     }
     b->state = (uint8_t)state;
@@ -173,7 +172,7 @@ static inline void change(pl_segment *seg, pl_tally *tally, pl_block *b, pl_bloc
     tally->n_blocks[state]++;
     tally->bytes[state] += b->bytes;
     if (state != PL_BLOCK_FREE) {
-        enter_waiting(seg, tally, b);
+        count(seg, tally, b, 1);
     }
 }
 
@@ -266,11 +265,15 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     pl_assert(b->base < at && at < pl_block_end(b) && granule < seg->capacity);
     seg->n_reshaped++;
     bool is_live = b->state == PL_BLOCK_LIVE;
-    pl_assert(!is_waiting(b));
+    bool is_flying = b->state == PL_BLOCK_FLIGHT;
+    pl_assert(b->state != PL_BLOCK_SHARED && b->state != PL_BLOCK_CAPTURED);
     if (__builtin_expect(is_live, false)) {
         pl_live_end(seg, &store->tally, b);
     } else {
         store->tally.n_blocks[b->state]++;
+    }
+    if (__builtin_expect(is_flying, false)) {
+        count(seg, &store->tally, b, UINT32_MAX);
     }
     high->base = at;
     high->bytes = (size_t)(pl_block_end(b) - at);
@@ -293,6 +296,10 @@ pl_block *pl_segment_split(pl_segment *seg, pl_block_store *store, pl_block *b, 
     if (__builtin_expect(is_live, false)) {
         pl_live_begin(seg, &store->tally, b);
         pl_live_begin(seg, &store->tally, high);
+    }
+    if (__builtin_expect(is_flying, false)) {
+        count(seg, &store->tally, b, 1);
+        count(seg, &store->tally, high, 1);
     }
     return high;
 }
@@ -364,13 +371,19 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
 
     pl_assert(b->next == next && pl_block_end(b) == next->base);
     bool is_live = b->state == PL_BLOCK_LIVE;
-    pl_assert(b->state == next->state && !is_waiting(b));
+    bool is_flying = b->state == PL_BLOCK_FLIGHT;
+    pl_assert(b->state == next->state && b->state != PL_BLOCK_SHARED &&
+              b->state != PL_BLOCK_CAPTURED);
     seg->n_reshaped++;
     if (__builtin_expect(is_live, false)) {
         pl_live_end(seg, &store->tally, b);
         pl_live_end(seg, &store->tally, next);
     } else {
         store->tally.n_blocks[b->state]--;
+    }
+    if (__builtin_expect(is_flying, false)) {
+        count(seg, &store->tally, b, UINT32_MAX);
+        count(seg, &store->tally, next, UINT32_MAX);
     }
     if (seg->last[granule] == next) {
         if (pl_segment_granule(seg, b->base) == granule) {
@@ -386,6 +399,9 @@ void pl_segment_absorb(pl_segment *seg, pl_block_store *store, pl_block *b, pl_b
     }
     if (__builtin_expect(is_live, false)) {
         pl_live_begin(seg, &store->tally, b);
+    }
+    if (__builtin_expect(is_flying, false)) {
+        count(seg, &store->tally, b, 1);
     }
     pl_block_store_put(store, next);
 }

@@ -24,12 +24,19 @@ struct pl_area;
 /* In `parts`, of a place in flight: the chunk was taken from elsewhere. */
 enum { PL_PART_TAKEN = 0x80 };
 
-/* How many blocks begin or end in a granule. */
+/* How many blocks in use begin or end in a granule. Free blocks are not in use. Holes and stale
+ * blocks are not counted, since no other block has bytes in their granules. */
 typedef struct pl_users {
     uint32_t n_live;
     uint32_t n_captured;
     uint32_t n_shared; /* except private pools' */
+    uint32_t n_others; /* in flight, or shared blocks of private pools */
 } pl_users;
+
+static inline bool pl_users_none(const pl_users *users)
+{
+    return (users->n_live | users->n_captured | users->n_shared | users->n_others) == 0;
+}
 
 /* I1  the blocks cover the range without gap or overlap, in address order
  * I2  holes and stale blocks start and end on granules and neighbouring holes are merged
@@ -198,41 +205,25 @@ static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_de
  * become vacant, and chunks that are all vacant become loose. Returns how many granules become
  * loose. */
 size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to);
-size_t pl_segment_loosen_touched(pl_segment *seg, const pl_block *b, size_t first, size_t last,
-                                 size_t *n_looks);
-/* The part of b in the granules from `first` to `last` has just become free. Granules that only
- * free blocks cover become vacant, and chunks that are all vacant become loose. Returns how many
- * granules become loose. Blocks merged with b are as vacant as before. *n_looks: set to the blocks
- * looked at in the granules `first` and `last`, if any. */
-static inline size_t pl_segment_loosen_between(pl_segment *seg, const pl_block *b, size_t first,
-                                               size_t last, size_t *n_looks)
+/* A block that begins in granule `first` and ends in `last` has just become free. Granules that
+ * only free blocks cover become vacant, and chunks that are all vacant become loose. Returns how
+ * many granules become loose. */
+static inline size_t pl_segment_loosen_between(pl_segment *seg, size_t first, size_t last)
 {
-    bool is_down = b->base > pl_segment_address(seg, first);
-    bool is_kept_below = is_down && b->prev->state != PL_BLOCK_FREE;
+    bool is_used = !pl_users_none(&seg->users[first]); /* mostly by live blocks */
 
-    if (first == last && is_kept_below) { /* mostly: live blocks share the granule */
-        return 0;
+    if (first == last) {
+        return is_used ? 0 : pl_segment_loosen_granules(seg, first, last + 1);
     }
-    bool is_up = pl_block_end(b) < pl_segment_address(seg, last + 1);
-    bool is_kept_above = is_up && b->next->state != PL_BLOCK_FREE;
-    if (first == last && is_kept_above) {
-        return 0;
-    }
-    if (is_down != is_kept_below || is_up != is_kept_above) { /* free neighbours, of other lanes */
-        return pl_segment_loosen_touched(seg, b, first, last, n_looks);
-    }
-    *n_looks = (size_t)is_down + (size_t)is_up;
-    pl_lock_touch(*n_looks);
-    first += is_kept_below;
-    last -= is_kept_above;
+    first += is_used;
+    last -= !pl_users_none(&seg->users[last]);
     return first <= last ? pl_segment_loosen_granules(seg, first, last + 1) : 0;
 }
 /* The same for the granules that [base, end) touches. */
-static inline size_t pl_segment_loosen(pl_segment *seg, const pl_block *b, pleat_devptr base,
-                                       pleat_devptr end, size_t *n_looks)
+static inline size_t pl_segment_loosen(pl_segment *seg, pleat_devptr base, pleat_devptr end)
 {
-    return pl_segment_loosen_between(seg, b, pl_segment_granule(seg, base),
-                                     pl_segment_granule(seg, end - 1), n_looks);
+    return pl_segment_loosen_between(seg, pl_segment_granule(seg, base),
+                                     pl_segment_granule(seg, end - 1));
 }
 /* In a private segment: the granules that [base, end) touches are owned from now on. */
 void pl_segment_own(pl_segment *seg, pleat_devptr base, pleat_devptr end);

@@ -35,13 +35,6 @@ static void push_draining(pl_space *space, pl_keeper *keeper)
     space->places.last_draining = keeper;
 }
 
-static void loosen(pl_space *space, pl_segment *seg, const pl_block *b)
-{
-    size_t n_looks = 0;
-
-    pl_space_loosen(space, pl_segment_loosen(seg, b, b->base, pl_block_end(b), &n_looks));
-}
-
 static void open_some(pl_space *space, pl_segment *seg, size_t n)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
@@ -50,7 +43,7 @@ static void open_some(pl_space *space, pl_segment *seg, size_t n)
     pl_lock_touch(n);
     for (; b != NULL && n > 0; b = b->next, n--) {
         if (b->state == PL_BLOCK_FREE) {
-            loosen(space, seg, b);
+            pl_space_loosen(space, pl_segment_loosen(seg, b->base, pl_block_end(b)));
         }
         bool is_moved = b->is_private || (b->is_apart && !pl_segment_is_apart(seg));
         if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED && is_moved) {

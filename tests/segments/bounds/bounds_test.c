@@ -8,6 +8,7 @@
 #include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
 #include "vmm/base/lock.h"
+#include "vmm/driver_state.h"
 
 enum { N = 20000, BUSY = 1, OTHER = 2 };
 
@@ -139,6 +140,43 @@ START_TEST(uses_on_another_stream_pass_by_and_by)
     (void)get(8 * MIB, BUSY);
     (void)pleat_trim(0, true);
     ck_assert_uint_eq(pleat_counted().pending_bytes, 0);
+    assert_bounded();
+}
+END_TEST
+
+static void put_shared(size_t i)
+{
+    put(blocks[i], i % 2 == 0 ? BUSY : OTHER);
+}
+
+/* Pieces of two streams by turns do not merge. Whether a granule is free as a whole must not be a
+ * look at all of its pieces, of which there are more, the more of its middle is free. */
+START_TEST(granules_of_two_streams_are_freed_from_the_middle)
+{
+    enum { THIRD = 3, N_HALF = 3 * 1024, PIECE = 512 };
+    get_all(PIECE);
+    for (size_t i = 0; i < N; i++) {
+        put(blocks[i], BUSY);
+    }
+    pleat.sim.finish();
+    (void)get(8 * MIB, OTHER); /* what is freed has settled */
+    for (size_t i = 0; i < 2 * N_HALF; i++) {
+        blocks[i] = get(PIECE, i % 2 == 0 ? BUSY : OTHER);
+        ck_assert_int_eq(pleat.a->ops->record_stream(pleat.a, blocks[i], pleat.streams[THIRD]),
+                         PLEAT_OK);
+    }
+    for (unsigned i = BUSY; i <= THIRD; i++) {
+        pleat_work(i, blocks[i], PIECE);
+    }
+    for (size_t i = 0; i < N_HALF; i++) {
+        put_shared(N_HALF + i);
+        put_shared(N_HALF - 1 - i);
+    }
+    put(get(PIECE, THIRD), THIRD); /* names the stream, which gets the tick */
+    ck_assert_int_eq(pleat.sim.drv->table.stream_synchronize(pleat.handles[THIRD]), CU_SUCCESS);
+    pl_lock_reset_touched();
+    (void)get(8 * MIB, BUSY);
+    ck_assert_uint_gt(pleat_counted().pending_bytes, N_HALF * PIECE);
     assert_bounded();
 }
 END_TEST
@@ -277,6 +315,7 @@ SUITE(segments_bounds)
     tcase_add_test(tcase, pieces_freed_in_any_order_behind_work);
     tcase_add_test(tcase, a_queue_of_single_pieces_settles_by_and_by);
     tcase_add_test(tcase, uses_on_another_stream_pass_by_and_by);
+    tcase_add_test(tcase, granules_of_two_streams_are_freed_from_the_middle);
     tcase_add_test(tcase, a_private_pool_of_many_pieces_opens_by_and_by);
     tcase_add_test(tcase, pieces_are_visited_by_and_by);
     tcase_add_test(tcase, pieces_that_change_between_visits_do_not_overlap);
