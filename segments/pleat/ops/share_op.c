@@ -105,7 +105,7 @@ static pleat_devptr live_end(const pl_space *space, const stretch *s, pleat_devp
     const pl_block *b = live_at(space, at);
     bool is_same = b != NULL &&
                    (s->block.bytes == 0 ? pl_buffer_at(space, at) == pl_buffer_at(space, s->from)
-                                        : b->base == s->block.base && b->bytes == s->block.bytes);
+                                        : b->base == s->block.base);
 
     return is_same ? pl_block_end(b) : 0;
 }

@@ -98,8 +98,11 @@ START_TEST(very_many_chunks_go_idle_and_are_used_again)
 {
     pleat_devptr ptr;
     pl_lock_reset_touched();
+    uint64_t since = pleat_steps();
     pleat.sim.fail_at("cuMemSetAccess", 0, CU_INVALID_VALUE);
     ck_assert_int_ne(try_get(80 * GIB, OWN, &ptr), PLEAT_OK);
+    /* each chunk is a step as it is created, and as it goes idle */
+    ck_assert_uint_ge(pleat_steps() - since, 2 * pleat_calls("cuMemCreate"));
     ck_assert_uint_eq(pleat_counted().idle_bytes, 80 * GIB);
     put(get(60 * GIB, OWN), OWN);
     assert_bounded();

@@ -333,9 +333,9 @@ static uint64_t steps_of_a_second_sleep(bool is_retained)
     ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, heap, 64 * PAGE, PAGE, 0, &comes),
                      PLEAT_OK);
     change(comes, PL_BUFFER_COMMIT, 0, PAGE);
-    uint64_t since = ((pl_space *)pleat.a)->n_pieces;
+    uint64_t since = pleat_steps();
     keep();
-    uint64_t n = ((pl_space *)pleat.a)->n_pieces - since;
+    uint64_t n = pleat_steps() - since;
     wake(0);
     put(stays);
     change(comes, PL_BUFFER_CLOSE, 0, 0);
@@ -354,11 +354,11 @@ END_TEST
 
 static uint64_t steps_to_find(pleat_devptr ptr, size_t bytes)
 {
-    uint64_t since = ((pl_space *)pleat.a)->n_pieces;
+    uint64_t since = pleat_steps();
     void *at = NULL;
     ck_assert_int_eq(pleat.a->ops->tags->kept(pleat.a, ptr, bytes, NULL, &at), PLEAT_OK);
     ck_assert_ptr_nonnull(at);
-    return ((pl_space *)pleat.a)->n_pieces - since;
+    return pleat_steps() - since;
 }
 
 /* What lies behind other segments, behind other granules of a segment, or in very many granules. */

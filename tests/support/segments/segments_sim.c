@@ -1,6 +1,7 @@
 /* segments_sim.c - see segments_sim.h. */
 #include "tests/support/segments/segments_sim.h"
 #include "segments/pleat/space/options.h"
+#include "segments/pleat/space/space.h"
 #include "tests/support/own.h"
 #include "tests/support/suite.h"
 
@@ -222,4 +223,9 @@ void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t
 uint64_t pleat_calls(const char *symbol)
 {
     return pleat.sim.n_calls(symbol);
+}
+
+uint64_t pleat_steps(void)
+{
+    return ((const pl_space *)pleat.a)->n_pieces;
 }

@@ -65,5 +65,7 @@ pleat_devptr pleat_get_and_use(size_t bytes, unsigned stream);
 /* pleat_work behind the work of stream `before`, since a program orders its own uses. */
 void pleat_work_after(unsigned stream, unsigned before, pleat_devptr ptr, size_t bytes);
 uint64_t pleat_calls(const char *symbol); /* of an entry point since the reset */
+/* Pieces of runs looked at so far, and steps of long work between which the lock may be dropped. */
+uint64_t pleat_steps(void);
 
 #endif
