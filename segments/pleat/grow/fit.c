@@ -301,7 +301,7 @@ pl_step pl_fit_poll(pl_attempt *t)
     rq->has_passed = pl_tick_poll(space, PL_TICK_QUERIES);
     pl_context_tick_record_if_due(space);
     (void)pl_stale_reap(space);
-    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    (void)pl_settle_some(space);
     return PL_STEP_AGAIN;
 }
 
@@ -320,8 +320,8 @@ pl_step pl_fit_settle(pl_attempt *t)
 {
     pl_space *space = t->space;
 
-    if (pl_settle_some(space, PL_SETTLE_SOME) == 0 && !pl_capture_look(space) &&
-        !pl_drain_some(space) && !poll_again(space, t->rq)) {
+    if (pl_settle_some(space) == 0 && !pl_capture_look(space) && !pl_drain_some(space) &&
+        !poll_again(space, t->rq)) {
         return PL_STEP_NEXT;
     }
     t->rq->n_done[PL_REFRESHED]++;

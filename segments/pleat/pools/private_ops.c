@@ -31,7 +31,7 @@ void pl_pleat_private_rest(pl_allocator *a, pl_keeper *pool)
 
     pl_capture_end_of_pool(space, pl_private_of(pool));
     (void)pl_tick_poll(space, PL_TICK_QUERIES);
-    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    (void)pl_settle_some(space);
     pl_space_leave(space);
 }
 
@@ -81,7 +81,7 @@ void pl_pleat_private_release(pl_allocator *a, pl_keeper *keeper)
         start_draining(space, pool);
         (void)pl_tick_poll(space, PL_TICK_QUERIES);
         (void)pl_capture_look(space);
-        (void)pl_settle_some(space, PL_SETTLE_SOME); /* settled memory serves a later pool */
+        (void)pl_settle_some(space); /* settled memory serves a later pool */
         while (pl_drain_some(space)) {
             pl_space_breathe(space);
         }

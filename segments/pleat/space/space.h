@@ -98,6 +98,12 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {
     return space->n_pieces - since > PL_PIECES_A_HOLD;
 }
+/* n pieces of work are done in this hold: looks at blocks, captures or lanes, or demands met. */
+static inline void pl_space_work(pl_space *space, size_t n)
+{
+    pl_lock_touch(n);
+    space->n_pieces += n;
+}
 /* A block waits for the lane, or waits no more: link the lane as busy, or unlink the lane. */
 static inline void pl_space_note_busy(pl_space *space, pl_lane *lane)
 {

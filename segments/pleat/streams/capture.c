@@ -223,16 +223,14 @@ void pl_capture_leave_pool(pl_space *space, pl_capture *capture)
     }
 }
 
-enum { FORGET_SOME = 256 };
-
 bool pl_capture_forget_pool(pl_space *space, const pl_private *pool)
 {
-    size_t n = FORGET_SOME;
+    uint64_t since = space->n_pieces;
 
-    for (; n > 0 && !LIST_EMPTY(&pool->graphs); n--) {
+    while (!LIST_EMPTY(&pool->graphs) && !pl_space_is_tired(space, since)) {
+        pl_space_work(space, 1);
         pl_capture_leave_pool(space, LIST_FIRST(&pool->graphs));
     }
-    pl_lock_touch(FORGET_SOME - n);
     return LIST_EMPTY(&pool->graphs);
 }
 

@@ -5,11 +5,9 @@
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/pass.h"
 
-enum { LOOK_SOME = 512, RELEASE_SOME = 256 };
-
-size_t pl_capture_pass(pl_space *space, const pl_capture *capture, size_t n)
+size_t pl_capture_pass(pl_space *space, const pl_capture *capture)
 {
-    return pl_pass(space, &capture->clock, capture->clock.passed, n, space->n_pieces);
+    return pl_pass(space, &capture->clock, capture->clock.passed, space->n_pieces);
 }
 
 void pl_capture_see_end(pl_space *space, pl_capture *capture)
@@ -20,7 +18,7 @@ void pl_capture_see_end(pl_space *space, pl_capture *capture)
         pl_capture_own_up(space, capture);
         pl_capture_forget_parts(space, capture);
     }
-    (void)pl_capture_pass(space, capture, RELEASE_SOME);
+    (void)pl_capture_pass(space, capture);
 }
 
 /* ---- the graph is gone ----------------------------------------------------------------------- */
@@ -35,7 +33,7 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
     if (pl_capture_is_gone(capture)) {
         pl_capture_leave_pool(space, capture);
     }
-    (void)pl_capture_pass(space, capture, RELEASE_SOME);
+    (void)pl_capture_pass(space, capture);
     bool has_more = pl_clock_has_waiting(&capture->clock);
     pl_capture_drop(space, capture);
     return has_more;
@@ -48,16 +46,13 @@ static bool has_something_to_release(const pl_capture *capture)
             capture->pool != NULL);
 }
 
-/* A release of a few blocks costs as much as this number of looks. */
-enum { RELEASE_COST = 7 };
-
 /* A block that goes on may drop any other capture, even the next: pl_capture_drop keeps looked_up
  * valid. */
 bool pl_capture_look(pl_space *space)
 {
     uint64_t since = space->n_pieces;
-    size_t n = LOOK_SOME;
     bool any = false;
+    bool has_more = false;
 
     if (space->captures.looked_up == NULL) {
         uint64_t n_gone = pl_graph_watch_n_gone();
@@ -67,20 +62,19 @@ bool pl_capture_look(pl_space *space)
         space->captures.n_graphs_gone = n_gone;
         space->captures.looked_up = LIST_FIRST(&space->captures.all);
     }
-    for (; n > 0 && space->captures.looked_up != NULL && !pl_space_is_tired(space, since); n--) {
+    while (space->captures.looked_up != NULL && !has_more && !pl_space_is_tired(space, since)) {
         pl_capture *capture = space->captures.looked_up;
-        pl_lock_touch(1);
+        pl_space_work(space, 1);
         space->captures.looked_up = LIST_NEXT(capture, all);
         if (!has_something_to_release(capture)) {
             continue;
         }
         any = true;
         pl_capture_hold(capture);
-        if (pl_capture_release(space, capture, 0)) { /* the launches are over, too */
-            space->captures.looked_up = capture;     /* some blocks of the capture still wait */
-            n = 1;
+        has_more = pl_capture_release(space, capture, 0); /* the launches are over, too */
+        if (has_more) {
+            space->captures.looked_up = capture;
         }
-        n = n > RELEASE_COST ? n - RELEASE_COST : 1;
         pl_capture_drop(space, capture);
     }
     return any;
@@ -115,7 +109,7 @@ void pl_capture_end_of_pool(pl_space *space, const pl_private *pool)
     for (pl_capture *c; (c = find_under_way(space, pool)) != NULL;) {
         pl_capture_hold(c);
         pl_capture_end(space, c);
-        while (pl_capture_pass(space, c, RELEASE_SOME) > 0) {
+        while (pl_capture_pass(space, c) > 0) {
             pl_space_breathe(space);
         }
         pl_capture_drop(space, c);

@@ -66,8 +66,9 @@ void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
  * streams or the graph are gone, the route of the pool ends, or the owner says so. Later the graph
  * is gone, as told by the driver or by the owner (owner_ops.c). Guarded by the device lock. */
 
-/* Let at most n blocks go on that wait for the capture, as far as it is over. Returns how many. */
-size_t pl_capture_pass(pl_space *space, const pl_capture *capture, size_t n);
+/* Let blocks go on that wait for the capture, as far as it is over and as a hold may. Returns how
+ * many. */
+size_t pl_capture_pass(pl_space *space, const pl_capture *capture);
 /* The capture was seen to end. Some blocks go on, if the end was all that they waited for. A broken
  * capture has no graph, so is released as well. */
 void pl_capture_see_end(pl_space *space, pl_capture *capture);

@@ -5,7 +5,7 @@
 #include "segments/pleat/space/run.h"
 #include "segments/pleat/streams/capture.h"
 
-enum { DRAIN_LOOKS = 8, OPEN_SOME = 1024 };
+enum { DRAIN_LOOKS = 8 };
 
 void pl_drain_open(pl_space *space, pl_segment *seg)
 {
@@ -35,13 +35,15 @@ static void push_draining(pl_space *space, pl_keeper *keeper)
     space->places.last_draining = keeper;
 }
 
-static void open_some(pl_space *space, pl_segment *seg, size_t n)
+static void open_some(pl_space *space, pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
     pl_block *b = pl_segment_find(seg, seg->opened);
 
-    pl_lock_touch(n);
-    for (; b != NULL && n > 0; b = b->next, n--) {
+    uint64_t since = space->n_pieces;
+
+    for (; b != NULL && !pl_space_is_tired(space, since); b = b->next) {
+        pl_space_work(space, 1);
         if (b->state == PL_BLOCK_FREE) {
             pl_space_loosen(space, pl_segment_loosen(seg, b->base, pl_block_end(b)));
         }
@@ -100,7 +102,7 @@ bool pl_drain_some(pl_space *space)
         any = true;
     }
     if (space->places.opening != NULL) {
-        open_some(space, space->places.opening, OPEN_SOME);
+        open_some(space, space->places.opening);
         any = true;
     }
     return any;

@@ -11,8 +11,6 @@
 #include "segments/pleat/streams/settle.h"
 #include "segments/pleat/streams/tick.h"
 
-enum { RELEASE_SOME = 256 };
-
 /* PLEAT_ECAPTURE: the capture is still under way. PLEAT_OK: the capture has ended, as the stream is
  * at rest, gone, or in another capture. Else why the driver did not answer. Drops the lock. */
 static pleat_status ask_whether_over(pl_space *space, const pl_capture *capture, void *handle)
@@ -65,7 +63,7 @@ static pleat_status release_of_stream(pl_space *space, void *handle)
                                                     : ask_whether_over(space, capture, handle);
     if (st == PLEAT_OK && !pl_capture_is_released(capture)) {
         pl_capture_end(space, capture);
-        (void)pl_capture_pass(space, capture, RELEASE_SOME);
+        (void)pl_capture_pass(space, capture);
         if (capture->watch == NULL) {
             release_launched(space, capture);
         } else if (!capture->is_disowned) {
@@ -83,7 +81,7 @@ pleat_status pl_pleat_release_capture_of(pl_allocator *a, void *handle)
     pl_space *space = pl_space_enter((pl_space *)a);
 
     pleat_status st = release_of_stream(space, handle);
-    (void)pl_settle_some(space, PL_SETTLE_SOME);
+    (void)pl_settle_some(space);
     pl_space_leave(space);
     return st;
 }

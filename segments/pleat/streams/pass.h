@@ -7,9 +7,9 @@
 
 #include "segments/pleat/space/space.h"
 
-/* Let at most n blocks go on that wait for the clock with stamps up to `upto`: a free block is
- * settled, a shared or captured one comes to its next demand. `since`: n_pieces at the start of the
- * hold, since all work in one hold counts together. Returns how many went on. */
-size_t pl_pass(pl_space *space, const pl_clock *clock, uint64_t upto, size_t n, uint64_t since);
+/* Let blocks go on that wait for the clock with stamps up to `upto`, until the hold is tired
+ * (pl_space_is_tired): a free block is settled, a shared or captured one comes to its next demand.
+ * Returns how many went on. */
+size_t pl_pass(pl_space *space, const pl_clock *clock, uint64_t upto, uint64_t since);
 
 #endif

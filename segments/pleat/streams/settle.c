@@ -33,34 +33,33 @@ static bool has_first_over(const pl_space *space, const pl_lane *lane)
     return has;
 }
 
-static size_t settle_lane(pl_space *space, pl_lane *lane, size_t n, uint64_t since)
+static size_t settle_lane(pl_space *space, pl_lane *lane, uint64_t since)
 {
     if (lane->is_capture) {
-        return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, n);
+        return pl_capture_is_lasting(space, lane) ? 0 : pl_settle_rest(space, lane, since);
     }
-    return pl_pass(space, &lane->clock, pl_lane_passed(space, lane), n, since);
+    return pl_pass(space, &lane->clock, pl_lane_passed(space, lane), since);
 }
 
-size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n)
+size_t pl_settle_lane(pl_space *space, pl_lane *lane)
 {
-    return settle_lane(space, lane, n, space->n_pieces);
+    return settle_lane(space, lane, space->n_pieces);
 }
 
-size_t pl_settle_some(pl_space *space, size_t n)
+size_t pl_settle_some(pl_space *space)
 {
     size_t n_looks = space->streams.busy.n < PL_LANE_LOOKS ? space->streams.busy.n : PL_LANE_LOOKS;
     uint64_t since = space->n_pieces;
     const pl_clock *context = &space->streams.context.clock;
-    size_t n_settled = pl_pass(space, context, context->passed, n, since);
+    size_t n_settled = pl_pass(space, context, context->passed, since);
 
     pl_lock_touch(n_looks);
-    for (; n_looks > 0 && n_settled < n && space->streams.busy.first != NULL &&
-           !pl_space_is_tired(space, since);
+    for (; n_looks > 0 && space->streams.busy.first != NULL && !pl_space_is_tired(space, since);
          n_looks--) {
         pl_lane *lane = space->streams.busy.first;
         pl_lane_ring_remove_busy(&space->streams.busy, lane);
         pl_lane_ring_push_busy(&space->streams.busy, lane);
-        n_settled += settle_lane(space, lane, n - n_settled, since);
+        n_settled += settle_lane(space, lane, since);
         pl_space_note_busy(space, lane);
         if (has_first_over(space, lane)) { /* the hold has done all that it may */
             pl_lane_ring_lead_busy(&space->streams.busy, lane);
@@ -83,7 +82,7 @@ bool pl_settle_all(pl_space *space)
      * since other threads may go on freeing for ever. */
     size_t n_blocks = MOST_SETTLED;
     for (size_t n = space->streams.busy.n / PL_LANE_LOOKS + 1; n > 0 && n_blocks > 0;) {
-        size_t n_settled = pl_settle_some(space, PL_SETTLE_SOME);
+        size_t n_settled = pl_settle_some(space);
         any = any || n_settled > 0;
         n -= n_settled > 0 ? 0 : 1;
         n_blocks -= n_settled < n_blocks ? n_settled : n_blocks;
@@ -112,24 +111,23 @@ void pl_settle_everything(pl_space *space)
 /* A block that came and went in one capture is used by its graph only. The pool keeps memory for
  * its graphs, so the block counts as settled. If the lane has further blocks (is_mixed), all pend
  * on the first lane instead. */
-size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n)
+size_t pl_settle_rest(pl_space *space, pl_lane *lane, uint64_t since)
 {
     const pl_lane *plain = pl_space_lane_at(space, pl_lane_plain(lane->number));
     uint32_t number = lane->is_mixed ? plain->number : PL_LANE_SETTLED;
     uint64_t stamp = lane->is_mixed ? pl_lane_stamp(space, plain) : 0;
-    uint64_t since = space->n_pieces;
     size_t n_moved = 0;
 
-    for (; n_moved < n && !pl_space_is_tired(space, since); n_moved++) {
+    for (; !pl_space_is_tired(space, since); n_moved++) {
         pl_block *b = lane->clock.lines[PL_LINE_PRIVATE].queue.first;
         b = b != NULL ? b : pl_lane_pending(lane)->first; /* blocks of pools released since */
         if (b == NULL) {
             break;
         }
+        pl_space_work(space, 1);
         pl_run_move(space, b, number, stamp);
     }
     lane->is_mixed = lane->is_mixed && pl_clock_has_waiting(&lane->clock);
-    pl_lock_touch(n_moved);
     return n_moved;
 }
 
@@ -232,7 +230,7 @@ static void look_around(pl_space *space, pl_lane *lane)
     pl_context_tick_record_if_due(space);
     if (pl_space_is_crowded(space)) {
         (void)pl_tick_poll(space, LANES_PER_LOOK);
-        (void)pl_settle_some(space, PL_SETTLE_SOME); /* a lane without pending memory can leave */
+        (void)pl_settle_some(space); /* a lane without pending memory can leave */
     }
     lane->n_refs--;
 }
@@ -247,7 +245,7 @@ void pl_settle_counted(pl_space *space, pl_lane *lane, size_t bytes)
         pl_tick_record(space, lane);
         if (is_due) {
             (void)pl_tick_poll_lane(space, lane);
-            (void)pl_settle_lane(space, lane, PL_SETTLE_SOME);
+            (void)pl_settle_lane(space, lane);
         }
     }
     lane->n_lifetime += lane->n_lifetime < PL_LANE_YOUNG;

@@ -10,17 +10,15 @@
 
 #include "segments/pleat/space/space.h"
 
-enum { PL_SETTLE_SOME = 256 }; /* blocks settled in one hold */
-
 /* Has the last use of a stale or free block passed? */
 bool pl_settle_is_over(const pl_space *space, const pl_block *b);
-/* Settle at most n blocks on some lanes, if the blocks are over. Returns how many. */
-size_t pl_settle_some(pl_space *space, size_t n);
+/* Settle blocks that are over on some lanes, as many as a hold may. Returns how many. */
+size_t pl_settle_some(pl_space *space);
 /* As pl_settle_some, for one lane. */
-size_t pl_settle_lane(pl_space *space, pl_lane *lane, size_t n);
-/* `lane` is a second lane, and its capture is over. Settle at most n of its blocks, or move them to
- * the stream's first lane. Returns how many. */
-size_t pl_settle_rest(pl_space *space, pl_lane *lane, size_t n);
+size_t pl_settle_lane(pl_space *space, pl_lane *lane);
+/* `lane` is a second lane, and its capture is over. Settle blocks of the lane, or move them to the
+ * stream's first lane, until the hold is tired. Returns how many. */
+size_t pl_settle_rest(pl_space *space, pl_lane *lane, uint64_t since);
 /* Settle all blocks that are over on any lane; drops the lock at intervals. Returns whether any
  * was. */
 bool pl_settle_all(pl_space *space);

@@ -175,16 +175,14 @@ static void park(pl_space *space, pl_block *b)
     wait_in_line(space, b, true);
 }
 
-size_t pl_shared_go_on(pl_space *space, pl_block *b)
+void pl_shared_go_on(pl_space *space, pl_block *b)
 {
-    size_t n_seen = 0;
-
-    for (; b->uses->n > 0; n_seen++) {
+    for (size_t n_seen = 0; b->uses->n > 0; n_seen++) {
         pl_block_use *use = pl_uses_last(b);
-        pl_lock_touch(1);
+        pl_space_work(space, 1);
         if (n_seen >= USES_PASSED && b->uses->n < b->uses->room) {
             park(space, b);
-            return n_seen;
+            return;
         }
         if (b->uses->n == b->uses->n_late && b->uses->n > b->uses->n_plain) {
             b->uses->n_late--;
@@ -200,13 +198,12 @@ size_t pl_shared_go_on(pl_space *space, pl_block *b)
         }
         if (!is_over) {
             wait_in_line(space, b, false);
-            return n_seen + 1;
+            return;
         }
         pl_uses_drop(space, use);
         b->uses->n--;
     }
     leave(space, b);
-    return n_seen;
 }
 
 void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
@@ -225,7 +222,7 @@ void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
     }
     uses->n_late = uses->is_sorted ? uses->n : 0;
     uses->freed_at = space->streams.newest_stamp;
-    (void)pl_shared_go_on(space, b);
+    pl_shared_go_on(space, b);
 }
 
 /* ---- uses of a live block -------------------------------------------------------------------- */

@@ -29,8 +29,8 @@ void pl_shared_leave_line(pl_space *space, pl_block *b);
  * the owner's lane. */
 void pl_shared_end(pl_space *space, pl_block *b);
 /* b is out of the line: pass its demands, the last first, until b has to wait for one. With none
- * left, b pends on its owner, or is settled. Returns how many demands were looked at. */
-size_t pl_shared_go_on(pl_space *space, pl_block *b);
+ * left, b pends on its owner, or is settled. */
+void pl_shared_go_on(pl_space *space, pl_block *b);
 
 /* ---- uses of a live block ----
  *

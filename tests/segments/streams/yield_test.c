@@ -136,7 +136,7 @@ START_TEST(settling_very_much_yields_every_few_blocks)
     pleat.sim.finish();
     n_yields = 0;
     (void)pleat_trim(0, true);
-    ck_assert_uint_ge(n_yields, N_BLOCKS / 2 / PL_SETTLE_SOME);
+    ck_assert_uint_ge(n_yields, N_BLOCKS / 2 / PL_PIECES_A_HOLD);
     put_blocks(1);
 }
 END_TEST
