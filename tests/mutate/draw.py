@@ -9,6 +9,8 @@ SWAPS = [(" < ", " <= "), (" > ", " >= "), (" == ", " != "), (" && ", " || "), (
 CALL = re.compile(r"\s+(\(void\))?!?[a-z_]+\([^=]*\);$")
 ASSIGNMENT = re.compile(r"\s+[a-z_>.\-\[\]*]+ [+\-|]?= [^;]*;$")
 DECLARATION = re.compile(r"\s+(pl_|size_t|bool|uint|unsigned|pleat_|int |const|struct|char)")
+# What looks for mistakes itself: nothing but a failing test depends on it.
+INSTRUMENTS = ("pl_assert", "pl_lock_touch")
 
 
 class Drawn:
@@ -36,7 +38,7 @@ def mistakes_in(file, text):
         if in_comment:
             in_comment = "*/" not in code
         elif line.startswith("    ") and not code.startswith(("#", "static", "const")) and \
-                "pl_assert" not in line:
+                not any(name in line for name in INSTRUMENTS):
             for old, new in SWAPS:
                 if old in line:
                     yield Drawn(file, index, line, line.replace(old, new, 1))

@@ -103,7 +103,7 @@ END_TEST
 
 /* ---- very much of it ------------------------------------------------------------------------- */
 
-enum { N_BLOCKS = 80 * 1024, ROUNDS = 64, OPENED_AT_ONCE = 1024 };
+enum { N_BLOCKS = 80 * 1024, ROUNDS = 64 };
 
 static pleat_devptr blocks[N_BLOCKS];
 
@@ -141,6 +141,23 @@ START_TEST(settling_very_much_yields_every_few_blocks)
 }
 END_TEST
 
+/* What a capture freed in its pool is settled when the capture is over. */
+START_TEST(what_a_capture_freed_settles_in_steps)
+{
+    pl_keeper *pool = pools_open_one();
+    captures_begin(1);
+    get_blocks(pool);
+    put_blocks(0);
+    cu_graph graph = captures_end_with_graph(1);
+    uint64_t since = pleat_steps();
+    captures_name_stream(1); /* makes the end of the capture known */
+    ck_assert_uint_ge(pleat_steps() - since, N_BLOCKS / 2);
+    put_blocks(1);
+    captures_destroy(graph);
+    pools_release(pool);
+}
+END_TEST
+
 /* It is left once the graph is gone, and is more than the rounds of settling look at. */
 START_TEST(opening_what_a_pool_left_yields_every_few_blocks)
 {
@@ -153,7 +170,7 @@ START_TEST(opening_what_a_pool_left_yields_every_few_blocks)
     n_yields = 0;
     (void)pleat_trim(0, true);
     ck_assert_ptr_null(((pl_space *)pleat.a)->places.opening);
-    ck_assert_uint_ge(n_yields, N_BLOCKS / OPENED_AT_ONCE);
+    ck_assert_uint_ge(n_yields, N_BLOCKS / PL_PIECES_A_HOLD);
     put_blocks(0);
     put_blocks(1);
 }
@@ -258,6 +275,7 @@ SUITE(segments_yield)
     tcase_add_test(settling, what_others_give_back_meanwhile_serves_a_request_in_a_capture);
     TCase *plain = suite_case(suite, "plain", open_plain, pleat_close);
     tcase_add_test(plain, settling_very_much_yields_every_few_blocks);
+    tcase_add_test(plain, what_a_capture_freed_settles_in_steps);
     tcase_add_test(plain, opening_what_a_pool_left_yields_every_few_blocks);
     suite_one_thread(plain);
     TCase *beside = suite_case(suite, "beside", open_plain, pleat_close);
