@@ -293,6 +293,46 @@ START_TEST(private_pools_share_one_wait)
 }
 END_TEST
 
+static pleat_devptr spare;
+
+static void *free_spare(void *arg)
+{
+    (void)arg;
+    api_free(instance, 0, spare, streams[1]);
+    return NULL;
+}
+
+static void free_spare_beside(void)
+{
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_spare, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+
+/* The wait is made in slices: for a stream, and for all streams, where no tick covers what a gone
+ * stream has left. */
+START_TEST(a_request_that_waits_sees_what_others_free_meanwhile)
+{
+    pleat_devptr ptr;
+    open_pleat("cross_stream:settled," CONF);
+    pleat_devptr first = api_alloc(instance, 0, MIB, streams[0]);
+    leave_pending(streams[0], 30 * MIB);
+    if (_i == 1) {
+        api_stream_end(instance, 0, streams[0]);
+        streams[0] = api_stream(instance, 0);
+    }
+    spare = api_alloc(instance, 0, 30 * MIB, streams[1]);
+    atomic_store(&beside, free_spare_beside);
+    uint64_t begin_ms = now_ms();
+    ck_assert_int_eq(pleat_block_alloc(instance, 0, 20 * MIB, streams[1], &ptr), PLEAT_OK);
+    expect_took(begin_ms, 1, SLACK_MS);
+    ck_assert_ptr_null(atomic_load(&beside));
+    api_free(instance, 0, ptr, streams[1]);
+    api_free(instance, 0, first, streams[1]);
+    close_all();
+}
+END_TEST
+
 /* ---- PyTorch's hooks ------------------------------------------------------------------------- */
 
 START_TEST(hooks_share_one_wait)
@@ -550,6 +590,7 @@ SUITE(api_wait)
     tcase_add_test(requests, calls_of_a_callback_have_their_own_time);
     tcase_add_test(requests, many_streams_share_one_wait);
     tcase_add_test(requests, private_pools_share_one_wait);
+    tcase_add_loop_test(requests, a_request_that_waits_sees_what_others_free_meanwhile, 0, 2);
     TCase *hooks = suite_case(suite, "hooks", api_sim_load, NULL);
     tcase_add_test(hooks, hooks_share_one_wait);
     tcase_add_test(hooks, hooks_ask_again_behind_a_capture_until_time_is_up);
