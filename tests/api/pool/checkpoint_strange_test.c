@@ -86,6 +86,29 @@ static void leave_memory_in_use(scene *s, pleat_pool_id id)
     }
 }
 
+static void restore(scene *s, pleat_checkpoint checkpoint)
+{
+    ck_assert_int_eq(
+        pleat_checkpoint_restore(s->handle, 0, checkpoint, PLEAT_RESTORE_SETTLED, NULL, NULL),
+        PLEAT_OK);
+}
+
+/* The blocks go, and others come and go in their place. So the restore makes each block of pieces.
+ * None is used. */
+static void go_and_come_back(scene *s, pleat_checkpoint checkpoint, const pleat_devptr *kept,
+                             void *const *streams, size_t n)
+{
+    enum { N_BETWEEN = 3 };
+    for (size_t i = 0; i < n; i++) {
+        api_free(s->handle, 0, kept[i], streams[i]);
+    }
+    for (int i = 0; i < N_BETWEEN; i++) {
+        void *stream = any_stream(s);
+        api_free(s->handle, 0, api_alloc(s->handle, 0, any_size(s), stream), stream);
+    }
+    restore(s, checkpoint);
+}
+
 /* The owner of the new pool waits for work of its own: there is none. */
 START_TEST(what_others_still_use_pends_on)
 {
@@ -108,9 +131,10 @@ START_TEST(what_others_still_use_pends_on)
         }
     }
     ck_assert_int_eq(pleat_checkpoint_take(s.handle, 0, id, &checkpoint), PLEAT_OK);
-    ck_assert_int_eq(
-        pleat_checkpoint_restore(s.handle, 0, checkpoint, PLEAT_RESTORE_SETTLED, NULL, NULL),
-        PLEAT_OK);
+    restore(&s, checkpoint);
+    for (size_t i = random_below(&s.r, 3); i > 0; i--) {
+        go_and_come_back(&s, checkpoint, kept, streams, n);
+    }
     for (int i = 0; i < N_LATER; i++, n++) {
         size_t bytes = any_size(&s);
         streams[n] = any_stream(&s);
@@ -162,9 +186,7 @@ START_TEST(what_a_failed_request_gives_back_pends_on)
     ck_assert_int_ne(pleat_block_alloc(s.handle, 0, FAILED, s.streams[0], &none), PLEAT_OK);
     sim.fail_never();
     ck_assert_int_eq(pleat_pool_begin(s.handle, 0, two, NULL, NULL, NULL), PLEAT_OK);
-    ck_assert_int_eq(
-        pleat_checkpoint_restore(s.handle, 0, checkpoint, PLEAT_RESTORE_SETTLED, NULL, NULL),
-        PLEAT_OK);
+    restore(&s, checkpoint);
     pleat_devptr later[N_FILL];
     for (int i = 0; i < N_FILL; i++) {
         later[i] = api_alloc(s.handle, 0, LATER, s.streams[2]);
