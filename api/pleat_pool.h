@@ -1,10 +1,10 @@
 /* pleat_pool.h - private pools: memory that CUDA graphs may keep using.
  *
  * Part of pleat.h: see there for results that any call may return. */
+#include "pleat.h" /* before the guard: pleat.h ends with this header, for parts that need it */
+
 #ifndef PLEAT_POOL_H
 #define PLEAT_POOL_H
-
-#include "pleat.h"
 
 #ifdef __cplusplus
 extern "C" {

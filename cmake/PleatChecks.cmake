@@ -16,6 +16,7 @@ if(NOT PLEAT_SANITIZE)
     endforeach()
     pleat_add_check(mutations lint Python3::Interpreter -B "${tests}/mutate/mutate.py" --check)
     pleat_add_check(format_check lint "${tests}/lint/format_check.sh")
+    pleat_add_check(headers_check lint "${tests}/lint/headers_check.sh")
 endif()
 
 # What a pair costs in instructions, against a recorded number. Only of the build that is shipped:

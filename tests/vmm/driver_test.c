@@ -308,7 +308,7 @@ START_TEST(a_call_under_a_lock_of_vmm_breaks_an_assertion)
 {
     pl_lock lock;
     int value = 0;
-    pl_lock_init(&lock, PL_RANK_SEGMENT);
+    pl_lock_init(&lock, PL_RANK_DEVICE);
     pl_lock_acquire(&lock);
     ck_assert_int_eq(pl_cu_driver_version(sim.drv, &value), CU_SUCCESS);
     pl_lock_release(&lock);

@@ -19,7 +19,6 @@ typedef enum pl_rank {
     PL_RANK_API = 10,
     PL_RANK_CLASSIC = 15, /* a classic cache on one device; held across driver calls */
     PL_RANK_DEVICE = 20,  /* pleat's state on one device; never held across driver calls */
-    PL_RANK_SEGMENT = 30,
     PL_RANK_VMM = 40,
     PL_RANK_HISTORY = 80, /* a leaf: api/parts/history.h */
     PL_RANK_STATS = 90,

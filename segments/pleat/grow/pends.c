@@ -50,23 +50,29 @@ size_t pl_pends_shared_bytes(const pl_space *space, const pl_request *rq)
            (pl_request_is_private(rq) ? space->streams.n_private_shared_bytes : 0);
 }
 
+/* Among more lanes than are looked at, all private memory is taken for the pool's: a refusal must
+ * not overlook memory. */
 bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
 {
-    bool any = space->places.draining != NULL || space->places.opening != NULL;
-    size_t n_looks = PL_LANE_LOOKS;
+    bool is_private = pl_request_is_private(rq);
+    bool any = space->places.draining != NULL || space->places.opening != NULL ||
+               (is_private && space->streams.busy.n > PL_LANE_LOOKS &&
+                space->streams.n_private_pending_bytes > 0);
 
-    for (const pl_lane *lane = space->streams.busy.first;
-         pl_request_is_private(rq) && !any && lane != NULL && n_looks > 0;
-         lane = lane->busy.next, n_looks--) {
+    for (const pl_lane *lane = space->streams.busy.first; is_private && !any && lane != NULL;
+         lane = lane->busy.next) {
         any = lane->number != rq->usable && pends_in_areas(space, rq->keeper, lane);
     }
     return any;
 }
 
-/* Is there any memory that a wait or an order might let the request have? */
+/* Is there any memory that a wait or an order might let the request have? Counts answer, since the
+ * lanes may be too many to look at. */
 static bool at_all(const pl_space *space, const pl_request *rq)
 {
-    return pl_pends_shared_bytes(space, rq) > 0 || pl_pends_most(space, rq) != NULL ||
+    size_t own = rq->lane->clock.lines[PL_LINE_PENDING].bytes;
+
+    return pl_pends_shared_bytes(space, rq) > 0 || space->streams.n_pending_bytes > own ||
            pl_pends_in_private(space, rq) || space->captures.n_disowned > 0;
 }
 

@@ -15,7 +15,7 @@ typedef enum pl_done {
     PL_REFRESHED,     /* memory that is over was settled */
     PL_FOILED,        /* others may have taken memory during an attempt to grow */
     PL_LANDED,        /* waited for other flights */
-    PL_GATHERED,      /* memory was unmapped, as the request may not take */
+    PL_GATHERED,      /* memory was unmapped: for other chunks, or as a capture may not take */
     PL_POLLED_ALL,    /* every fence, and all memory that is over was settled */
     PL_ORDERED_FIRST, /* ordered after another stream instead of creating */
     PL_ORDERED,       /* in this turn no lane is left to order after */

@@ -56,7 +56,7 @@ static bool unmap(pl_space *space, pl_block *b)
 
 /* Look once at every block that is stale now. Blocks that are not ripe, or that the driver refuses,
  * go to the queue's end. A driver that is gone would refuse all. So the look ends with the first
- * block refused, and of blocks refused before one is tried. */
+ * block refused, and blocks refused before are tried until one is refused again. */
 size_t pl_stale_reap(pl_space *space)
 {
     size_t n = 0;

@@ -40,10 +40,13 @@ static bool has_uncovered_stale(pl_space *space)
     return any;
 }
 
+/* May memory wait for what no tick covers? Yes, among more lanes than one hold may look at: a tick
+ * of the context costs less there, too. */
 static bool has_uncovered(pl_space *space)
 {
     bool any = pl_clock_has_waiting(&space->streams.context.clock) ||
-               space->places.draining != NULL || space->captures.n_disowned > 0;
+               space->places.draining != NULL || space->captures.n_disowned > 0 ||
+               space->streams.busy.n > PL_CROWD;
 
     for (const pl_lane *lane = space->streams.busy.first; lane != NULL && !any;
          lane = lane->busy.next) {

@@ -24,6 +24,7 @@ typedef struct census {
     size_t live_bytes;
     size_t requested_bytes;
     size_t pending_bytes;
+    size_t private_pending_bytes;
     size_t shared_bytes;
     size_t private_shared_bytes;
     size_t n_refused;      /* stale blocks that the driver refused to unmap */
@@ -98,7 +99,7 @@ static void count_block(const pl_block *b, census *c)
     c->tally.n_blocks[b->state]++;
     c->tally.bytes[b->state] += b->bytes;
     if (b->state == PL_BLOCK_FREE && b->lane != PL_LANE_SETTLED) {
-        c->pending_bytes += b->bytes;
+        *(b->is_private ? &c->private_pending_bytes : &c->pending_bytes) += b->bytes;
     }
     if (b->state == PL_BLOCK_SHARED) {
         *(b->is_private ? &c->private_shared_bytes : &c->shared_bytes) += b->bytes;
@@ -414,6 +415,7 @@ static int check_totals(const pl_space *space, const census *c)
         return SPACE + 3;
     }
     if (!is_stale_sound(space, c) || c->pending_bytes != space->streams.n_pending_bytes ||
+        c->private_pending_bytes != space->streams.n_private_pending_bytes ||
         c->shared_bytes != space->streams.n_shared_bytes ||
         c->private_shared_bytes != space->streams.n_private_shared_bytes) {
         return SPACE + 5;

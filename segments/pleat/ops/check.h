@@ -6,7 +6,7 @@
 
 /* 0, or the number of the first broken invariant: the structure's hundred plus its number. 100
  * segment, 200 runs, 300 index, 400 space, 500 live map, 600 private pools, 700 buffers. Under the
- * lock. I2 is skipped while requests are in flight. */
+ * lock. What only holds at rest, as I2 of the chunks, is skipped while requests are in flight. */
 int pl_check_space(const pl_space *space);
 /* As pl_allocator_ops.visit_some, under the lock, for at most `most` pieces. */
 bool pl_visit_space(const pl_space *space, size_t most, pleat_devptr *from,

@@ -62,7 +62,10 @@ typedef struct freed {
 static freed read_freed(const pl_space *space)
 {
     const pl_tally *tally = &space->blocks.store.tally;
-    size_t pending = pl_space_has_many_lanes(space) ? space->streams.n_pending_bytes : 0;
+    const pl_space_streams *streams = &space->streams;
+    size_t pending = pl_space_has_many_lanes(space)
+                         ? streams->n_pending_bytes + streams->n_private_pending_bytes
+                         : 0;
 
     return (freed){
         .n_free = tally->n_blocks[PL_BLOCK_FREE],

@@ -1,11 +1,12 @@
 /* quick.h - the commonest requests and frees, each in one straight line.
  *
  * Most frees are of a block among live blocks, or beside free memory that pends on the same lane.
- * Most requests get the first part of a free block of their own. These calls touch one or two
- * blocks, one index and a few counts. They do not need the general way (fit.c, run.h), with runs of
- * several pieces, captures, private pools and growing. The functions check for the common case, and
- * otherwise change nothing. They give the result of the general way: the same block for the same
- * request, and the same order of what is free. `api_quick` plays random sequences both ways.
+ * Most requests get the first part of a free block of their own. These calls touch a block and its
+ * free neighbours, one index and a few counts. They do not need the general way (fit.c, run.h),
+ * with runs of several pieces, captures, private pools and growing. The functions check for the
+ * common case, and otherwise change nothing. They give the result of the general way: the same
+ * block for the same request, and the same order of what is free. `api_quick` plays random
+ * sequences both ways.
  *
  * Guarded by the space's lock. */
 #ifndef PLEAT_SEGMENTS_QUICK_H

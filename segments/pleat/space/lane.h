@@ -77,11 +77,11 @@ typedef struct pl_lane {
     pl_tick ticks[PL_LANE_TICKS];
     unsigned first_tick; /* ring: oldest recorded tick not known to have passed */
     unsigned n_ticks;
-    unsigned n_frees;      /* since the last tick */
+    unsigned n_frees;      /* since a tick was last tried */
     unsigned n_lifetime;   /* frees so far, at most PL_LANE_YOUNG */
     uint64_t free_call;    /* n_calls at the last free */
     uint64_t wish_call;    /* PL_LANE_WISHED: n_calls at the wish */
-    size_t unticked_bytes; /* freed since the last tick */
+    size_t unticked_bytes; /* freed since then */
     unsigned n_uses;       /* demands on the lane (shared.h) begun since the last tick */
     unsigned n_used;       /* such demands so far, at most PL_LANE_YOUNG */
     size_t used_bytes;     /* of the blocks of n_uses */

@@ -7,7 +7,7 @@
  *   completed   nobody uses the block any more: its area, observer
  *   pends       bytes of the block wait for the lane's work, or do so no more
  *
- * Callers say what happens, and never count. A walk recomputes all counts (ops/check.c), so a count
+ * Callers say what happens, and never count. A walk recomputes the counts (ops/check.c), so a count
  * that a further way forgets is found by the first check. The short ways (ops/quick.h) use the
  * inner parts, as no block there is a page or of a keeper, and tell the observer themselves.
  *
@@ -63,14 +63,16 @@ void pl_ledger_united(pl_space *space, pl_lane *lane, const pl_block *b);
 static inline void pl_ledger_pends(pl_space *space, pl_lane *lane, bool is_private, size_t bytes)
 {
     lane->clock.lines[is_private ? PL_LINE_PRIVATE : PL_LINE_PENDING].bytes += bytes;
-    space->streams.n_pending_bytes += bytes;
+    *(is_private ? &space->streams.n_private_pending_bytes
+                 : &space->streams.n_pending_bytes) += bytes;
 }
 
 static inline void pl_ledger_pends_not(pl_space *space, pl_lane *lane, bool is_private,
                                        size_t bytes)
 {
     lane->clock.lines[is_private ? PL_LINE_PRIVATE : PL_LINE_PENDING].bytes -= bytes;
-    space->streams.n_pending_bytes -= bytes;
+    *(is_private ? &space->streams.n_private_pending_bytes
+                 : &space->streams.n_pending_bytes) -= bytes;
 }
 
 #endif

@@ -271,7 +271,8 @@ static bool may_shorten(const pl_block *b, const pl_block *next)
            b->is_private == next->is_private;
 }
 
-/* Merge pairs up to this cost: then at most PL_RUN_PIECES / 2 pieces are left. */
+/* Merge pairs up to this cost: then at most PL_RUN_PIECES / 2 pieces are left, but for pairs of
+ * different lines. */
 static unsigned choose_cost(const run *r, uint32_t lane)
 {
     size_t n_pairs[N_COSTS] = { 0 };

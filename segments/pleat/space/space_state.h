@@ -113,9 +113,10 @@ typedef struct pl_space_streams {
     uint64_t n_turns;      /* the last number given to a turn: see pl_lane.tried_turn */
     uint64_t short_call;   /* n_calls when a request last needed pending memory; 0 = never */
     pl_context context;
-    size_t n_pending_bytes;        /* of all lanes */
-    size_t n_shared_bytes;         /* PL_BLOCK_SHARED, except private pools' blocks */
-    size_t n_private_shared_bytes; /* PL_BLOCK_SHARED of private pools */
+    size_t n_pending_bytes;         /* of all lanes: the lines PL_LINE_PENDING */
+    size_t n_private_pending_bytes; /* the lines PL_LINE_PRIVATE */
+    size_t n_shared_bytes;          /* PL_BLOCK_SHARED, except private pools' blocks */
+    size_t n_private_shared_bytes;  /* PL_BLOCK_SHARED of private pools */
 } pl_space_streams;
 
 /* Addresses: segments, their areas, and the keepers that own areas.
@@ -179,13 +180,13 @@ typedef struct pl_space_chunks {
     uint64_t limit_bytes;    /* 0 = none */
     size_t limit_granules;   /* SIZE_MAX = no limit set */
     bool is_limiting;        /* a call sets a limit now: the limit may still be exceeded */
-    size_t total_granules;   /* const: all chunks of the device */
+    size_t total_granules;   /* const: of the device */
     size_t reserve_granules; /* const: left to others, see policy.h */
-    size_t n_others;         /* chunks of others when the driver was last asked */
+    size_t n_others;         /* granules of others when the driver was last asked */
     size_t ask_free_at;      /* ask the driver again from this n_held on */
     size_t n_unmoved;        /* tied granules that the last compaction has left */
     uint64_t n_takes;        /* chunks that were taken and buy slack: see policy.h */
-    uint64_t n_taken;        /* chunks taken so far */
+    uint64_t n_taken;        /* granules of the chunks taken so far */
     uint64_t n_released;     /* granules given back so far */
 } pl_space_chunks;
 

@@ -33,7 +33,8 @@ bool pl_handover_is_possible(const pl_space *space, const pl_lane *lane, bool is
 pl_lane *pl_handover_richest(const pl_space *space, const pl_lane *user, uint64_t turn,
                              bool is_private);
 /* Give memory that pends on `other` to `user`: covered blocks with n_granules whole granules. If
- * they have fewer, or n_granules is SIZE_MAX, give all covered blocks. The rest stays with `other`,
+ * they have fewer, or n_granules is SIZE_MAX, give all covered blocks among the first of each line.
+ * The rest stays with `other`,
  * for use without waiting. Counts a stream_wait for each order. *n_moved: blocks that have come; 0
  * = a further call would bring nothing. PLEAT_OK; ECAPTURE, ESTREAM (`user`), ENOMEM_HOST, EDRIVER:
  * no order was made, and only blocks behind earlier orders have come. */
