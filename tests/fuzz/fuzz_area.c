@@ -262,7 +262,9 @@ static void open_and_look(const fuzz_block *b, const void *name, size_t name_byt
     if (st != PLEAT_OK) {
         return;
     }
-    fuzz_touch(alias, b->bytes, slot, b->seed);
+    if (fuzz_is_readable(b)) {
+        fuzz_touch(alias, b->bytes, slot, b->seed);
+    }
     st = pleat_share_close(world.instance, 0, alias, world.streams[slot].handle);
     fuzz_end_call("share_close", st, FUZZ_BIT(PLEAT_OK));
 }

@@ -325,7 +325,7 @@ bool fuzz_use(unsigned index, unsigned slot, bool is_write)
         !(is_told_of(b, slot) || record(b, slot))) {
         return false;
     }
-    submit(b, slot, is_write);
+    submit(b, slot, is_write || !fuzz_is_readable(b));
     note_use(b, slot);
     return true;
 }

@@ -46,6 +46,12 @@ typedef struct fuzz_block {
     unsigned tag;        /* the tag's number from 1 on; 0 = none */
 } fuzz_block;
 
+/* May a program read the block? Not if it slept without its contents. */
+static inline bool fuzz_is_readable(const fuzz_block *b)
+{
+    return b->tag == 0 || b->seed != 0;
+}
+
 /* A private pool, from its first begin to its last release. A domain's graphs share addresses. So
  * the domain's blocks are used one by one. */
 typedef struct fuzz_domain {
