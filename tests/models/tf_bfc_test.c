@@ -438,6 +438,28 @@ START_TEST(a_merged_chunk_knows_the_users_of_all_its_parts)
 }
 END_TEST
 
+/* Stream 3 waits already for what stream 1 did before it freed the one part, but not the other. */
+START_TEST(a_merged_chunk_waits_for_the_newer_use_of_its_parts)
+{
+    pleat_devptr p[2] = { cache_get(MIB, 1), cache_get(MIB, 1) };
+    (void)cache_get(MIB, 2); /* lives beside them */
+    pleat_devptr other = cache_get(256 * KIB, 1);
+    (void)cache_get(MIB, 2);
+    cache_work(1, p[0], MIB);
+    cache_work(1, other, 256 * KIB);
+    cache_put(p[0]);
+    cache_put(other);
+    ck_assert_uint_eq(cache_get(256 * KIB, 3), other);
+    cache_work(3, other, 256 * KIB);
+    ck_assert_uint_eq(cache_stats().stream_waits, 1);
+    cache_work(1, p[1], MIB);
+    cache_put(p[1]);
+    ck_assert_uint_eq(cache_get(2 * MIB, 3), p[0]);
+    cache_work(3, p[0], 2 * MIB);
+    ck_assert_uint_eq(cache_stats().stream_waits, 2);
+}
+END_TEST
+
 START_TEST(the_rest_of_a_split_chunk_still_knows_its_users)
 {
     pleat_devptr ptr = cache_get(2 * MIB, 1);
@@ -585,6 +607,7 @@ static void add_streams(Suite *suite)
     TCase *streams = suite_case(suite, "streams", open_growing, cache_close);
     tcase_add_test(streams, another_stream_is_ordered_once_after_all_that_was_freed_before);
     tcase_add_test(streams, a_merged_chunk_knows_the_users_of_all_its_parts);
+    tcase_add_test(streams, a_merged_chunk_waits_for_the_newer_use_of_its_parts);
     tcase_add_test(streams, the_rest_of_a_split_chunk_still_knows_its_users);
     tcase_add_test(streams, recorded_uses_and_frees_on_other_streams_are_ordered_too);
     tcase_add_test(streams, streams_beyond_the_63rd_are_ordered_each);
