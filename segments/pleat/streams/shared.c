@@ -168,9 +168,10 @@ static void begin_use(pl_space *space, const pl_block *b, pl_block_use *use)
     }
 }
 
-/* Let b go on in another hold, with a met demand. The list has room for the demand. */
+/* Let b go on in another hold, with a met demand. The list has room, as demands have gone. */
 static void park(pl_space *space, pl_block *b)
 {
+    pl_assert(b->uses->n < b->uses->room);
     b->uses->use[b->uses->n++] = (pl_block_use){ .lane = PL_LANE_CONTEXT };
     wait_in_line(space, b, true);
 }
@@ -180,7 +181,7 @@ void pl_shared_go_on(pl_space *space, pl_block *b)
     for (size_t n_seen = 0; b->uses->n > 0; n_seen++) {
         pl_block_use *use = pl_uses_last(b);
         pl_space_work(space, 1);
-        if (n_seen >= USES_PASSED && b->uses->n < b->uses->room) {
+        if (n_seen >= USES_PASSED) {
             park(space, b);
             return;
         }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "segments/pleat/space/space.h"
+#include "segments/pleat/streams/context.h"
 #include "segments/pleat/streams/settle.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/segments/segments_pools.h"
@@ -267,6 +268,35 @@ START_TEST(who_may_be_beginning_a_capture_is_given_the_processor)
 }
 END_TEST
 
+static pleat_status record_context(unsigned *n_missed)
+{
+    pl_space *space = space_of();
+    pl_lock_acquire(&space->lock);
+    pleat_status st = pl_context_tick_record(space, PL_CARE_NOW, 0);
+    *n_missed = space->streams.context.n_missed;
+    pl_lock_release(&space->lock);
+    return st;
+}
+
+/* Each miss in a row doubles the calls before the next try. */
+START_TEST(a_tick_that_finds_no_moment_is_put_off_until_it_finds_one)
+{
+    pthread_t thread;
+    unsigned n_missed;
+    bool is_fine = false;
+    stage = BEGINS;
+    ck_assert_int_eq(pthread_create(&thread, NULL, capture_and_call, &is_fine), 0);
+    wait_for_stage(IS_OUTSIDE);
+    ck_assert_int_eq(record_context(&n_missed), PLEAT_ECAPTURE);
+    ck_assert_uint_eq(n_missed, 1);
+    atomic_store(&stage, COMES);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(is_fine);
+    ck_assert_int_eq(record_context(&n_missed), PLEAT_OK);
+    ck_assert_uint_eq(n_missed, 0);
+}
+END_TEST
+
 SUITE(segments_yield)
 {
     TCase *settling = suite_case(suite, "settling", open_impatient, pools_close);
@@ -279,5 +309,6 @@ SUITE(segments_yield)
     tcase_add_test(plain, opening_what_a_pool_left_yields_every_few_blocks);
     suite_one_thread(plain);
     TCase *beside = suite_case(suite, "beside", open_plain, pleat_close);
+    tcase_add_test(beside, a_tick_that_finds_no_moment_is_put_off_until_it_finds_one);
     tcase_add_test(beside, who_may_be_beginning_a_capture_is_given_the_processor);
 }
