@@ -34,6 +34,8 @@ typedef struct row {
     unsigned most;
 } row;
 
+enum { MOST_SETTLES = 4096 }; /* holds, of some hundred blocks each */
+
 static const row ORDER[] = {
     /* ---- memory that is there ---- */
     /* The best fit among memory that the request's lane may use. */
@@ -42,7 +44,7 @@ static const row ORDER[] = {
      * the program may have waited for memory since. */
     { ALWAYS, NULL, pl_fit_poll, PL_POLLED, 1 },
     /* Settle what is over, some at a time. Bounded since threads may go on freeing for ever. */
-    { ALWAYS, NULL, pl_fit_settle, PL_REFRESHED, 256 },
+    { ALWAYS, NULL, pl_fit_settle, PL_REFRESHED, MOST_SETTLES },
     /* Where new chunks cannot serve: areas of the other class, and those that pools left behind. */
     { ALWAYS, pl_fit_may_elsewhere, pl_fit_elsewhere, PL_UNCOUNTED, 0 },
 

@@ -52,6 +52,7 @@ static inline bool pl_users_none(const pl_users *users)
  *     sum of n_vacant - n_loose over all segments
  * I7  the granules of a chunk lie side by side: each has its handle, its order, and its own place
  *     in it
+ * I8  `users` counts, for each granule, the blocks in use that begin or end in it
  * I10 `asleep` has a bit for each granule with PL_CHUNK_ASLEEP, n_asleep is their number; the tally
  *     counts those that count as live, or as shared, a second time                            */
 typedef struct pl_segment {
@@ -205,9 +206,9 @@ static inline size_t pl_segment_pin(pl_segment *seg, pleat_devptr base, pleat_de
  * become vacant, and chunks that are all vacant become loose. Returns how many granules become
  * loose. */
 size_t pl_segment_loosen_granules(pl_segment *seg, size_t from, size_t to);
-/* A block that begins in granule `first` and ends in `last` has just become free. Granules that
- * only free blocks cover become vacant, and chunks that are all vacant become loose. Returns how
- * many granules become loose. */
+/* A block that begins in granule `first` and ends in `last` is free. Granules that only free blocks
+ * cover become vacant, and chunks that are all vacant become loose. Returns how many granules
+ * become loose. */
 static inline size_t pl_segment_loosen_between(pl_segment *seg, size_t first, size_t last)
 {
     bool is_used = !pl_users_none(&seg->users[first]); /* mostly by live blocks */

@@ -68,17 +68,38 @@ static int check_list(const pl_segment *seg)
     return knows_starts(seg, n_started) ? 0 : 3;
 }
 
+/* Count b, which has bytes in the granule [from, to), if b begins or ends there. */
+static void count_user(pl_users *users, const pl_block *b, pleat_devptr from, pleat_devptr to)
+{
+    if (b->base < from && pl_block_end(b) > to) {
+        return;
+    }
+    users->n_live += b->state == PL_BLOCK_LIVE;
+    users->n_captured += b->state == PL_BLOCK_CAPTURED;
+    users->n_shared += b->state == PL_BLOCK_SHARED && !b->is_private;
+    users->n_others += b->state == PL_BLOCK_FLIGHT ||
+                       (b->state == PL_BLOCK_SHARED && b->is_private);
+}
+
+static bool are_users_right(const pl_users *told, const pl_users *counted)
+{
+    return told->n_live == counted->n_live && told->n_captured == counted->n_captured &&
+           told->n_shared == counted->n_shared && told->n_others == counted->n_others;
+}
+
 /* Tell about the blocks of a granule; `b` covers the granule's first byte. Returns the block that
  * covers the first byte behind the granule. */
 static const pl_block *survey(const pl_segment *seg, size_t granule, const pl_block *b,
-                              bool *is_backed, bool *is_free, bool *is_flying)
+                              pl_users *users, bool *is_backed, bool *is_free, bool *is_flying)
 {
     pleat_devptr end = pl_segment_address(seg, granule + 1);
 
+    *users = (pl_users){ 0 };
     *is_backed = true;
     *is_free = true;
     *is_flying = false;
     for (;;) {
+        count_user(users, b, pl_segment_address(seg, granule), end);
         *is_flying = *is_flying || b->state == PL_BLOCK_FLIGHT;
         *is_backed = *is_backed && has_memory(b);
         *is_free = *is_free && b->state == PL_BLOCK_FREE;
@@ -158,11 +179,15 @@ int pl_segment_check(const pl_segment *seg)
         return broken;
     }
     for (size_t g = 0; g < seg->capacity && g < n_granules; g++) {
+        pl_users users;
         bool is_backed;
         bool is_free;
         bool is_flying;
         bool is_vacant = pl_granule_is_set(seg->vacant, g);
-        b = survey(seg, g, b, &is_backed, &is_free, &is_flying);
+        b = survey(seg, g, b, &users, &is_backed, &is_free, &is_flying);
+        if (!are_users_right(&seg->users[g], &users)) {
+            return 8;
+        }
         if (!is_flying && is_backed != (seg->chunks[g] != 0)) {
             return 4;
         }

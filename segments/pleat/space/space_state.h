@@ -225,7 +225,7 @@ typedef struct pl_space {
     pl_space_chunks chunks;
     pl_space_flights flights;
     uint64_t n_calls;  /* allocations and frees so far */
-    uint64_t n_pieces; /* pieces of runs looked at so far, and steps of a pl_pace */
+    uint64_t n_pieces; /* pieces of work so far: of runs, of a pl_pace, and pl_space_work */
     bool is_rounding;  /* requests are made larger: pl_space_round */
     unsigned roundup_divisions[PL_N_DIVISIONS]; /* of requests: pl_space_round */
 } pl_space;

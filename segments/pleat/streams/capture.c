@@ -86,7 +86,7 @@ void pl_capture_forget_parts(pl_space *space, pl_capture *capture)
         pl_part *part = capture->parts;
         capture->parts = part->next;
         remove_part(space, part);
-        pl_lock_touch(1);
+        pl_space_work(space, 1);
     }
 }
 

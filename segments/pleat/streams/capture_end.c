@@ -10,6 +10,18 @@ size_t pl_capture_pass(pl_space *space, const pl_capture *capture)
     return pl_pass(space, &capture->clock, capture->clock.passed, space->n_pieces);
 }
 
+/* Do blocks wait for the capture that need not? */
+static bool has_over(const pl_capture *capture)
+{
+    bool any = false;
+
+    for (int kind = 0; kind < PL_N_LINES; kind++) {
+        const pl_block *first = capture->clock.lines[kind].queue.first;
+        any = any || (first != NULL && first->stamp <= capture->clock.passed);
+    }
+    return any;
+}
+
 void pl_capture_see_end(pl_space *space, pl_capture *capture)
 {
     pl_capture_end(space, capture);
@@ -19,6 +31,9 @@ void pl_capture_see_end(pl_space *space, pl_capture *capture)
         pl_capture_forget_parts(space, capture);
     }
     (void)pl_capture_pass(space, capture);
+    if (has_over(capture)) { /* the rest goes on in later holds */
+        space->captures.looked_up = LIST_FIRST(&space->captures.all);
+    }
 }
 
 /* ---- the graph is gone ----------------------------------------------------------------------- */
@@ -41,9 +56,19 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
 
 static bool has_something_to_release(const pl_capture *capture)
 {
-    return pl_capture_is_gone(capture) &&
-           (!pl_capture_is_released(capture) || pl_clock_has_waiting(&capture->clock) ||
-            capture->pool != NULL);
+    return has_over(capture) || (pl_capture_is_gone(capture) &&
+                                 (!pl_capture_is_released(capture) || capture->pool != NULL));
+}
+
+/* Let blocks of the capture go on. True: some are left that need not wait. */
+static bool go_on(pl_space *space, pl_capture *capture)
+{
+    if (pl_capture_is_gone(capture)) {
+        (void)pl_capture_release(space, capture, 0); /* the launches are over, too */
+    } else {
+        (void)pl_capture_pass(space, capture);
+    }
+    return has_over(capture);
 }
 
 /* A block that goes on may drop any other capture, even the next: pl_capture_drop keeps looked_up
@@ -71,7 +96,7 @@ bool pl_capture_look(pl_space *space)
         }
         any = true;
         pl_capture_hold(capture);
-        has_more = pl_capture_release(space, capture, 0); /* the launches are over, too */
+        has_more = go_on(space, capture);
         if (has_more) {
             space->captures.looked_up = capture;
         }
@@ -80,14 +105,12 @@ bool pl_capture_look(pl_space *space)
     return any;
 }
 
-enum { MOST_LOOKS = 64 };
-
 void pl_capture_look_well(pl_space *space)
 {
-    for (size_t n = MOST_LOOKS + space->captures.n; n > 0; n--) {
-        if (!pl_capture_look(space) && space->captures.looked_up == NULL) {
-            return;
-        }
+    uint64_t since = space->n_pieces;
+
+    while ((pl_capture_look(space) || space->captures.looked_up != NULL) &&
+           !pl_space_has_worked(space, since)) {
         pl_space_breathe(space);
     }
 }

@@ -39,7 +39,6 @@ static void open_some(pl_space *space, pl_segment *seg)
 {
     pleat_devptr end = seg->range.base + seg->range.bytes;
     pl_block *b = pl_segment_find(seg, seg->opened);
-
     uint64_t since = space->n_pieces;
 
     for (; b != NULL && !pl_space_is_tired(space, since); b = b->next) {
@@ -93,6 +92,7 @@ bool pl_drain_some(pl_space *space)
         return true;
     }
     if (pool != NULL) {
+        pl_space_work(space, 1);
         while (pool->areas != NULL) {
             pl_area *area = pool->areas;
             pool->areas = area->next;

@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "segments/pleat/space/space.h"
 #include "tests/support/release.h"
 #include "tests/support/segments/segments_captures.h"
 #include "tests/support/suite.h"
@@ -93,7 +94,8 @@ START_TEST(a_graph_that_goes_is_found_among_very_many)
     capture_graphs(NULL);
     size_t bytes = kept_bytes();
     captures_destroy(graphs[0]);
-    for (int i = 0; i < 2 * N_GRAPHS / 512 + 2; i++) { /* each miss looks at some graphs */
+    for (int i = 0; i < 2 * N_GRAPHS / PL_PIECES_A_HOLD + 2;
+         i++) { /* each miss looks at some graphs */
         (void)get(NULL, 2 * MIB, OTHER);
     }
     ck_assert_uint_eq(kept_bytes(), bytes - 4 * KIB);
@@ -261,6 +263,120 @@ START_TEST(all_captures_let_go_by_and_by)
 }
 END_TEST
 
+/* ---- graphs of several streams, and of very many blocks ----------------------------------- */
+
+enum { N_FORKED = 30, N_FORKED_GRAPHS = 500, N_KEPT = 120000 };
+
+static cu_stream forked[N_FORKED];
+static pl_stream *forked_streams[N_FORKED];
+
+static void follow(cu_stream later, cu_stream before)
+{
+    cu_event event = NULL;
+    pl_driver *drv = pleat.sim.drv;
+    ck_assert_int_eq(pl_cu_event_create(drv, &event, CU_EVENT_DISABLE_TIMING_FLAG), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_event_record(drv, event, before), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_stream_wait_event(drv, later, event, 0), CU_SUCCESS);
+    ck_assert_int_eq(pl_cu_event_destroy(drv, event), CU_SUCCESS);
+}
+
+static void name_forked(void)
+{
+    for (unsigned k = 0; k < N_FORKED; k++) {
+        pleat_devptr ptr = 0;
+        ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, 512, forked_streams[k], &ptr), PLEAT_OK);
+        ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, forked_streams[k]), PLEAT_OK);
+    }
+}
+
+/* Each graph uses the input on very many streams, each of which takes part in the capture. */
+START_TEST(very_many_graphs_of_many_streams_go)
+{
+    pleat_devptr input = get(NULL, 4 * KIB, OTHER);
+    for (unsigned k = 0; k < N_FORKED; k++) {
+        ck_assert_int_eq(
+            pl_cu_stream_create(pleat.sim.drv, &forked[k], CU_STREAM_NON_BLOCKING_FLAG),
+            CU_SUCCESS);
+        ck_assert_int_eq(pl_stream_get(pleat.dev, forked[k], &forked_streams[k]), PLEAT_OK);
+    }
+    for (size_t i = 0; i < N_FORKED_GRAPHS; i++) {
+        captures_begin(OWN);
+        for (unsigned k = 0; k < N_FORKED; k++) {
+            follow(forked[k], pleat.handles[OWN]);
+            ck_assert_int_eq(pleat.a->ops->record_stream(pleat.a, input, forked_streams[k]),
+                             PLEAT_OK);
+            follow(pleat.handles[OWN], forked[k]);
+        }
+        graphs[i] = captures_end_with_graph(OWN);
+    }
+    name_forked();
+    captures_name_stream(OWN);
+    pl_lock_reset_touched();
+    for (size_t i = 0; i < N_FORKED_GRAPHS; i++) {
+        captures_destroy(graphs[i]);
+    }
+    (void)get(NULL, 20 * MIB, OTHER);
+    assert_bounded();
+    put(input, OTHER);
+    (void)pleat_trim(0, true);
+    assert_bounded();
+    for (unsigned k = 0; k < N_FORKED; k++) {
+        ck_assert_int_eq(pl_cu_stream_destroy(pleat.sim.drv, forked[k]), CU_SUCCESS);
+    }
+}
+END_TEST
+
+static pleat_devptr kept[N_KEPT];
+
+/* The device is full of what the graph keeps. A request needs nearly all of it at once. */
+START_TEST(a_graph_of_very_many_blocks_goes_for_one_request)
+{
+    enum { BYTES = 7 * KIB };
+    captures_begin(OWN);
+    for (size_t i = 0; i < N_KEPT; i++) {
+        kept[i] = get(NULL, BYTES, OWN);
+    }
+    for (size_t i = 0; i < N_KEPT; i++) {
+        put(kept[i], OWN);
+    }
+    cu_graph graph = captures_end_with_graph(OWN);
+    captures_name_stream(OWN);
+    captures_destroy(graph);
+    pl_lock_reset_touched();
+    (void)get(NULL, (size_t)N_KEPT * BYTES, OTHER);
+    ck_assert_uint_eq(kept_bytes(), 0);
+    assert_bounded();
+}
+END_TEST
+
+/* The capture has ended, and its graph lives. What was used on a second stream waits for the end
+ * only, and no call comes back for one capture alone. */
+START_TEST(very_many_blocks_of_a_pool_go_on_when_their_capture_ends)
+{
+    enum { N_USED = 3000 };
+    pl_keeper *pool;
+    ck_assert_int_eq(pleat.a->ops->pools->open(pleat.a, &pool), PLEAT_OK);
+    captures_begin(OWN);
+    follow(pleat.handles[OTHER], pleat.handles[OWN]);
+    for (size_t i = 0; i < N_USED; i++) {
+        kept[i] = get(pool, 4 * KIB, OWN);
+        record(kept[i], OTHER);
+    }
+    for (size_t i = 0; i < N_USED; i++) {
+        put(kept[i], OWN);
+    }
+    follow(pleat.handles[OWN], pleat.handles[OTHER]);
+    cu_graph graph = captures_end_with_graph(OWN);
+    captures_name_stream(OWN);
+    captures_name_stream(OTHER);
+    (void)pleat_trim(0, true);
+    ck_assert_uint_eq(kept_bytes(), 0);
+    captures_destroy(graph);
+    pleat.a->ops->pools->release(pleat.a, pool);
+    assert_bounded();
+}
+END_TEST
+
 SUITE(segments_bounds_capture)
 {
     TCase *told = tcase_create("told");
@@ -269,6 +385,9 @@ SUITE(segments_bounds_capture)
     tcase_add_test(told, a_pool_of_very_many_graphs_rests_and_goes);
     tcase_add_test(told, a_pool_goes_before_its_very_many_graphs);
     tcase_add_test(told, all_captures_let_go_by_and_by);
+    tcase_add_test(told, very_many_graphs_of_many_streams_go);
+    tcase_add_test(told, a_graph_of_very_many_blocks_goes_for_one_request);
+    tcase_add_test(told, very_many_blocks_of_a_pool_go_on_when_their_capture_ends);
     tcase_add_test(told, very_many_graphs_of_several_blocks_go);
     tcase_add_test(told, an_input_of_very_many_graphs_is_freed_before_they_go);
     tcase_add_test(told, an_input_of_very_many_graphs_is_freed_after_they_went);

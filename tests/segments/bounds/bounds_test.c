@@ -144,6 +144,29 @@ START_TEST(uses_on_another_stream_pass_by_and_by)
 }
 END_TEST
 
+/* All uses are over, and a request takes the memory, rather than create more. */
+START_TEST(uses_on_all_streams_pass_before_a_request_grows)
+{
+    enum { BYTES = 24 * KIB };
+    get_all(BYTES);
+    for (size_t i = 0; i < N; i++) {
+        for (unsigned k = 0; k < PLEAT_N_STREAMS; k++) {
+            ck_assert_int_eq(pleat.a->ops->record_stream(pleat.a, blocks[i], pleat.streams[k]),
+                             PLEAT_OK);
+        }
+        put(blocks[i], BUSY);
+    }
+    for (unsigned k = 0; k < PLEAT_N_STREAMS; k++) {
+        put(get(512, k), k); /* names the stream, which gets the tick */
+    }
+    pleat.sim.finish();
+    uint64_t resident = pleat_counted().resident_bytes;
+    (void)get((size_t)N * BYTES, BUSY);
+    ck_assert_uint_le(pleat_counted().resident_bytes, resident + 8 * MIB);
+    assert_bounded();
+}
+END_TEST
+
 static void put_shared(size_t i)
 {
     put(blocks[i], i % 2 == 0 ? BUSY : OTHER);
@@ -153,7 +176,7 @@ static void put_shared(size_t i)
  * look at all of its pieces, of which there are more, the more of its middle is free. */
 START_TEST(granules_of_two_streams_are_freed_from_the_middle)
 {
-    enum { THIRD = 3, N_HALF = 3 * 1024, PIECE = 512 };
+    enum { THIRD = 3, N_HALF = 3 * 2048, PIECE = 512 };
     get_all(PIECE);
     for (size_t i = 0; i < N; i++) {
         put(blocks[i], BUSY);
@@ -315,6 +338,7 @@ SUITE(segments_bounds)
     tcase_add_test(tcase, pieces_freed_in_any_order_behind_work);
     tcase_add_test(tcase, a_queue_of_single_pieces_settles_by_and_by);
     tcase_add_test(tcase, uses_on_another_stream_pass_by_and_by);
+    tcase_add_test(tcase, uses_on_all_streams_pass_before_a_request_grows);
     tcase_add_test(tcase, granules_of_two_streams_are_freed_from_the_middle);
     tcase_add_test(tcase, a_private_pool_of_many_pieces_opens_by_and_by);
     tcase_add_test(tcase, pieces_are_visited_by_and_by);
