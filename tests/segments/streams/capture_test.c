@@ -128,6 +128,31 @@ START_TEST(a_captured_request_on_a_device_that_is_in_use_is_out_of_memory)
 }
 END_TEST
 
+/* Each allocation of host memory fails once, among them the note that the graph uses the block. */
+START_TEST(a_captured_request_without_host_memory_leaves_no_trace)
+{
+    enum { MOST_ALLOCS = 16 };
+    size_t n_failed = 0;
+    pleat_put(pleat_get(20 * MIB, 1), 1);
+    for (uint64_t k = 0; k < MOST_ALLOCS; k++) {
+        pleat_devptr ptr = 0;
+        captures_begin(1);
+        pl_meta_fail_at(k);
+        pleat_status st = pleat.a->ops->alloc(pleat.a, GRANULE, pleat.streams[1], &ptr);
+        pl_meta_fail_never();
+        pleat_assert_sound();
+        ck_assert_msg(st == PLEAT_OK || st == PLEAT_ENOMEM_HOST, "status %d", (int)st);
+        if (st == PLEAT_OK) {
+            pleat_put(ptr, 1);
+        }
+        n_failed += st != PLEAT_OK;
+        captures_end(1);
+    }
+    ck_assert_uint_gt(n_failed, 1);
+    ck_assert_uint_eq(pleat_counted().allocation[PLEAT_SIZES_ALL].current, 0);
+}
+END_TEST
+
 /* ---- what is freed meanwhile --------------------------------------------------------------- */
 
 START_TEST(blocks_freed_during_a_capture_are_kept_until_its_graph_is_gone)
@@ -506,6 +531,7 @@ SUITE(segments_capture)
     tcase_add_test(captured, a_captured_request_uses_nothing_that_pends);
     tcase_add_test(captured, a_captured_request_uses_what_is_settled);
     tcase_add_test(captured, a_captured_request_that_needs_pending_memory_is_told_so);
+    tcase_add_test(captured, a_captured_request_without_host_memory_leaves_no_trace);
     tcase_add_test(captured, a_captured_request_on_a_device_that_is_in_use_is_out_of_memory);
     TCase *kept = suite_case(suite, "kept", open_plain, pleat_close);
     add_kept_tests(kept);
