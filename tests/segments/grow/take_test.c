@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "segments/pleat/space/space.h"
 #include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 
@@ -47,6 +48,12 @@ static void open_settled_without_context(void)
 static void open_impatient(void)
 {
     open_with(PL_CROSS_ORDER, 0);
+}
+
+/* The only wait for a stream that is gone is one for the whole device. */
+static void open_recycling_without_context(void)
+{
+    pleat_open(SIM ",without:[cuCtxRecordEvent]", NULL);
 }
 
 /* Fill the device with live blocks of one granule: the last on stream 2, others on stream 1. */
@@ -551,6 +558,16 @@ START_TEST(a_second_free_of_a_pending_block_is_named)
 }
 END_TEST
 
+static void expect_no_references(void)
+{
+    const pl_space *space = (const pl_space *)pleat.a;
+    for (uint32_t i = 0; i < space->streams.capacity; i++) {
+        const pl_lane *lane = space->streams.lanes[i];
+        ck_assert_uint_eq(lane != NULL ? lane->n_refs : 0, 0);
+    }
+}
+
+/* Its uses go with it: else lanes of streams that are gone would never be given up. */
 START_TEST(a_recorded_block_is_had_behind_all_its_streams)
 {
     pleat_devptr ptr = pleat_get_and_use(120 * MIB, 1);
@@ -564,6 +581,7 @@ START_TEST(a_recorded_block_is_had_behind_all_its_streams)
     pleat_stats s = pleat_counted();
     ck_assert_uint_eq(s.stream_waits, 2);
     ck_assert_uint_eq(s.host_syncs, 0);
+    expect_no_references();
 }
 END_TEST
 
@@ -793,6 +811,10 @@ SUITE(segments_take)
     tcase_add_test(gone, a_recycled_handle_is_another_stream);
     tcase_add_test(gone, a_tick_from_before_its_destruction_settles_a_streams_memory);
     tcase_add_test(gone, a_use_on_a_destroyed_stream_is_waited_for);
+    TCase *synchronous = suite_case(suite, "gone, no context", open_recycling_without_context,
+                                    pleat_close);
+    tcase_add_test(synchronous, a_destroyed_streams_memory_without_a_tick_is_waited_for);
+    tcase_add_test(synchronous, a_use_on_a_destroyed_stream_is_waited_for);
     TCase *impatient = suite_case(suite, "no waiting", open_impatient, pleat_close);
     tcase_add_test(impatient, who_may_not_wait_leaves_a_destroyed_streams_unticked_memory_pending);
     tcase_add_test(impatient, a_granule_under_two_streams_pieces_is_had_behind_both);
