@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/segments/segments_pools.h"
 #include "tests/support/segments/segments_random.h"
 #include "tests/support/suite.h"
@@ -83,13 +84,17 @@ START_TEST(from_its_first_capture_on_a_pool_keeps_what_lives_in_it)
 }
 END_TEST
 
-/* A capture that only allocates, and one that only frees. */
+/* A capture that only allocates, and one that only frees, also by address alone: then the last call
+ * that named the stream tells of the capture. */
 START_TEST(what_a_capture_allocates_or_frees_is_kept)
 {
-    bool frees = _i == 1;
+    bool frees = _i > 0;
     pleat_devptr ptr = frees ? pools_get(pool, 5 * GRANULE, 1) : 0;
     pools_begin_capture(1);
-    if (frees) {
+    if (_i == 2) {
+        captures_name_stream(1);
+        ck_assert_int_eq(pleat.a->ops->free_own(pleat.a, ptr), PLEAT_OK);
+    } else if (frees) {
         pleat_put(ptr, 1);
     } else {
         ptr = pools_get(pool, 5 * GRANULE, 1);
@@ -293,7 +298,7 @@ SUITE(segments_pool_growth)
     tcase_add_test(tcase, what_a_pool_without_graphs_has_freed_is_trimmed);
     tcase_add_test(tcase, a_pool_without_graphs_needs_its_largest_moment_only);
     tcase_add_test(tcase, from_its_first_capture_on_a_pool_keeps_what_lives_in_it);
-    tcase_add_loop_test(tcase, what_a_capture_allocates_or_frees_is_kept, 0, 2);
+    tcase_add_loop_test(tcase, what_a_capture_allocates_or_frees_is_kept, 0, 3);
     tcase_add_test(tcase, a_block_that_a_capture_uses_is_kept);
     tcase = suite_case(suite, "graphs", open_idle, close_all);
     tcase_add_loop_test(tcase, small_blocks_that_stay_cost_their_bytes, 0, N_DRAWN);
