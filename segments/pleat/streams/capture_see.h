@@ -76,8 +76,9 @@ void pl_capture_see_end(pl_space *space, pl_capture *capture);
  * Some waiting blocks go on. True: blocks are left. */
 bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick);
 
-/* Release captures whose graphs are gone for the driver. Looks at some captures, and goes on with
- * the rest at the next call. True: something was released. */
+/* Release captures whose graphs are gone for the driver, and let go on what need not wait for a
+ * capture any more. Looks at as many captures as a hold may, and goes on with the rest at the next
+ * call. True: something went on. */
 bool pl_capture_look(pl_space *space);
 /* As pl_capture_look, for all captures, dropping the lock in between. Bounded, as other threads may
  * go on destroying graphs. */
