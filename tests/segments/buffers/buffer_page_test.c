@@ -242,6 +242,26 @@ START_TEST(what_another_stream_uses_is_its_after_a_part_has_gone)
 }
 END_TEST
 
+/* The page between two blocks that a stream uses comes, and joins one of them. The uses of neither
+ * are lost. */
+START_TEST(a_page_between_two_used_blocks_joins_one_of_them)
+{
+    enum { OTHER = 2 };
+    pleat_open_with("capacity:96M,depth:1048576", PL_CROSS_SETTLED, 0);
+    pleat_devptr base = make(96 * MIB, GRANULE);
+    commit(base, 0, 40 * MIB);
+    commit(base, 42 * MIB, 54 * MIB);
+    ck_assert_int_eq(change(base, PL_BUFFER_RECORD, 0, 0, OTHER), PLEAT_OK);
+    commit(base, 40 * MIB, GRANULE);
+    ck_assert_uint_eq(pleat_counted().allocation[PLEAT_SIZES_ALL].current, 2);
+    pleat_work(OTHER, base + 42 * MIB, 54 * MIB);
+    decommit(base, 42 * MIB, 54 * MIB);
+    ck_assert_int_eq(pleat_refused(30 * MIB, OWN), PLEAT_EPENDING);
+    end(base);
+    pleat_close();
+}
+END_TEST
+
 /* ---- churn ----------------------------------------------------------------------------------- */
 
 enum { N_SEEDS = 60, N_TURNS = 3000, N_BUFFERS = 4, N_BLOCKS = 200, MOST_PAGES = 4096 };
@@ -430,6 +450,7 @@ SUITE(segments_buffer_page)
     tcase_add_test(tcase, blocks_tie_no_chunk_of_a_page);
     tcase_add_test(tcase, a_page_whose_addresses_are_in_use_releases_nothing);
     tcase_add_test(tcase, what_another_stream_uses_is_its_after_a_part_has_gone);
+    tcase_add_test(tcase, a_page_between_two_used_blocks_joins_one_of_them);
     tcase = suite_case(suite, "churn", NULL, NULL);
     tcase_add_loop_test(tcase, pages_that_come_and_go_are_one_mapping_each_and_hold_no_more, 1,
                         1 + (int)suite_part(N_SEEDS));
