@@ -34,7 +34,7 @@ typedef struct row {
     unsigned most;
 } row;
 
-enum { MOST_SETTLES = 4096 }; /* holds, of some hundred blocks each */
+enum { MOST_SETTLES = 1024 }; /* holds, of some hundred blocks each */
 
 static const row ORDER[] = {
     /* ---- memory that is there ---- */

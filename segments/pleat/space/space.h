@@ -98,12 +98,6 @@ static inline bool pl_space_is_tired(const pl_space *space, uint64_t since)
 {
     return space->n_pieces - since > PL_PIECES_A_HOLD;
 }
-/* Work that other threads may go on making, by their frees, ends after so many pieces. */
-enum { PL_MOST_PIECES = 1 << 24 };
-static inline bool pl_space_has_worked(const pl_space *space, uint64_t since)
-{
-    return space->n_pieces - since > PL_MOST_PIECES;
-}
 /* n pieces of work are done in this hold: looks at blocks, demands or captures. */
 static inline void pl_space_work(pl_space *space, size_t n)
 {

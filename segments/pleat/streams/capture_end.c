@@ -105,12 +105,18 @@ bool pl_capture_look(pl_space *space)
     return any;
 }
 
+enum { MOST_LOOKS = 64 };
+
+/* A hold that has left blocks of a capture is not counted: such blocks become fewer. */
 void pl_capture_look_well(pl_space *space)
 {
-    uint64_t since = space->n_pieces;
-
-    while ((pl_capture_look(space) || space->captures.looked_up != NULL) &&
-           !pl_space_has_worked(space, since)) {
+    for (size_t n = MOST_LOOKS + space->captures.n; n > 0;) {
+        bool any = pl_capture_look(space);
+        const pl_capture *next = space->captures.looked_up;
+        if (!any && next == NULL) {
+            return;
+        }
+        n -= next == NULL || !has_over(next);
         pl_space_breathe(space);
     }
 }

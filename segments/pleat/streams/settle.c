@@ -69,6 +69,8 @@ size_t pl_settle_some(pl_space *space)
     return n_settled;
 }
 
+enum { MOST_PIECES = 1 << 24 };
+
 /* The lock is yielded, not only breathed. A request that may not wait, as in a capture, would leave
  * other threads no time for their streams and captures. Without yielding, some hundreds of 10^6
  * requests were refused, beside three threads that capture and destroy streams. */
@@ -77,9 +79,10 @@ bool pl_settle_all(pl_space *space)
     uint64_t since = space->n_pieces;
     bool any = false;
 
-    /* Enough looks to see all lanes. A look that settles blocks is not counted. */
+    /* Enough looks to see all lanes. A look that settles blocks is not counted, but its work is,
+     * since other threads may go on freeing for ever. */
     for (size_t n = space->streams.busy.n / PL_LANE_LOOKS + 1;
-         n > 0 && !pl_space_has_worked(space, since);) {
+         n > 0 && space->n_pieces - since < MOST_PIECES;) {
         bool is_progress = pl_settle_some(space) > 0;
         any = any || is_progress;
         n -= !is_progress;
@@ -88,13 +91,14 @@ bool pl_settle_all(pl_space *space)
     return any;
 }
 
+enum { MOST_ROUNDS = 64 };
+
 void pl_settle_everything(pl_space *space)
 {
-    uint64_t since = space->n_pieces;
     bool is_more = true;
 
     pl_capture_look_well(space);
-    while (is_more && !pl_space_has_worked(space, since)) {
+    for (unsigned n = MOST_ROUNDS; n > 0 && is_more; n--) {
         is_more = pl_capture_look(space);
         is_more = pl_drain_some(space) || is_more;
         is_more = pl_settle_all(space) || is_more;
