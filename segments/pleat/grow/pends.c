@@ -50,17 +50,22 @@ size_t pl_pends_shared_bytes(const pl_space *space, const pl_request *rq)
            (pl_request_is_private(rq) ? space->streams.n_private_shared_bytes : 0);
 }
 
-/* Among more lanes than are looked at, all private memory is taken for the pool's: a refusal must
- * not overlook memory. */
+/* Among more lanes than one hold may look at, all that pends elsewhere is taken for the pool's: a
+ * refusal must not overlook memory. */
 bool pl_pends_in_private(const pl_space *space, const pl_request *rq)
 {
-    bool is_private = pl_request_is_private(rq);
-    bool any = space->places.draining != NULL || space->places.opening != NULL ||
-               (is_private && space->streams.busy.n > PL_LANE_LOOKS &&
-                space->streams.n_private_pending_bytes > 0);
+    const pl_space_streams *streams = &space->streams;
+    const pl_line *own = rq->lane->clock.lines;
+    bool any = space->places.draining != NULL || space->places.opening != NULL;
 
-    for (const pl_lane *lane = space->streams.busy.first; is_private && !any && lane != NULL;
-         lane = lane->busy.next) {
+    if (any || !pl_request_is_private(rq)) {
+        return any;
+    }
+    if (streams->busy.n > PL_LANE_LOOKS) {
+        return streams->n_private_pending_bytes > own[PL_LINE_PRIVATE].bytes ||
+               streams->n_pending_bytes > own[PL_LINE_PENDING].bytes;
+    }
+    for (const pl_lane *lane = streams->busy.first; !any && lane != NULL; lane = lane->busy.next) {
         any = lane->number != rq->usable && pends_in_areas(space, rq->keeper, lane);
     }
     return any;

@@ -5,11 +5,6 @@
 #include "segments/pleat/space/private.h"
 #include "segments/pleat/streams/pass.h"
 
-size_t pl_capture_pass(pl_space *space, const pl_capture *capture)
-{
-    return pl_pass(space, &capture->clock, capture->clock.passed, space->n_pieces);
-}
-
 /* Do blocks wait for the capture that need not? */
 static bool has_over(const pl_capture *capture)
 {
@@ -22,6 +17,23 @@ static bool has_over(const pl_capture *capture)
     return any;
 }
 
+/* In place of n_graphs_gone: another look is due. */
+static const uint64_t LOOK_AGAIN = UINT64_MAX;
+
+size_t pl_capture_pass(pl_space *space, pl_capture *capture)
+{
+    size_t n = pl_pass(space, &capture->clock, capture->clock.passed, space->n_pieces);
+
+    if (has_over(capture)) { /* the rest goes on in later holds */
+        if (space->captures.looked_up == NULL) {
+            space->captures.looked_up = capture;
+        } else {
+            space->captures.n_graphs_gone = LOOK_AGAIN;
+        }
+    }
+    return n;
+}
+
 void pl_capture_see_end(pl_space *space, pl_capture *capture)
 {
     pl_capture_end(space, capture);
@@ -31,14 +43,11 @@ void pl_capture_see_end(pl_space *space, pl_capture *capture)
         pl_capture_forget_parts(space, capture);
     }
     (void)pl_capture_pass(space, capture);
-    if (has_over(capture)) { /* the rest goes on in later holds */
-        space->captures.looked_up = LIST_FIRST(&space->captures.all);
-    }
 }
 
 /* ---- the graph is gone ----------------------------------------------------------------------- */
 
-bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick)
+void pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick)
 {
     pl_capture_end(space, capture);
     pl_capture_lose_graph(capture, over_tick);
@@ -49,9 +58,7 @@ bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick
         pl_capture_leave_pool(space, capture);
     }
     (void)pl_capture_pass(space, capture);
-    bool has_more = pl_clock_has_waiting(&capture->clock);
     pl_capture_drop(space, capture);
-    return has_more;
 }
 
 static bool has_something_to_release(const pl_capture *capture)
@@ -64,7 +71,7 @@ static bool has_something_to_release(const pl_capture *capture)
 static bool go_on(pl_space *space, pl_capture *capture)
 {
     if (pl_capture_is_gone(capture)) {
-        (void)pl_capture_release(space, capture, 0); /* the launches are over, too */
+        pl_capture_release(space, capture, 0); /* the launches are over, too */
     } else {
         (void)pl_capture_pass(space, capture);
     }
@@ -113,7 +120,7 @@ void pl_capture_look_well(pl_space *space)
     for (size_t n = MOST_LOOKS + space->captures.n; n > 0;) {
         bool any = pl_capture_look(space);
         const pl_capture *next = space->captures.looked_up;
-        if (!any && next == NULL) {
+        if (!any && next == NULL && space->captures.n_graphs_gone != LOOK_AGAIN) {
             return;
         }
         n -= next == NULL || !has_over(next);

@@ -66,15 +66,15 @@ void pl_capture_lose_lane(pl_space *space, pl_lane *lane);
  * streams or the graph are gone, the route of the pool ends, or the owner says so. Later the graph
  * is gone, as told by the driver or by the owner (owner_ops.c). Guarded by the device lock. */
 
-/* Let blocks go on that wait for the capture, as far as it is over and as a hold may. Returns how
- * many. */
-size_t pl_capture_pass(pl_space *space, const pl_capture *capture);
+/* Let blocks go on that wait for the capture, as far as it is over and as a hold may. The rest is
+ * left to pl_capture_look. Returns how many. */
+size_t pl_capture_pass(pl_space *space, pl_capture *capture);
 /* The capture was seen to end. Some blocks go on, if the end was all that they waited for. A broken
  * capture has no graph, so is released as well. */
 void pl_capture_see_end(pl_space *space, pl_capture *capture);
 /* The capture's graph is gone, and its launches are over once the context has passed over_tick.
- * Some waiting blocks go on. True: blocks are left. */
-bool pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick);
+ * Some waiting blocks go on. */
+void pl_capture_release(pl_space *space, pl_capture *capture, uint64_t over_tick);
 
 /* Release captures whose graphs are gone for the driver, and let go on what need not wait for a
  * capture any more. Looks at as many captures as a hold may, and goes on with the rest at the next

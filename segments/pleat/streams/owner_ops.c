@@ -43,7 +43,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
     pl_context_tick_want(space);
     (void)pl_tick_poll(space, 0);
     while (pl_clock_has_waiting(&capture->clock)) {
-        (void)pl_capture_release(space, capture, over_tick);
+        pl_capture_release(space, capture, over_tick);
         pl_space_breathe(space);
     }
     pl_capture_drop(space, capture);
@@ -96,7 +96,7 @@ void pl_pleat_let_captures_go(pl_allocator *a)
     for (pl_capture *c = LIST_FIRST(&space->captures.all); c != NULL;) {
         pl_capture_hold(c);
         while (pl_capture_has_ended(c) && pl_clock_has_waiting(&c->clock)) {
-            (void)pl_capture_release(space, c, 0);
+            pl_capture_release(space, c, 0);
             pl_space_breathe(space);
         }
         pl_pace_step(space, &pace, 1);

@@ -69,7 +69,7 @@ size_t pl_settle_some(pl_space *space)
     return n_settled;
 }
 
-enum { MOST_PIECES = 1 << 24 };
+enum { MOST_PIECES = 1 << 22 };
 
 /* The lock is yielded, not only breathed. A request that may not wait, as in a capture, would leave
  * other threads no time for their streams and captures. Without yielding, some hundreds of 10^6

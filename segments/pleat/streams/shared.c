@@ -178,10 +178,13 @@ static void park(pl_space *space, pl_block *b)
 
 void pl_shared_go_on(pl_space *space, pl_block *b)
 {
+    uint64_t since = space->n_pieces;
+
+    /* A demand takes at most two turns. So from the third turn on one has gone. */
     for (size_t n_seen = 0; b->uses->n > 0; n_seen++) {
         pl_block_use *use = pl_uses_last(b);
         pl_space_work(space, 1);
-        if (n_seen >= USES_PASSED) {
+        if (n_seen >= USES_PASSED || (n_seen >= 2 && pl_space_is_tired(space, since))) {
             park(space, b);
             return;
         }
