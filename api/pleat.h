@@ -71,6 +71,12 @@ typedef struct pleat {
     uint32_t generation;
 } pleat;
 
+/** Names a private pool (pleat_pool.h), as PyTorch's MempoolId_t does; {0, 0} names none. */
+typedef struct pleat_pool_id {
+    uint64_t first;
+    uint64_t second;
+} pleat_pool_id;
+
 /** Why a request for memory failed: the first true reason in this order, with TIED and REFUSED
  *  after PINNED. */
 typedef enum pleat_verdict {

@@ -1,20 +1,14 @@
 /* pleat_pool.h - private pools: memory that CUDA graphs may keep using.
  *
  * Part of pleat.h: see there for results that any call may return. */
-#include "pleat.h" /* before the guard: pleat.h ends with this header, for parts that need it */
-
 #ifndef PLEAT_POOL_H
 #define PLEAT_POOL_H
+
+#include "pleat.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/** Names a private pool, as PyTorch's MempoolId_t does; {0, 0} names none. */
-typedef struct pleat_pool_id {
-    uint64_t first;
-    uint64_t second;
-} pleat_pool_id;
 
 /** Says whether a request on `stream` goes to the pool. Called on the requesting thread, by several
  *  threads at once. Must not call pleat, and must not wait for a caller of pleat_pool_end. */

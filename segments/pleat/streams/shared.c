@@ -210,8 +210,11 @@ void pl_shared_go_on(pl_space *space, pl_block *b)
     leave(space, b);
 }
 
+/* Freed outside of a capture, a block of the second lane goes to the first, whatever capture is
+ * under way once its demands are met. */
 void pl_shared_free(pl_space *space, pl_block *b, const pl_capture *in)
 {
+    b->lane = in != NULL ? b->lane : pl_lane_plain(b->lane);
     pl_lane *owner = pl_space_lane_at(space, b->lane);
     pl_block_uses *uses = b->uses;
     uint32_t n_begun = uses->is_sorted ? uses->n_plain : uses->n;

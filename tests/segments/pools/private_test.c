@@ -3,9 +3,11 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/support/segments/segments_captures.h"
 #include "tests/support/segments/segments_pools.h"
 #include "tests/support/segments/segments_told.h"
 #include "tests/support/suite.h"
+#include "vmm/driver_state.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, N_CYCLES = 2000 };
 
@@ -287,6 +289,33 @@ static pleat_devptr run_for_output(pl_keeper *pool, cu_graph_exec *exec)
     pleat_work(1, output, GRANULE);
     return output;
 }
+
+/* The stream's own use, outside of all captures, goes on when a second capture begins. Its graph
+ * may be launched on another stream, so the capture gets other memory. */
+START_TEST(what_is_freed_between_two_captures_waits_for_the_stream_s_own_use)
+{
+    pl_keeper *pool = pools_open_one();
+    pools_begin_capture(1);
+    pleat_devptr ptr = pools_get(pool, GRANULE, 1);
+    cu_graph_exec first = pools_end_capture(1);
+    captures_name_stream(1);
+    pleat_record(ptr, 2);
+    pleat_work_after(2, 1, ptr, GRANULE / 2);
+    pleat_work(1, ptr + GRANULE / 2, GRANULE / 2); /* goes on after the second stream's use */
+    pleat_put(ptr, 1);
+    pleat_put(pleat_get(512, 2), 2); /* names the stream, which gets the tick */
+    ck_assert_int_eq(pleat.sim.drv->table.stream_synchronize(pleat.handles[2]), CU_SUCCESS);
+    pools_begin_capture(1);
+    (void)pools_get(pool, GRANULE, 1);
+    (void)pleat_get((size_t)2 * GRANULE, 3); /* sees that the second stream's use is over */
+    ck_assert_uint_ne(pools_get(pool, GRANULE, 1), ptr);
+    cu_graph_exec second = pools_end_capture(1);
+    pleat.sim.finish();
+    pools_forget(first);
+    pools_forget(second);
+    pools_release(pool);
+}
+END_TEST
 
 /* The block was freed in a second capture, which ends here: it waits for the stream's own use. */
 static void end_with_output(pl_keeper *pool, pleat_devptr output, cu_graph_exec one)
@@ -860,6 +889,7 @@ static TCase *add_case(Suite *suite, const char *name, void (*open)(void))
 SUITE(segments_private)
 {
     TCase *whose = add_case(suite, "whose memory it is", open_plain);
+    tcase_add_test(whose, what_is_freed_between_two_captures_waits_for_the_stream_s_own_use);
     tcase_add_test(whose, a_pools_free_block_serves_the_pool_again_and_nobody_else);
     tcase_add_test(whose, two_pools_share_nothing);
     tcase_add_test(whose, a_full_device_does_not_touch_a_pools_free_memory);
