@@ -257,6 +257,7 @@ static bool is_lane_sound(const pl_lane *lane)
     }
     return pl_clock_has_waiting(&lane->clock) == lane->busy.is_linked &&
            (lane->n_ticks > 0) == lane->ticking.is_linked &&
+           (lane->capture == NULL || !pl_lane_is_gone(lane)) &&
            is_clock_sound(&lane->clock, lane->number, NULL);
 }
 
