@@ -153,7 +153,8 @@ typedef struct pl_space_captures {
     _Atomic size_t n_expected; /* atomic, written under the lock: announced captures not yet over */
     size_t n_disowned;         /* disowned captures: their graphs may still run */
     uint64_t newest;           /* number of the newest capture; 0 = none was seen yet */
-    uint64_t n_graphs_gone;    /* graphs gone when the look through the captures began */
+    uint64_t n_graphs_gone;    /* graphs gone when the look through all captures began;
+                                * UINT64_MAX: another look is due */
     pl_capturer capturers[PL_MOST_CAPTURERS];
     unsigned n_capturers;
 } pl_space_captures;
