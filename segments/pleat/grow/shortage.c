@@ -299,16 +299,21 @@ bool pl_short_may_wait_for_all(const pl_attempt *t)
     return t->rq->n_done[PL_WAITED_ALL] == 0 || time_left(t->space) > 0;
 }
 
-/* A wait that comes to its end counts; others are slices of wait_ms. */
+/* A wait that comes to its end counts if no other call came meanwhile, as nothing can have changed
+ * then but by this wait. Other waits use up wait_ms: threads that go on may always hold again what
+ * this wait would have brought, and free something else. */
 pl_step pl_short_wait_for_all(pl_attempt *t)
 {
     pl_space *space = t->space;
     pl_request *rq = t->rq;
+    uint64_t since = pl_pace_turn(space);
     pleat_status failed = pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), SLICE_MS);
     bool is_over = failed != PLEAT_EPENDING || space->streams.context.is_unsupported ||
                    time_left(space) == 0;
 
-    rq->n_done[PL_WAITED_ALL] += is_over;
+    bool is_alone = pl_pace_turn(space) == since;
+
+    rq->n_done[PL_WAITED_ALL] += is_over && (is_alone || time_left(space) == 0);
     note_wait(rq, failed);
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;

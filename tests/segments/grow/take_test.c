@@ -1,12 +1,14 @@
 /* take_test.c - several streams: takes, stale mappings, recorded uses. */
 /* labels: unit model */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "segments/pleat/space/space.h"
 #include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
+#include "vmm/driver_state.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
 
@@ -37,6 +39,11 @@ static void open_settled(void)
 static void open_settled_waiting(void)
 {
     open_with(PL_CROSS_SETTLED, 1000);
+}
+
+static void open_settled_patient(void)
+{
+    open_with(PL_CROSS_SETTLED, 60000);
 }
 
 /* Without ticks of the context, only the streams' own ticks are left. */
@@ -417,6 +424,51 @@ START_TEST(the_host_waits_for_recorded_uses_too)
 }
 END_TEST
 
+/* Another thread goes on: whenever the request has seen an event pass, the thread takes its memory
+ * again, and frees it anew. */
+enum { N_TIMES = 40, HELD = 100 * MIB };
+
+static struct {
+    cu_result (*query)(cu_event);
+    pthread_t request;
+    int n_left;
+} beside;
+
+static void *take_and_free(void *unused)
+{
+    pleat_devptr ptr = 0;
+
+    (void)unused;
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, HELD, pleat.streams[1], &ptr), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
+    return NULL;
+}
+
+static cu_result query_and_go_on(cu_event event)
+{
+    cu_result result = beside.query(event);
+
+    if (result == CU_SUCCESS && beside.n_left > 0 && pthread_self() == beside.request) {
+        pthread_t other;
+        beside.n_left--;
+        ck_assert_int_eq(pthread_create(&other, NULL, take_and_free, NULL), 0);
+        ck_assert_int_eq(pthread_join(other, NULL), 0);
+    }
+    return result;
+}
+
+START_TEST(a_request_waits_as_long_as_it_may_beside_a_thread_that_goes_on)
+{
+    pleat_put(pleat_get(HELD, 1), 1);
+    beside.query = pleat.sim.drv->table.event_query;
+    beside.request = pthread_self();
+    beside.n_left = N_TIMES;
+    pleat.sim.drv->table.event_query = query_and_go_on;
+    pleat_get_and_use(HELD, 3);
+    ck_assert_int_eq(beside.n_left, 0); /* else the thread did not stand in the way */
+}
+END_TEST
+
 /* ---- recorded uses ------------------------------------------------------------------------- */
 
 /* A small live block per stream, for calls that name the stream. */
@@ -780,6 +832,8 @@ static void add_policies(Suite *suite)
     TCase *waiting = suite_case(suite, "settled, waiting", open_settled_waiting, pleat_close);
     tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
+    TCase *patient = suite_case(suite, "settled, patient", open_settled_patient, pleat_close);
+    tcase_add_test(patient, a_request_waits_as_long_as_it_may_beside_a_thread_that_goes_on);
 }
 
 static void add_uses(Suite *suite)
