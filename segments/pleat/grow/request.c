@@ -55,7 +55,7 @@ static const row ORDER[] = {
     /* ---- short, but the streams are left alone ---- */
     { ALWAYS, pl_short_exceeds_device, pl_short_answer, PL_UNCOUNTED, 0 },
     /* Wait for other flights: they may have the missing memory. Bounded: if others keep taking off,
-     * their memory counts as held. */
+     * their memory counts as held. For the request's only place by wait_ms, beside others. */
     { ALWAYS, pl_short_has_flights, pl_short_wait_for_flights, PL_LANDED, 8 },
     /* Poll every fence, and settle all that is over. Once, and again after each wait for the whole
      * context: between these waits few further fences pass. */
@@ -83,8 +83,8 @@ static const row ORDER[] = {
      * once a turn, as a stream may go on freeing and recording for ever. */
     { IF_PENDING, NULL, pl_short_wait_next, PL_WAITED, 1 },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers. Bounded
-     * by a count of waits that end, and by wait_ms. None after a failed wait, and only the first
-     * without wait_ms left. */
+     * by wait_ms, and by a count of waits that end while nobody else calls. None after a failed
+     * wait, and only the first without wait_ms left. */
     { IF_PENDING, pl_short_may_wait_for_all, pl_short_wait_for_all, PL_WAITED_ALL, PL_MOST_WAITS },
     { IF_PENDING, NULL, pl_short_answer_pending, PL_UNCOUNTED, 0 },
 

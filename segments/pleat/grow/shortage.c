@@ -70,12 +70,26 @@ static void note_wait(pl_request *rq, pleat_status st)
     rq->failed = st == PLEAT_EPENDING ? rq->failed : st;
 }
 
+/* Does a wait since then count? Not if other calls came meanwhile and time is left: threads that go
+ * on may hold again whatever the wait has brought, and give back something else. Then wait_ms is
+ * the bound. */
+static bool counts(const pl_attempt *t, uint64_t since)
+{
+    return pl_pace_turn(t->space) == since || time_left(t->space) == 0;
+}
+
 static void begin_turn(pl_space *space, pl_request *rq)
 {
     rq->turn = ++space->streams.n_turns;
     rq->wait_turn = ++space->streams.n_turns;
     rq->n_done[PL_ORDERED] = 0;
     rq->n_done[PL_WAITED] = 0;
+}
+
+/* Is the only place in use? Then chunks and the reserve help nothing. */
+static bool lacks_its_place(const pl_attempt *t)
+{
+    return t->rq->in != NULL && t->st == PLEAT_ENOSPACE_VA;
 }
 
 /* ---- other flights, fences, the driver ------------------------------------------------------- */
@@ -90,10 +104,14 @@ bool pl_short_has_flights(const pl_attempt *t)
     return t->space->flights.n > 0;
 }
 
+/* Others that keep taking off may have the missing memory for good, but not the only place, which
+ * no flight keeps: they use it up part by part. */
 pl_step pl_short_wait_for_flights(pl_attempt *t)
 {
-    t->rq->n_done[PL_LANDED]++;
+    uint64_t since = pl_pace_turn(t->space);
+
     pl_space_wait_for_flights(t->space);
+    t->rq->n_done[PL_LANDED] += !lacks_its_place(t) || counts(t, since);
     return PL_STEP_AGAIN;
 }
 
@@ -128,12 +146,6 @@ pl_step pl_short_ask_driver(pl_attempt *t)
 bool pl_short_may_gather_in_capture(const pl_attempt *t)
 {
     return t->rq->is_capturing && pl_request_is_private(t->rq);
-}
-
-/* Is the only place in use? Then chunks and the reserve help nothing. */
-static bool lacks_its_place(const pl_attempt *t)
-{
-    return t->rq->in != NULL && t->st == PLEAT_ENOSPACE_VA;
 }
 
 bool pl_short_may_gather_large(const pl_attempt *t)
@@ -299,9 +311,7 @@ bool pl_short_may_wait_for_all(const pl_attempt *t)
     return t->rq->n_done[PL_WAITED_ALL] == 0 || time_left(t->space) > 0;
 }
 
-/* A wait that comes to its end counts if no other call came meanwhile, as nothing can have changed
- * then but by this wait. Other waits use up wait_ms: threads that go on may always hold again what
- * this wait would have brought, and free something else. */
+/* A wait that comes to its end may count; others are slices of wait_ms. */
 pl_step pl_short_wait_for_all(pl_attempt *t)
 {
     pl_space *space = t->space;
@@ -311,9 +321,7 @@ pl_step pl_short_wait_for_all(pl_attempt *t)
     bool is_over = failed != PLEAT_EPENDING || space->streams.context.is_unsupported ||
                    time_left(space) == 0;
 
-    bool is_alone = pl_pace_turn(space) == since;
-
-    rq->n_done[PL_WAITED_ALL] += is_over && (is_alone || time_left(space) == 0);
+    rq->n_done[PL_WAITED_ALL] += is_over && counts(t, since);
     note_wait(rq, failed);
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;

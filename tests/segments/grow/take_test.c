@@ -431,6 +431,7 @@ enum { N_TIMES = 40, HELD = 100 * MIB };
 static struct {
     cu_result (*query)(cu_event);
     pthread_t request;
+    size_t bytes, more; /* of the next taking, and how much more each time */
     int n_left;
 } beside;
 
@@ -439,7 +440,8 @@ static void *take_and_free(void *unused)
     pleat_devptr ptr = 0;
 
     (void)unused;
-    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, HELD, pleat.streams[1], &ptr), PLEAT_OK);
+    ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, beside.bytes, pleat.streams[1], &ptr), PLEAT_OK);
+    beside.bytes += beside.more;
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
     return NULL;
 }
@@ -457,15 +459,39 @@ static cu_result query_and_go_on(cu_event event)
     return result;
 }
 
+static void go_on_beside(int n_times, size_t bytes, size_t more)
+{
+    beside.query = pleat.sim.drv->table.event_query;
+    beside.request = pthread_self();
+    beside.bytes = bytes;
+    beside.more = more;
+    beside.n_left = n_times;
+    pleat.sim.drv->table.event_query = query_and_go_on;
+}
+
 START_TEST(a_request_waits_as_long_as_it_may_beside_a_thread_that_goes_on)
 {
     pleat_put(pleat_get(HELD, 1), 1);
-    beside.query = pleat.sim.drv->table.event_query;
-    beside.request = pthread_self();
-    beside.n_left = N_TIMES;
-    pleat.sim.drv->table.event_query = query_and_go_on;
+    go_on_beside(N_TIMES, HELD, 0);
     pleat_get_and_use(HELD, 3);
     ck_assert_int_eq(beside.n_left, 0); /* else the thread did not stand in the way */
+}
+END_TEST
+
+/* The thread takes one granule more each time from the only place that the request may have, and so
+ * leaves one more stale address there. */
+START_TEST(a_page_waits_as_long_as_it_may_for_addresses_that_others_leave)
+{
+    const struct pl_buffer_ops *ops = pleat.a->ops->buffers;
+    pleat_devptr base = 0;
+    ck_assert_int_eq(ops->open(pleat.a, NULL, N_GRANULES * (size_t)GRANULE, 0, 0, &base), PLEAT_OK);
+    pl_buffer_change commit = { PL_BUFFER_COMMIT, base, 0, N_GRANULES * (size_t)GRANULE };
+    pl_buffer_change decommit = { PL_BUFFER_DECOMMIT, base, 0, N_GRANULES * (size_t)GRANULE };
+    ck_assert_int_eq(ops->change(pleat.a, &commit, pleat.streams[1]), PLEAT_OK);
+    ck_assert_int_eq(ops->change(pleat.a, &decommit, pleat.streams[1]), PLEAT_OK);
+    go_on_beside(N_TIMES, GRANULE, GRANULE);
+    ck_assert_int_eq(ops->change(pleat.a, &commit, pleat.streams[3]), PLEAT_OK);
+    ck_assert_int_eq(beside.n_left, 0);
 }
 END_TEST
 
@@ -834,6 +860,7 @@ static void add_policies(Suite *suite)
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
     TCase *patient = suite_case(suite, "settled, patient", open_settled_patient, pleat_close);
     tcase_add_test(patient, a_request_waits_as_long_as_it_may_beside_a_thread_that_goes_on);
+    tcase_add_test(patient, a_page_waits_as_long_as_it_may_for_addresses_that_others_leave);
 }
 
 static void add_uses(Suite *suite)
