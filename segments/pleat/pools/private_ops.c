@@ -63,8 +63,7 @@ static void start_draining(pl_space *space, pl_private *pool)
 {
     pl_drain_begin(space, pool);
     if (pool->is_unwatched) {
-        space->streams.context.gone_bytes += pool->base.reserved.current;
-        pl_context_tick_want(space);
+        pl_context_tick_want(space, pool->base.reserved.current);
     }
 }
 

@@ -85,8 +85,7 @@ static pleat_status act_behind_all(pl_space *space, bool waits, bool is_long, pl
     pl_back(space);
     end_recording(space);
     if (st != PLEAT_OK) {
-        context->gone_bytes += gone_bytes;
-        context->is_wanted = true;
+        pl_context_leave(space, gone_bytes);
     }
     return st;
 }
@@ -116,9 +115,9 @@ pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t pati
     return st;
 }
 
-void pl_context_tick_want(pl_space *space)
+void pl_context_tick_want(pl_space *space, size_t bytes)
 {
-    space->streams.context.is_wanted = true;
+    pl_context_leave(space, bytes);
     if (space->streams.context.n_refused == 0) {
         (void)pl_context_tick_record(space, PL_CARE_NOW, 0);
     }

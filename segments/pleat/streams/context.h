@@ -20,13 +20,22 @@ typedef enum pl_care {
     PL_CARE_LAST, /* the last remedy: wait for a good moment, then record the tick anyway, but never
                      beside a known capture */
 } pl_care;
+
+/* So many bytes can only be covered by a tick of the context any more. Whoever passes by when such
+ * a tick is worth it records one. */
+static inline void pl_context_leave(pl_space *space, size_t bytes)
+{
+    space->streams.context.is_wanted = true;
+    space->streams.context.gone_bytes += bytes;
+}
+
 /* Record a tick of the context; waits at most patience_ms for a good moment. PLEAT_OK; EPENDING (a
  * tick is under way, or a thread is about to record one); ECAPTURE (a capture is known, or may have
  * begun); ENOTSUP; ENOMEM_HOST; EDRIVER. */
 pleat_status pl_context_tick_record(pl_space *space, pl_care care, uint32_t patience_ms);
-/* Memory waits for a tick of the context, but no request needs the memory yet. Try to record a tick
- * now. If the last try met an unknown capture, leave the tick to callers with time to wait. */
-void pl_context_tick_want(pl_space *space);
+/* pl_context_leave, and try to record a tick now. If the last try met an unknown capture, leave the
+ * tick to callers with time to wait. */
+void pl_context_tick_want(pl_space *space, size_t bytes);
 /* Record a tick if gone and silent lanes have left enough pending bytes to be worth a tick. */
 void pl_context_tick_record_if_due(pl_space *space);
 /* Block the host at most most_ms, until all work of the device and all frees are over. Without

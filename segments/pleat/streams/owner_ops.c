@@ -40,7 +40,7 @@ static void release_launched(pl_space *space, pl_capture *capture)
     pl_capture_end(space, capture);
     pl_capture_lose_graph(capture, over_tick);
     pl_capture_forget_parts(space, capture);
-    pl_context_tick_want(space);
+    pl_context_tick_want(space, 0);
     (void)pl_tick_poll(space, 0);
     while (pl_clock_has_waiting(&capture->clock)) {
         pl_capture_release(space, capture, over_tick);

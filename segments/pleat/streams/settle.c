@@ -158,8 +158,9 @@ void pl_settle_leave_to_context(pl_space *space, pl_lane *lane)
         const pl_line *line = &lane->clock.lines[kind];
         bytes += is_uncovered(space, lane, line) ? line->bytes : 0;
     }
-    space->streams.context.gone_bytes += bytes;
-    space->streams.context.is_wanted = space->streams.context.is_wanted || bytes > 0;
+    if (bytes > 0) {
+        pl_context_leave(space, bytes);
+    }
 }
 
 /* A wish without an answer for so many calls may never get one: drivers do not tell when a stream

@@ -7,6 +7,7 @@
 #include "segments/pleat/streams/tick.h"
 
 #include "segments/pleat/space/back.h"
+#include "segments/pleat/streams/context.h"
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
@@ -34,8 +35,7 @@ static void keep_tick(pl_space *space, pl_lane *lane, pl_tick tick, size_t freed
 {
     if (pl_fence_is_whole_device(tick.fence)) {
         pl_fence_return(tick.fence);
-        space->streams.context.is_wanted = space->streams.context.is_wanted || freed_bytes > 0;
-        space->streams.context.gone_bytes += freed_bytes;
+        pl_context_leave(space, freed_bytes);
         return;
     }
     push_tick(space, lane, tick);
@@ -110,8 +110,7 @@ void pl_tick_record_if_wanted(pl_space *space, pl_lane *lane)
 void pl_tick_wish(pl_space *space, pl_lane *lane, size_t bytes)
 {
     if (pl_lane_is_lost(lane)) {
-        space->streams.context.is_wanted = true;
-        space->streams.context.gone_bytes += bytes;
+        pl_context_leave(space, bytes);
     } else if (lane->life == PL_LANE_HEARD) {
         lane->life = PL_LANE_WISHED;
         lane->wish_call = space->n_calls;
