@@ -1,8 +1,11 @@
 /* limit_test.c - limits, trims, growth policies, and the kinds of memory shortage. */
 /* labels: unit */
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "segments/pleat/space/lane.h"
 #include "segments/pleat/space/options.h"
@@ -10,6 +13,7 @@
 #include "tests/support/own.h"
 #include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
+#include "vmm/driver_state.h"
 
 enum { GRANULE = 2 << 20, N_GRANULES = 64, FREES_PER_TICK = 32 };
 
@@ -122,6 +126,59 @@ START_TEST(a_lower_limit_waits_for_what_pends)
     ck_assert_int_eq(set_limit(2 * MIB), PLEAT_OK);
     ck_assert_uint_eq(resident(), 2 * MIB);
     ck_assert_uint_ge(pleat_counted().host_syncs, 1);
+}
+END_TEST
+
+/* A trim of another thread that releases its chunks while the limit is set. */
+static struct {
+    cu_result (*release)(cu_mem_handle);
+    pthread_t trim;
+    _Atomic bool is_releasing, may_go_on;
+} beside;
+
+static cu_result stay_and_release(cu_mem_handle handle)
+{
+    if (pthread_equal(pthread_self(), beside.trim)) {
+        beside.is_releasing = true;
+        while (!beside.may_go_on) {
+            sched_yield();
+        }
+    }
+    return beside.release(handle);
+}
+
+static void *trim_all(void *unused)
+{
+    uint64_t released;
+    (void)unused;
+    beside.trim = pthread_self();
+    ck_assert_int_eq(pleat.a->ops->trim(pleat.a, 0, false, &released), PLEAT_OK);
+    return NULL;
+}
+
+static void *let_go_on(void *unused)
+{
+    (void)!usleep(50 * 1000); /* the limit's call is under way, or has failed, by then */
+    beside.may_go_on = true;
+    return unused;
+}
+
+START_TEST(a_lower_limit_waits_for_a_trim_in_flight)
+{
+    pthread_t trim, other;
+    pleat_put(pleat_get(16 * MIB, 0), 0);
+    pleat.sim.finish();
+    beside.release = pleat.sim.drv->table.mem_release;
+    pleat.sim.drv->table.mem_release = stay_and_release;
+    ck_assert_int_eq(pthread_create(&trim, NULL, trim_all, NULL), 0);
+    while (!beside.is_releasing) {
+        sched_yield();
+    }
+    ck_assert_int_eq(pthread_create(&other, NULL, let_go_on, NULL), 0);
+    ck_assert_int_eq(pleat.a->ops->set_limit(pleat.a, 4 * MIB), PLEAT_OK);
+    pthread_join(trim, NULL);
+    pthread_join(other, NULL);
+    ck_assert_uint_eq(resident(), 0);
 }
 END_TEST
 
@@ -592,6 +649,7 @@ SUITE(segments_limit)
     tcase_add_test(limit, a_limit_below_what_lives_is_refused_and_changes_nothing);
     tcase_add_test(limit, a_lower_limit_gives_back_just_what_is_over);
     tcase_add_test(limit, a_lower_limit_waits_for_what_pends);
+    tcase_add_test(limit, a_lower_limit_waits_for_a_trim_in_flight);
     tcase_add_test(limit, a_lower_limit_waits_for_recorded_uses);
     TCase *impatient = add_case(suite, "limit, no waiting", open_impatient);
     tcase_add_test(impatient, where_waiting_is_forbidden_a_lower_limit_waits_for_nothing);
