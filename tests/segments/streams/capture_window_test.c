@@ -20,6 +20,11 @@ static void open_plain(void)
     pleat_open("capacity:128M,depth:1048576", NULL);
 }
 
+static void open_large(void)
+{
+    pleat_open("capacity:512M,depth:1048576", NULL);
+}
+
 /* ---- captures that break ----------------------------------------------------------------------
  */
 
@@ -127,6 +132,31 @@ START_TEST(calls_in_a_capture_whose_stream_is_retired_add_nothing)
     ck_assert_uint_eq(n_parts(), 2);
     ck_assert_int_eq(pl_cu_event_destroy(drv, fork), CU_SUCCESS);
     captures_end(2);
+}
+END_TEST
+
+/* The stream's capture has ended, and no call has named the stream since: the last tick stands behind
+ * what the stream freed before. */
+START_TEST(a_stream_that_is_retired_after_its_capture_leaves_a_tick)
+{
+    enum { OLD = 1000 };
+    (void)pleat_get(512, 2);
+    for (int i = 0; i < OLD; i++) {
+        captures_name_stream(1); /* a young stream leaves a tick for each granule */
+    }
+    pleat_devptr freed = pleat_get_and_use(4 * MIB, 1);
+    pleat_put(freed, 1);
+    captures_begin(1);
+    captures_name_stream(1);
+    cu_graph graph = captures_end_with_graph(1);
+    pleat.a->ops->retire_stream(pleat.a, pleat.streams[1]);
+    pleat_get_and_use(512 * MIB - 6 * MIB, 2); /* 2 MiB have the small blocks */
+    pleat_get_and_use(4 * MIB, 2);
+    pleat_stats s = { 0 };
+    pleat.a->ops->stats(pleat.a, &s);
+    ck_assert_uint_eq(s.host_syncs, 0);
+    ck_assert_uint_eq(s.stream_waits, 1);
+    captures_destroy(graph);
 }
 END_TEST
 
@@ -342,6 +372,8 @@ SUITE(segments_capture_window)
     tcase_add_test(broken, calls_in_a_capture_that_counts_as_ended_add_nothing);
     tcase_add_test(broken, calls_in_a_capture_whose_stream_is_retired_add_nothing);
     tcase_add_test(broken, a_capture_that_breaks_before_its_graph_is_watched_keeps_nothing);
+    TCase *large = suite_case(suite, "retired", open_large, pleat_close);
+    tcase_add_test(large, a_stream_that_is_retired_after_its_capture_leaves_a_tick);
     TCase *unnamed = suite_case(suite, "not named yet", open_plain, pleat_close);
     tcase_add_test(unnamed, a_trim_that_does_not_wait_spares_a_capture_that_has_just_begun);
     tcase_add_test(unnamed, a_trim_waits_until_a_capture_that_has_just_begun_is_over);
