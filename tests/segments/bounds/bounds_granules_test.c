@@ -154,6 +154,46 @@ START_TEST(chunks_are_taken_from_very_many_pieces)
 }
 END_TEST
 
+static void commit_pages(pleat_devptr base, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        pl_buffer_change commit = { PL_BUFFER_COMMIT, base, i * GRANULE, GRANULE };
+        ck_assert_int_eq(pleat.a->ops->buffers->change(pleat.a, &commit, pleat.streams[OWN]),
+                         PLEAT_OK);
+    }
+}
+
+static void use_and_put(pleat_devptr ptr, size_t bytes)
+{
+    pleat_work(OWN, ptr, bytes);
+    put(ptr, OWN);
+}
+
+/* A buffer's pages take their granules one by one, from beside one another. The stale address that
+ * is looked at first has very many below it. */
+START_TEST(very_many_neighbours_are_stale)
+{
+    enum { N_STALE = 6000 };
+    pleat_devptr base = 0;
+    pleat_devptr low = get(N_STALE * GRANULE, OWN);
+    pleat_devptr high = get((N_GRANULES - N_STALE) * GRANULE, OWN);
+    ck_assert_uint_eq(high, low + N_STALE * GRANULE); /* else they are no neighbours */
+    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, NULL, (N_STALE + 1) * GRANULE, 0, 0,
+                                                 &base),
+                     PLEAT_OK);
+    use_and_put(high, (N_GRANULES - N_STALE) * GRANULE);
+    commit_pages(base, 0, 1);
+    use_and_put(low, N_STALE * GRANULE);
+    commit_pages(base, 1, N_STALE + 1);
+    ck_assert_uint_eq(pleat_counted().stale_bytes, (N_STALE + 1) * GRANULE);
+    pleat.sim.finish();
+    pl_lock_reset_touched();
+    put(get((N_GRANULES - N_STALE - 1) * GRANULE, OTHER), OTHER); /* unmaps the stale mappings */
+    ck_assert_uint_eq(pleat_counted().stale_bytes, 0);
+    assert_bounded();
+}
+END_TEST
+
 /* All the pieces are looked at and given back. */
 START_TEST(very_many_pieces_that_pend_elsewhere_are_passed_over)
 {
@@ -275,6 +315,7 @@ SUITE(segments_bounds_granules)
     TCase *full = tcase_create("full");
     tcase_add_checked_fixture(full, open_full, pleat_close);
     tcase_add_test(full, chunks_are_taken_from_very_many_pieces);
+    tcase_add_test(full, very_many_neighbours_are_stale);
     tcase_add_test(full, very_many_pieces_that_pend_elsewhere_are_passed_over);
     tcase_add_test(full, very_many_gaps_are_searched_in_vain);
     tcase_add_test(full, what_others_have_for_a_moment_is_not_missing);
