@@ -92,9 +92,7 @@ static bool mend_run(pl_space *space, const pl_segment *seg, size_t g, size_t n)
             PLEAT_OK) {
             return true;
         }
-        for (size_t i = g; i < g + n; i = pl_segment_chunk_to(seg, i)) {
-            (void)!pl_back_clear(space, pl_segment_address(seg, i), (size_t)1 << seg->orders[i]);
-        }
+        (void)!pl_back_clear(space, pl_segment_address(seg, g), n);
     }
     return false;
 }
