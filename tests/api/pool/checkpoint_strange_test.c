@@ -152,55 +152,92 @@ START_TEST(what_others_still_use_pends_on)
 }
 END_TEST
 
-/* The first block of the old pool is settled, and the second still used, when a later pool gets
- * both. Then a request of the second's stream takes both, in one run, and gives them back, as the
- * driver fails it. The settled part must not speak for the rest. */
-START_TEST(what_a_failed_request_gives_back_pends_on)
-{
-    enum { OLD = 8 * MIB, LIVE = 100 * MIB, FAILED = 150 * MIB, LATER = MIB + 4096, N_FILL = 14 };
-    static const char *const CALLS[] = { "cuMemMap", "cuMemCreate", "cuMemSetAccess" };
-    scene s;
+enum { OLD = 8 * MIB, LIVE = 100 * MIB, FAILED = 150 * MIB, LATER = MIB + 4096, N_FILL = 14 };
+
+/* Two pools, one after the other. The first block of the old one is settled, and the second still
+ * used by its stream, when the new one gets both. */
+typedef struct succession {
+    pleat_pool_id one, two;
+    pleat_devptr live, settled, used;
+    pleat_devptr kept; /* the new pool's only block, within the settled part */
     pleat_checkpoint checkpoint;
-    pleat_devptr none;
-    pleat_pool_id one = { 1, 1 };
-    pleat_pool_id two = { 2, 2 };
-    open_scene(&s, _i);
-    pleat_devptr live = api_alloc(s.handle, 0, LIVE, s.streams[1]);
-    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, one, NULL, NULL, NULL), PLEAT_OK);
-    pleat_devptr settled = api_alloc(s.handle, 0, OLD, s.streams[0]);
-    pleat_devptr used = api_alloc(s.handle, 0, OLD, s.streams[0]);
-    ck_assert_int_eq(pleat_pool_end(s.handle, 0, one), PLEAT_OK);
-    api_free(s.handle, 0, settled, s.streams[0]);
-    ck_assert_int_eq(pleat_pool_release(s.handle, 0, one), PLEAT_OK);
+} succession;
+
+static void succeed(scene *s, succession *u)
+{
+    *u = (succession){ .one = { 1, 1 }, .two = { 2, 2 } };
+    u->live = api_alloc(s->handle, 0, LIVE, s->streams[1]);
+    ck_assert_int_eq(pleat_pool_begin(s->handle, 0, u->one, NULL, NULL, NULL), PLEAT_OK);
+    u->settled = api_alloc(s->handle, 0, OLD, s->streams[0]);
+    u->used = api_alloc(s->handle, 0, OLD, s->streams[0]);
+    ck_assert_int_eq(pleat_pool_end(s->handle, 0, u->one), PLEAT_OK);
+    api_free(s->handle, 0, u->settled, s->streams[0]);
+    ck_assert_int_eq(pleat_pool_release(s->handle, 0, u->one), PLEAT_OK);
     for (int i = 0; i < 3; i++) { /* named, so settled */
         sim.finish();
-        api_free(s.handle, 0, api_alloc(s.handle, 0, 512, s.streams[i]), s.streams[i]);
+        api_free(s->handle, 0, api_alloc(s->handle, 0, 512, s->streams[i]), s->streams[i]);
     }
-    use(s.streams[0], used, OLD);
-    api_free(s.handle, 0, used, s.streams[0]);
-    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, two, NULL, NULL, NULL), PLEAT_OK);
-    pleat_devptr kept = api_alloc(s.handle, 0, LATER, s.streams[1]);
-    ck_assert_int_eq(pleat_checkpoint_take(s.handle, 0, two, &checkpoint), PLEAT_OK);
-    ck_assert_int_eq(pleat_pool_end(s.handle, 0, two), PLEAT_OK);
+    use(s->streams[0], u->used, OLD);
+    api_free(s->handle, 0, u->used, s->streams[0]);
+    ck_assert_int_eq(pleat_pool_begin(s->handle, 0, u->two, NULL, NULL, NULL), PLEAT_OK);
+    u->kept = api_alloc(s->handle, 0, LATER, s->streams[1]);
+    ck_assert_int_eq(pleat_checkpoint_take(s->handle, 0, u->two, &u->checkpoint), PLEAT_OK);
+}
+
+/* In the new pool: the owner says that its own uses are over, and another stream uses the rest. */
+static void restore_and_fill(scene *s, succession *u)
+{
+    restore(s, u->checkpoint);
+    pleat_devptr later[N_FILL];
+    for (int i = 0; i < N_FILL; i++) {
+        later[i] = api_alloc(s->handle, 0, LATER, s->streams[2]);
+        use(s->streams[2], later[i], LATER);
+    }
+    ck_assert_uint_eq(api_sim_counts().hazards, 0);
+    ck_assert_int_eq(pleat_pool_end(s->handle, 0, u->two), PLEAT_OK);
+    for (int i = 0; i < N_FILL; i++) {
+        api_free(s->handle, 0, later[i], s->streams[2]);
+    }
+    api_free(s->handle, 0, u->kept, s->streams[1]);
+    api_free(s->handle, 0, u->live, s->streams[1]);
+    ck_assert_int_eq(pleat_checkpoint_release(s->handle, 0, u->checkpoint), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_release(s->handle, 0, u->two), PLEAT_OK);
+}
+
+/* A request of the stream that still uses the second block takes both, in one run, and gives them
+ * back, as the driver fails it. The settled part must not speak for the rest. */
+START_TEST(what_a_failed_request_gives_back_pends_on)
+{
+    static const char *const CALLS[] = { "cuMemMap", "cuMemCreate", "cuMemSetAccess" };
+    scene s;
+    succession u;
+    pleat_devptr none;
+    open_scene(&s, _i);
+    succeed(&s, &u);
+    ck_assert_int_eq(pleat_pool_end(s.handle, 0, u.two), PLEAT_OK);
     sim.fail_from(CALLS[_i % 3], 0, 999);
     ck_assert_int_ne(pleat_block_alloc(s.handle, 0, FAILED, s.streams[0], &none), PLEAT_OK);
     sim.fail_never();
-    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, two, NULL, NULL, NULL), PLEAT_OK);
-    restore(&s, checkpoint);
-    pleat_devptr later[N_FILL];
-    for (int i = 0; i < N_FILL; i++) {
-        later[i] = api_alloc(s.handle, 0, LATER, s.streams[2]);
-        use(s.streams[2], later[i], LATER);
-    }
-    ck_assert_uint_eq(api_sim_counts().hazards, 0);
-    ck_assert_int_eq(pleat_pool_end(s.handle, 0, two), PLEAT_OK);
-    for (int i = 0; i < N_FILL; i++) {
-        api_free(s.handle, 0, later[i], s.streams[2]);
-    }
-    api_free(s.handle, 0, kept, s.streams[1]);
-    api_free(s.handle, 0, live, s.streams[1]);
-    ck_assert_int_eq(pleat_checkpoint_release(s.handle, 0, checkpoint), PLEAT_OK);
-    ck_assert_int_eq(pleat_pool_release(s.handle, 0, two), PLEAT_OK);
+    ck_assert_int_eq(pleat_pool_begin(s.handle, 0, u.two, NULL, NULL, NULL), PLEAT_OK);
+    restore_and_fill(&s, &u);
+    close_scene(&s);
+}
+END_TEST
+
+/* The stream allocates both at their address, and frees them unused. */
+START_TEST(what_an_allocation_at_an_address_took_pends_on)
+{
+    scene s;
+    succession u;
+    open_scene(&s, 0);
+    succeed(&s, &u);
+    ck_assert_uint_eq(u.used, u.settled + OLD); /* else they are two pieces */
+    pleat_devptr at = u.kept + 2 * MIB;
+    size_t bytes = (size_t)(u.used + OLD - at);
+    ck_assert_uint_gt(bytes, OLD);
+    ck_assert_int_eq(pleat_pool_alloc_at(s.handle, 0, u.two, at, bytes, s.streams[0]), PLEAT_OK);
+    api_free(s.handle, 0, at, s.streams[0]);
+    restore_and_fill(&s, &u);
     close_scene(&s);
 }
 END_TEST
@@ -210,5 +247,6 @@ SUITE(api_checkpoint_strange)
     TCase *strange = suite_case(suite, "strange", api_sim_load, NULL);
     suite_one_thread(strange);
     tcase_add_loop_test(strange, what_a_failed_request_gives_back_pends_on, 0, 3);
+    tcase_add_test(strange, what_an_allocation_at_an_address_took_pends_on);
     tcase_add_loop_test(strange, what_others_still_use_pends_on, 0, (int)suite_part(N_SEEDS));
 }
