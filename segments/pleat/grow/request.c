@@ -83,7 +83,7 @@ static const row ORDER[] = {
      * once a turn, as a stream may go on freeing and recording for ever. */
     { IF_PENDING, NULL, pl_short_wait_next, PL_WAITED, 1 },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers. Bounded
-     * by wait_ms, and by a count of waits that end while nobody else calls. None after a failed
+     * by wait_ms, and while nobody else calls by a count of waits that end. None after a failed
      * wait, and only the first without wait_ms left. */
     { IF_PENDING, pl_short_may_wait_for_all, pl_short_wait_for_all, PL_WAITED_ALL, PL_MOST_WAITS },
     { IF_PENDING, NULL, pl_short_answer_pending, PL_UNCOUNTED, 0 },

@@ -311,17 +311,23 @@ bool pl_short_may_wait_for_all(const pl_attempt *t)
     return t->rq->n_done[PL_WAITED_ALL] == 0 || time_left(t->space) > 0;
 }
 
-/* A wait that comes to its end may count; others are slices of wait_ms. */
+/* A wait that comes to its end counts; others are slices of wait_ms. The last wait is made again
+ * every millisecond, as long as it does not count. */
 pl_step pl_short_wait_for_all(pl_attempt *t)
 {
     pl_space *space = t->space;
     pl_request *rq = t->rq;
+    bool is_last = rq->n_done[PL_WAITED_ALL] + 1 == PL_MOST_WAITS;
+
+    if (is_last) {
+        pl_space_wait_at_most(space, 1);
+    }
     uint64_t since = pl_pace_turn(space);
     pleat_status failed = pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), SLICE_MS);
     bool is_over = failed != PLEAT_EPENDING || space->streams.context.is_unsupported ||
                    time_left(space) == 0;
 
-    rq->n_done[PL_WAITED_ALL] += is_over && counts(t, since);
+    rq->n_done[PL_WAITED_ALL] += is_over && (!is_last || counts(t, since));
     note_wait(rq, failed);
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;
