@@ -9,6 +9,8 @@ SWAPS = [(" < ", " <= "), (" > ", " >= "), (" == ", " != "), (" && ", " || "), (
 CALL = re.compile(r"\s+(\(void\))?!?[a-z_]+\([^=]*\);$")
 ASSIGNMENT = re.compile(r"\s+[a-z_>.\-\[\]*]+ [+\-|]?= [^;]*;$")
 DECLARATION = re.compile(r"\s+(pl_|size_t|bool|uint|unsigned|pleat_|int |const|struct|char)")
+# The smaller or the larger of two: the same for `<` and `<=`.
+IS_LEAST_OR_MOST = re.compile(r"(\S+) [<>] (\S+) \? (\1 : \2|\2 : \1)\b")
 # What looks for mistakes itself: nothing but a failing test depends on it.
 INSTRUMENTS = ("pl_assert", "pl_lock_touch")
 
@@ -39,8 +41,9 @@ def mistakes_in(file, text):
             in_comment = "*/" not in code
         elif line.startswith("    ") and not code.startswith(("#", "static", "const")) and \
                 not any(name in line for name in INSTRUMENTS):
+            is_equal = IS_LEAST_OR_MOST.search(line)
             for old, new in SWAPS:
-                if old in line:
+                if old in line and not (is_equal and old in (" < ", " > ")):
                     yield Drawn(file, index, line, line.replace(old, new, 1))
             is_set = ASSIGNMENT.match(line) and not DECLARATION.match(line)
             if CALL.match(line) or is_set:

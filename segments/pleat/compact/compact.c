@@ -82,7 +82,7 @@ static pleat_status look_through(pl_space *space, pl_segment *seg, pl_pace *pace
             c->most_order = order > c->most_order ? order : c->most_order;
         }
         pl_pace_count(space, pace, next - g);
-        g = next < seg->capacity ? next_tied(seg, next) : SIZE_MAX;
+        g = next_tied(seg, next);
     }
     return st;
 }
@@ -136,7 +136,7 @@ static void count_in(pl_space *space, pl_segment *seg, pl_pace *pace, size_t *to
                        : 0;
         *frugal += tied_by(seg, from, next, order > FRUGAL_ORDERS ? order - FRUGAL_ORDERS : 0);
         pl_pace_step(space, pace, next - from);
-        g = next < seg->capacity ? next_tied(seg, next) : SIZE_MAX;
+        g = next_tied(seg, next);
     }
 }
 

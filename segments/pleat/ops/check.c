@@ -273,15 +273,25 @@ static int check_captures(const pl_space *space)
 
 static int check_lanes(const pl_space *space)
 {
+    size_t n_busy = 0;
+    size_t n_ticking = 0;
+
     if (!is_clock_sound(&space->streams.context.clock, PL_LANE_CONTEXT, NULL)) {
         return SPACE + 5;
     }
     for (uint32_t i = 0; i < space->streams.capacity; i++) {
-        if (space->streams.lanes[i] != NULL && !is_lane_sound(space->streams.lanes[i])) {
+        const pl_lane *lane = space->streams.lanes[i];
+        if (lane == NULL) {
+            continue;
+        }
+        if (!is_lane_sound(lane)) {
             return SPACE + 5;
         }
+        n_busy += lane->busy.is_linked;
+        n_ticking += lane->ticking.is_linked;
     }
-    return 0;
+    /* No ring has a lane that was given up. */
+    return n_busy == space->streams.busy.n && n_ticking == space->streams.ticking.n ? 0 : SPACE + 5;
 }
 
 static void see_references(const pl_space *space, const pl_block *b)

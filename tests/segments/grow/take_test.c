@@ -687,6 +687,26 @@ START_TEST(a_destroyed_streams_memory_is_had_behind_its_tick)
 }
 END_TEST
 
+/* Others have taken all memory of the stream behind its tick, which has not passed yet. */
+START_TEST(a_destroyed_stream_is_forgotten_with_its_tick)
+{
+    enum { N_OTHERS = 40 };
+    pleat_devptr ptr = pleat_get_and_use(100 * MIB, 1);
+    pleat_put(ptr, 1);
+    pleat_renew_stream(1);
+    ck_assert_uint_eq(pleat_get_and_use(100 * MIB, 2), ptr);
+    size_t n_lanes = ((pl_space *)pleat.a)->streams.n_lanes;
+    for (int i = 0; i < N_OTHERS; i++) {
+        pleat_put(pleat_get(512, 3), 3);
+        pleat_renew_stream(3);
+    }
+    pleat.sim.finish();
+    pleat_get_and_use(10 * MIB, 4); /* no hit, so the request polls the ticks */
+    /* without the lane that is gone, and with one of stream 4 */
+    ck_assert_uint_le(((pl_space *)pleat.a)->streams.n_lanes, n_lanes - 1 + N_OTHERS + 1);
+}
+END_TEST
+
 START_TEST(a_destroyed_streams_memory_without_a_tick_is_waited_for)
 {
     pleat_get_and_use(MIB, 1);
@@ -888,6 +908,7 @@ SUITE(segments_take)
     add_uses(suite);
     TCase *gone = suite_case(suite, "streams that are gone", open_recycling, pleat_close);
     tcase_add_test(gone, a_destroyed_streams_memory_is_had_behind_its_tick);
+    tcase_add_test(gone, a_destroyed_stream_is_forgotten_with_its_tick);
     tcase_add_test(gone, a_destroyed_streams_memory_without_a_tick_is_waited_for);
     tcase_add_test(gone, a_recycled_handle_is_another_stream);
     tcase_add_test(gone, a_tick_from_before_its_destruction_settles_a_streams_memory);

@@ -135,8 +135,8 @@ START_TEST(calls_in_a_capture_whose_stream_is_retired_add_nothing)
 }
 END_TEST
 
-/* The stream's capture has ended, and no call has named the stream since: the last tick stands behind
- * what the stream freed before. */
+/* The stream's capture has ended, and no call has named the stream since: the last tick stands
+ * behind what the stream freed before. */
 START_TEST(a_stream_that_is_retired_after_its_capture_leaves_a_tick)
 {
     enum { OLD = 1000 };
