@@ -41,9 +41,11 @@ def mistakes_in(file, text):
             in_comment = "*/" not in code
         elif line.startswith("    ") and not code.startswith(("#", "static", "const")) and \
                 not any(name in line for name in INSTRUMENTS):
-            is_equal = IS_LEAST_OR_MOST.search(line)
+            least = IS_LEAST_OR_MOST.search(line)
             for old, new in SWAPS:
-                if old in line and not (is_equal and old in (" < ", " > ")):
+                is_same = (least and old in (" < ", " > ") and
+                           least.start() < line.find(old) < least.end())
+                if old in line and not is_same:
                     yield Drawn(file, index, line, line.replace(old, new, 1))
             is_set = ASSIGNMENT.match(line) and not DECLARATION.match(line)
             if CALL.match(line) or is_set:

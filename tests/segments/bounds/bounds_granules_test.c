@@ -178,9 +178,8 @@ START_TEST(very_many_neighbours_are_stale)
     pleat_devptr low = get(N_STALE * GRANULE, OWN);
     pleat_devptr high = get((N_GRANULES - N_STALE) * GRANULE, OWN);
     ck_assert_uint_eq(high, low + N_STALE * GRANULE); /* else they are no neighbours */
-    ck_assert_int_eq(pleat.a->ops->buffers->open(pleat.a, NULL, (N_STALE + 1) * GRANULE, 0, 0,
-                                                 &base),
-                     PLEAT_OK);
+    ck_assert_int_eq(
+        pleat.a->ops->buffers->open(pleat.a, NULL, (N_STALE + 1) * GRANULE, 0, 0, &base), PLEAT_OK);
     use_and_put(high, (N_GRANULES - N_STALE) * GRANULE);
     commit_pages(base, 0, 1);
     use_and_put(low, N_STALE * GRANULE);
