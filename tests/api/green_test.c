@@ -107,7 +107,7 @@ END_TEST
 
 /* No event of such a stream can be asked, so what it frees is over behind an event of the context,
  * which is recorded once that is worth it, and before memory is short. */
-START_TEST(what_a_green_stream_freed_comes_back_without_a_shortage)
+START_TEST(what_a_green_stream_frees_asks_for_an_event_of_the_context)
 {
     enum { N_CALLS = 4096 };
     begin_with(drivers[N_DRIVERS - 1]);
@@ -294,7 +294,7 @@ SUITE(api_green)
     TCase *streams = suite_case(suite, "streams", api_sim_load, NULL);
     tcase_add_loop_test(streams, what_a_green_stream_used_is_given_on_after_its_work, 0, N_DRIVERS);
     tcase_add_loop_test(streams, small_blocks_of_a_green_stream_meet_no_hazard, 0, N_DRIVERS);
-    tcase_add_test(streams, what_a_green_stream_freed_comes_back_without_a_shortage);
+    tcase_add_test(streams, what_a_green_stream_frees_asks_for_an_event_of_the_context);
     tcase_add_loop_test(streams, a_green_context_ends_while_its_work_goes_on, 0, N_DRIVERS);
     tcase_add_loop_test(streams, a_block_is_freed_on_a_detached_stream, 0, N_DRIVERS);
     tcase_add_loop_test(streams, a_green_stream_is_captured, 0, N_DRIVERS);

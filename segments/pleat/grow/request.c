@@ -8,7 +8,8 @@
  *
  * Why requests end. A pass through the rows ends, as the last rows answer. Whatever other threads
  * do, a row sends the request back to the first one only so often: a count stands beside the row.
- * Where there is none, the comment says what is used up.
+ * Where there is none, the comment says what is used up, and where others do not count, it is the
+ * time.
  *
  * Upholds a part of THE PROMISE (grow.c). Before the answer is "out of device memory", other
  * requests have landed, and all memory that is over was settled. Memory that pends on other streams
@@ -55,7 +56,8 @@ static const row ORDER[] = {
     /* ---- short, but the streams are left alone ---- */
     { ALWAYS, pl_short_exceeds_device, pl_short_answer, PL_UNCOUNTED, 0 },
     /* Wait for other flights: they may have the missing memory. Bounded: if others keep taking off,
-     * their memory counts as held. For the request's only place by wait_ms, beside others. */
+     * their memory counts as held. If the request's only place is taken, others that go on do not
+     * count, and wait_ms is the bound. */
     { ALWAYS, pl_short_has_flights, pl_short_wait_for_flights, PL_LANDED, 8 },
     /* Poll every fence, and settle all that is over. Once, and again after each wait for the whole
      * context: between these waits few further fences pass. */
@@ -83,8 +85,8 @@ static const row ORDER[] = {
      * once a turn, as a stream may go on freeing and recording for ever. */
     { IF_PENDING, NULL, pl_short_wait_next, PL_WAITED, 1 },
     /* Let the host wait for the whole context, for memory that no tick of a stream covers. Bounded
-     * by wait_ms, and while nobody else calls by a count of waits that end. None after a failed
-     * wait, and only the first without wait_ms left. */
+     * by a count of waits that end, and by wait_ms. None after a failed wait, and only the first
+     * without wait_ms left. */
     { IF_PENDING, pl_short_may_wait_for_all, pl_short_wait_for_all, PL_WAITED_ALL, PL_MOST_WAITS },
     { IF_PENDING, NULL, pl_short_answer_pending, PL_UNCOUNTED, 0 },
 
@@ -97,7 +99,8 @@ static const row ORDER[] = {
      * single granules (grow.c), so no such chunks come again. */
     { IF_NOTHING_PENDS, pl_short_may_gather_large, pl_short_gather, PL_GATHERED, PL_MOST_GATHERED },
     /* Unmap stale addresses: a gap may be long enough then, or a place may need a granule less.
-     * Once: all that is stale now is unmapped, but others may go on taking for ever. */
+     * Once: all that is stale now is unmapped, but others may go on taking for ever. If the
+     * request's only place is taken, others that go on do not count: wait_ms is the bound. */
     { IF_NOTHING_PENDS, pl_short_may_clear_stale, pl_short_clear_stale, PL_CLEARED, 1 },
     { IF_NOTHING_PENDS, NULL, pl_short_answer, PL_UNCOUNTED, 0 },
 };

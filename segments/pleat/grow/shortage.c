@@ -70,14 +70,6 @@ static void note_wait(pl_request *rq, pleat_status st)
     rq->failed = st == PLEAT_EPENDING ? rq->failed : st;
 }
 
-/* Does a wait since then count? Not if other calls came meanwhile and time is left: threads that go
- * on may hold again whatever the wait has brought, and give back something else. Then wait_ms is
- * the bound. */
-static bool counts(const pl_attempt *t, uint64_t since)
-{
-    return pl_pace_turn(t->space) == since || time_left(t->space) == 0;
-}
-
 static void begin_turn(pl_space *space, pl_request *rq)
 {
     rq->turn = ++space->streams.n_turns;
@@ -92,6 +84,14 @@ static bool lacks_its_place(const pl_attempt *t)
     return t->rq->in != NULL && t->st == PLEAT_ENOSPACE_VA;
 }
 
+/* Does what was done since then count towards its bound? Not for the only place, if other calls or
+ * flights came meanwhile and time is left: they take the free memory there part by part, each part
+ * once, and leave addresses that serve the request. Other memory may stay with them. */
+static bool counts(const pl_attempt *t, uint64_t since)
+{
+    return !lacks_its_place(t) || pl_pace_turn(t->space) == since || time_left(t->space) == 0;
+}
+
 /* ---- other flights, fences, the driver ------------------------------------------------------- */
 
 bool pl_short_exceeds_device(const pl_attempt *t)
@@ -104,14 +104,12 @@ bool pl_short_has_flights(const pl_attempt *t)
     return t->space->flights.n > 0;
 }
 
-/* Others that keep taking off may have the missing memory for good, but not the only place, which
- * no flight keeps: they use it up part by part. */
 pl_step pl_short_wait_for_flights(pl_attempt *t)
 {
     uint64_t since = pl_pace_turn(t->space);
 
     pl_space_wait_for_flights(t->space);
-    t->rq->n_done[PL_LANDED] += !lacks_its_place(t) || counts(t, since);
+    t->rq->n_done[PL_LANDED] += counts(t, since);
     return PL_STEP_AGAIN;
 }
 
@@ -311,23 +309,16 @@ bool pl_short_may_wait_for_all(const pl_attempt *t)
     return t->rq->n_done[PL_WAITED_ALL] == 0 || time_left(t->space) > 0;
 }
 
-/* A wait that comes to its end counts; others are slices of wait_ms. The last wait is made again
- * every millisecond, as long as it does not count. */
+/* A wait that comes to its end counts; others are slices of wait_ms. */
 pl_step pl_short_wait_for_all(pl_attempt *t)
 {
     pl_space *space = t->space;
     pl_request *rq = t->rq;
-    bool is_last = rq->n_done[PL_WAITED_ALL] + 1 == PL_MOST_WAITS;
-
-    if (is_last) {
-        pl_space_wait_at_most(space, 1);
-    }
-    uint64_t since = pl_pace_turn(space);
     pleat_status failed = pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), SLICE_MS);
     bool is_over = failed != PLEAT_EPENDING || space->streams.context.is_unsupported ||
                    time_left(space) == 0;
 
-    rq->n_done[PL_WAITED_ALL] += is_over && (!is_last || counts(t, since));
+    rq->n_done[PL_WAITED_ALL] += is_over;
     note_wait(rq, failed);
     if (failed != PLEAT_OK && is_over) {
         rq->n_done[PL_WAITED_ALL] = PL_MOST_WAITS;
@@ -359,14 +350,15 @@ pl_step pl_short_clear_stale(pl_attempt *t)
 {
     pl_space *space = t->space;
     pl_request *rq = t->rq;
+    uint64_t since = pl_pace_turn(space);
 
-    rq->n_done[PL_CLEARED]++;
     if (rq->lane->stream != NULL) {
         pl_tick_record(space, rq->lane); /* own takes may have left stale addresses */
         (void)!pl_tick_wait(space, rq->lane, time_left(space));
     }
     (void)!pl_context_tick_wait(space, PL_CARE_LAST, time_left(space), UINT32_MAX);
     (void)pl_stale_reap(space);
+    rq->n_done[PL_CLEARED] += counts(t, since);
     return PL_STEP_AGAIN;
 }
 

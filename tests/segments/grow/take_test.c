@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "segments/pleat/space/space.h"
+#include "tests/support/own.h"
 #include "tests/support/segments/segments_sim.h"
 #include "tests/support/suite.h"
 #include "vmm/driver_state.h"
@@ -41,9 +42,13 @@ static void open_settled_waiting(void)
     open_with(PL_CROSS_SETTLED, 1000);
 }
 
-static void open_settled_patient(void)
+static void open_patient_granules(void)
 {
-    open_with(PL_CROSS_SETTLED, 60000);
+    pl_allocator_options options;
+    pl_allocator_options_init(&options);
+    SET_OWN(pleat, &options, chunks, PL_CHUNKS_GRANULE);
+    options.wait_ms = 60000;
+    pleat_open(SIM, &options);
 }
 
 /* Without ticks of the context, only the streams' own ticks are left. */
@@ -424,14 +429,12 @@ START_TEST(the_host_waits_for_recorded_uses_too)
 }
 END_TEST
 
-/* Another thread goes on: whenever the request has seen an event pass, the thread takes its memory
- * again, and frees it anew. */
-enum { N_TIMES = 40, HELD = 100 * MIB };
-
+/* Another thread goes on: whenever the request has unmapped stale addresses, the thread takes one
+ * granule more from the request's place, and leaves one more stale address there. */
 static struct {
-    cu_result (*query)(cu_event);
+    cu_result (*unmap)(cu_devptr, size_t);
     pthread_t request;
-    size_t bytes, more; /* of the next taking, and how much more each time */
+    size_t bytes;
     int n_left;
 } beside;
 
@@ -441,16 +444,16 @@ static void *take_and_free(void *unused)
 
     (void)unused;
     ck_assert_int_eq(pleat.a->ops->alloc(pleat.a, beside.bytes, pleat.streams[1], &ptr), PLEAT_OK);
-    beside.bytes += beside.more;
+    beside.bytes += GRANULE;
     ck_assert_int_eq(pleat.a->ops->free(pleat.a, ptr, pleat.streams[1]), PLEAT_OK);
     return NULL;
 }
 
-static cu_result query_and_go_on(cu_event event)
+static cu_result unmap_and_go_on(cu_devptr at, size_t bytes)
 {
-    cu_result result = beside.query(event);
+    cu_result result = beside.unmap(at, bytes);
 
-    if (result == CU_SUCCESS && beside.n_left > 0 && pthread_self() == beside.request) {
+    if (beside.n_left > 0 && pthread_equal(pthread_self(), beside.request)) {
         pthread_t other;
         beside.n_left--;
         ck_assert_int_eq(pthread_create(&other, NULL, take_and_free, NULL), 0);
@@ -459,29 +462,9 @@ static cu_result query_and_go_on(cu_event event)
     return result;
 }
 
-static void go_on_beside(int n_times, size_t bytes, size_t more)
-{
-    beside.query = pleat.sim.drv->table.event_query;
-    beside.request = pthread_self();
-    beside.bytes = bytes;
-    beside.more = more;
-    beside.n_left = n_times;
-    pleat.sim.drv->table.event_query = query_and_go_on;
-}
-
-START_TEST(a_request_waits_as_long_as_it_may_beside_a_thread_that_goes_on)
-{
-    pleat_put(pleat_get(HELD, 1), 1);
-    go_on_beside(N_TIMES, HELD, 0);
-    pleat_get_and_use(HELD, 3);
-    ck_assert_int_eq(beside.n_left, 0); /* else the thread did not stand in the way */
-}
-END_TEST
-
-/* The thread takes one granule more each time from the only place that the request may have, and so
- * leaves one more stale address there. */
 START_TEST(a_page_waits_as_long_as_it_may_for_addresses_that_others_leave)
 {
+    enum { N_TIMES = 20 };
     const struct pl_buffer_ops *ops = pleat.a->ops->buffers;
     pleat_devptr base = 0;
     ck_assert_int_eq(ops->open(pleat.a, NULL, N_GRANULES * (size_t)GRANULE, 0, 0, &base), PLEAT_OK);
@@ -489,9 +472,15 @@ START_TEST(a_page_waits_as_long_as_it_may_for_addresses_that_others_leave)
     pl_buffer_change decommit = { PL_BUFFER_DECOMMIT, base, 0, N_GRANULES * (size_t)GRANULE };
     ck_assert_int_eq(ops->change(pleat.a, &commit, pleat.streams[1]), PLEAT_OK);
     ck_assert_int_eq(ops->change(pleat.a, &decommit, pleat.streams[1]), PLEAT_OK);
-    go_on_beside(N_TIMES, GRANULE, GRANULE);
-    ck_assert_int_eq(ops->change(pleat.a, &commit, pleat.streams[3]), PLEAT_OK);
-    ck_assert_int_eq(beside.n_left, 0);
+    pleat.sim.finish();
+    pleat_put(pleat_get(GRANULE, 1), 1);
+    beside.unmap = pleat.sim.drv->table.mem_unmap;
+    beside.request = pthread_self();
+    beside.bytes = 2 * (size_t)GRANULE;
+    beside.n_left = N_TIMES;
+    pleat.sim.drv->table.mem_unmap = unmap_and_go_on;
+    ck_assert_int_eq(ops->change(pleat.a, &commit, pleat.streams[1]), PLEAT_OK);
+    ck_assert_int_eq(beside.n_left, 0); /* else the thread did not stand in the way */
 }
 END_TEST
 
@@ -878,8 +867,7 @@ static void add_policies(Suite *suite)
     TCase *waiting = suite_case(suite, "settled, waiting", open_settled_waiting, pleat_close);
     tcase_add_test(waiting, where_waiting_is_allowed_the_host_waits_before_it_fails);
     tcase_add_test(waiting, the_host_waits_for_recorded_uses_too);
-    TCase *patient = suite_case(suite, "settled, patient", open_settled_patient, pleat_close);
-    tcase_add_test(patient, a_request_waits_as_long_as_it_may_beside_a_thread_that_goes_on);
+    TCase *patient = suite_case(suite, "patient", open_patient_granules, pleat_close);
     tcase_add_test(patient, a_page_waits_as_long_as_it_may_for_addresses_that_others_leave);
 }
 
