@@ -79,9 +79,10 @@ def pain(pleat):
     return [f"$ ./dev pain         # training a 3B model ({WORK}), on a card of {CARD[:-2]} GB",
             refused(pleat, "torch-native"), refused(pleat, "torch-expandable"), *lines,
             f"under pleat:         completes on {CARD[:-2]} GB; nothing was copied, no pointer changed"], \
-        ("Both caches die with memory free, as it lies in segments, or in pages of 20 MiB, that live "
-         f"blocks share. At the peak {100 * share:.0f} % of that card lives: pleat is for runs near the "
-         "limit, and [the works](#the-works) say how many fail under each.")
+        ("Both caches die while memory is free. It lies beside live blocks, in the same segments or "
+         "pages of 20 MiB, and cannot serve elsewhere. At the peak, live blocks take "
+         f"{100 * share:.0f} % of that card: pleat is for runs near the limit. [The works](#the-works) "
+         "below tell how many of 28 runs fail under each.")
 
 
 # ---- status ------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ def status():
     ours, native = passed(rows_of("tests/torch/results-2.6.0.csv"))
     peers, of_peers = passed(rows_of("tests/peers/results.csv"))
     mutations = (ROOT / "tests" / "mutate" / "mutations.txt").read_text(encoding="utf-8")
-    return (f"**Status:** version 0.1, and never run on a GPU. What stands for it runs on a simulated "
+    return (f"**Status:** version 0.1, and never run on a GPU. The evidence is from a simulated "
             f"driver, which refuses what a real one may let pass: {ours} of the {native} tests of PyTorch 2.6's "
             f"allocator that pass natively pass under pleat, and {peers:,} of {of_peers:,} of CuPy, "
             f"Numba and CCCL's C++ library. Unmodified PyTorch runs ({versions[0]} to {versions[-1]} were "
@@ -139,18 +140,18 @@ def why(rows):
         f"* *Near the limit.* On a device of 1.01 times the memory of its live blocks, "
         f"{near['failing_expandable']} of {near['works']} runs fail under expandable segments, "
         f"{by_default['failing_pleat']} under pleat by default, and {near['failing_pleat']} with the "
-        "option `short:compact`. It moves live memory before a request fails; another thread that "
-        "launches work meanwhile may meet an address without memory.",
+        "option `short:compact`. That option moves live memory before a request fails. If another "
+        "thread launches work at that moment, the work may fault.",
         f"* *Nothing held that others need.* Without a limit pleat holds {free['resident_pleat_mean']:.2f} "
         f"times what lives, they {free['resident_expandable_mean']:.2f}. With two streams it is "
         f"{streams[cards.OURS]:.2f} against {streams[cards.THEIRS]:.2f}: free memory of one stream "
         "serves the other.",
-        f"* *No stop of the host.* With 1.05 times what lives they wait "
+        f"* *No stop of the host.* With 1.05 times what lives expandable segments wait "
         f"{busy['host_syncs_expandable']:,.0f} times for the GPU, pleat {busy['host_syncs_pleat']:,.0f} "
         f"times, and seldom on [other generated runs](docs/review.md#a-mean-hides-the-spread). The "
-        f"price: {seconds(busy, 'pleat')} in the driver there, once a run, against "
-        f"{seconds(busy, 'expandable')}, modelled (of a short run up to {worst_ratio(rows, '1.05x'):.0f} "
-        f"times theirs). Where memory is plentiful it is {seconds(free, 'pleat')} against "
+        f"price is time in the driver, once a run and modelled: {seconds(busy, 'pleat')} there against "
+        f"{seconds(busy, 'expandable')}, and in a short run up to {worst_ratio(rows, '1.05x'):.0f} times "
+        f"theirs. Where memory is plentiful it is {seconds(free, 'pleat')} against "
         f"{seconds(free, 'expandable')}.",
         "* *More than a cache:* weights that [sleep](docs/sleep.md), caches that [grow in "
         "place](docs/buffers.md), [sharing](docs/sharing.md), private pools, and checks of "

@@ -26,7 +26,8 @@ except ImportError as error:
             and os.access(DISTRIBUTION_PYTHON, os.X_OK)):
         os.execv(DISTRIBUTION_PYTHON, [DISTRIBUTION_PYTHON, "-B", *sys.argv])
     sys.exit(f"the report needs the Python library {error.name}: install python3-matplotlib and "
-             "python3-jinja2 (Debian) or matplotlib and jinja2 (PyPI)")
+             "python3-jinja2 (Debian), or matplotlib and jinja2 (PyPI; with pleat: "
+             "pip install '.[report]')")
 
 import blocks  # noqa: E402  pylint: disable=wrong-import-position
 import chance  # noqa: E402  pylint: disable=wrong-import-position
