@@ -152,10 +152,6 @@ def test_a_python_without_pleat_is_refused(folder: Path, tmp_path: Path) -> None
     assert done.stderr.count("uses CUDA without pleat") == 1
     fit = run(folder, "--fit", "--allocator", "pleat", *words)
     assert fit.returncode == 1 and "this Python lacks pleat: pip install" in fit.stdout
-    for asks in (("--allocator", "pleat"), ("--check",)):
-        named = run(folder, *asks, str(other), "who.py")
-        assert named.returncode != 0 and found(folder) == []
-        assert "this Python lacks pleat: pip install" in named.stderr
 
 
 def test_the_least_device_of_a_launcher_is_found(folder: Path, python: Path) -> None:

@@ -119,8 +119,6 @@ go_under_pleat() {
     put_runner pleat.torch
 }
 
-readonly has_pleat='import importlib.util as u, sys; sys.exit(u.find_spec("pleat") is None)'
-
 # put_runner MODULE: put `-m MODULE` before the script or module in `program`, if there is one: so a
 # folder in PYTHONPATH will do where the package is not installed.
 put_runner() {
@@ -156,8 +154,6 @@ put_runner() {
         [ "${program[i]-}" != --module ] || program[i]=-m
     fi
     if ((i < n && is_python + is_launcher > 0)); then
-        ((is_launcher)) || "${program[@]:0:i}" -c "$has_pleat" ||
-            fail 'this Python lacks pleat: pip install . in its repository'
         program=("${program[@]:0:i}" -m "$1" "${program[@]:i}")
     fi
 }
@@ -243,7 +239,7 @@ completes() {
         why='runs out of memory'
     elif [ "$status" != 0 ]; then
         trouble="exit status $status on $(say_size "$bytes"), and not for want of memory"
-        ! grep -qE "No module named 'pleat'|without pleat|this Python lacks pleat" "$output" ||
+        ! grep -qE "No module named 'pleat'|uses CUDA without pleat" "$output" ||
             trouble='this Python lacks pleat: pip install . in its repository'
         why=$trouble
     fi
