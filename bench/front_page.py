@@ -82,7 +82,7 @@ def pain(pleat):
         ("Both caches die while memory is free. It lies beside live blocks, in the same segments or "
          "pages of 20 MiB, and cannot serve elsewhere. At the peak, live blocks take "
          f"{100 * share:.0f} % of that card: pleat is for runs near the limit. [The works](#the-works) "
-         "below tell how many of 28 runs fail under each.")
+         "below tell how many runs fail under each.")
 
 
 # ---- status ------------------------------------------------------------------------------------

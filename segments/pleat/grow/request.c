@@ -8,8 +8,8 @@
  *
  * Why requests end. A pass through the rows ends, as the last rows answer. Whatever other threads
  * do, a row sends the request back to the first one only so often: a count stands beside the row.
- * Where there is none, the comment says what is used up, and where others do not count, it is the
- * time.
+ * Where there is none, the comment says what is used up. Where tries beside others do not count, the
+ * request ends with its time.
  *
  * Upholds a part of THE PROMISE (grow.c). Before the answer is "out of device memory", other
  * requests have landed, and all memory that is over was settled. Memory that pends on other streams
@@ -56,8 +56,8 @@ static const row ORDER[] = {
     /* ---- short, but the streams are left alone ---- */
     { ALWAYS, pl_short_exceeds_device, pl_short_answer, PL_UNCOUNTED, 0 },
     /* Wait for other flights: they may have the missing memory. Bounded: if others keep taking off,
-     * their memory counts as held. If the request's only place is taken, others that go on do not
-     * count, and wait_ms is the bound. */
+     * their memory counts as held. If the request's only place is taken, waits beside others do
+     * not count, and wait_ms is the bound. */
     { ALWAYS, pl_short_has_flights, pl_short_wait_for_flights, PL_LANDED, 8 },
     /* Poll every fence, and settle all that is over. Once, and again after each wait for the whole
      * context: between these waits few further fences pass. */
@@ -100,7 +100,7 @@ static const row ORDER[] = {
     { IF_NOTHING_PENDS, pl_short_may_gather_large, pl_short_gather, PL_GATHERED, PL_MOST_GATHERED },
     /* Unmap stale addresses: a gap may be long enough then, or a place may need a granule less.
      * Once: all that is stale now is unmapped, but others may go on taking for ever. If the
-     * request's only place is taken, others that go on do not count: wait_ms is the bound. */
+     * request's only place is taken, tries beside others do not count: wait_ms is the bound. */
     { IF_NOTHING_PENDS, pl_short_may_clear_stale, pl_short_clear_stale, PL_CLEARED, 1 },
     { IF_NOTHING_PENDS, NULL, pl_short_answer, PL_UNCOUNTED, 0 },
 };
