@@ -85,8 +85,8 @@ static bool lacks_its_place(const pl_attempt *t)
 }
 
 /* Does a try since then count towards its bound? Not if it was for the only place, other calls or
- * flights came meanwhile, and time is left. For others take the free memory there part by part, each
- * part once, and leave addresses that serve the request. Other memory may stay with them. */
+ * flights came meanwhile, and time is left. For others take the free memory there part by part,
+ * each part once, and leave addresses that serve the request. Other memory may stay with them. */
 static bool counts(const pl_attempt *t, uint64_t since)
 {
     return !lacks_its_place(t) || pl_pace_turn(t->space) == since || time_left(t->space) == 0;

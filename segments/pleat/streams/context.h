@@ -21,8 +21,8 @@ typedef enum pl_care {
                      beside a known capture */
 } pl_care;
 
-/* So many bytes can only be covered by a tick of the context any more. A later call records the tick
- * once that is worth it (pl_context_tick_record_if_due). */
+/* So many bytes can only be covered by a tick of the context any more. A later call records the
+ * tick once that is worth it (pl_context_tick_record_if_due). */
 static inline void pl_context_leave(pl_space *space, size_t bytes)
 {
     space->streams.context.is_wanted = true;
