@@ -8,8 +8,8 @@
  *
  * Why requests end. A pass through the rows ends, as the last rows answer. Whatever other threads
  * do, a row sends the request back to the first one only so often: a count stands beside the row.
- * Where there is none, the comment says what is used up. Where tries beside others do not count, the
- * request ends with its time.
+ * Where there is none, the comment says what is used up. Where tries beside others do not count,
+ * the request ends with its time.
  *
  * Upholds a part of THE PROMISE (grow.c). Before the answer is "out of device memory", other
  * requests have landed, and all memory that is over was settled. Memory that pends on other streams
